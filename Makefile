@@ -1,0 +1,76 @@
+# Works on a bare machine with python3 >= 3.11, make and the package registries; all that it makes stays in this folder.
+# ARGUMENTS go to the command that a target ends with: make check ARGUMENTS="--seed 7", make test ARGUMENTS="-k footer".
+
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+TEST_WORKERS := 2
+# Budget of the explorations in `make nightly`; its tests are given about as long again.
+NIGHTLY_SECONDS := 600
+
+SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+OWN_UV := .uv/$(UV_VERSION)/bin/uv
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: help setup check test lint nightly lock clean supported-python
+
+help:
+	@echo "make check    explore schedules, crashes and damage from a bundled QuestDB table (about 1 minute)"
+	@echo "make test     the tests"
+	@echo "make lint     ruff, mypy, import-linter"
+	@echo "make nightly  the slow tests and a long exploration (about 20 minutes)"
+	@echo "make setup    .venv alone, which the others make first"
+	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"
+	@echo "make clean    remove all that make made"
+
+setup: .venv/.installed
+
+.venv/.installed: pyproject.toml requirements.lock | supported-python $(filter $(OWN_UV),$(UV))
+	@echo "setup: installing requirements.lock into .venv"
+	@.venv/bin/python $(SUPPORTED) 2>/dev/null || { rm -rf .venv && \
+	  $(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv; }
+	@$(UV) pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+supported-python:
+	@$(PYTHON) $(SUPPORTED) 2>/dev/null || { \
+	  echo "setup: tornproof needs Python 3.11 or newer as $(PYTHON); name another one with PYTHON=..." >&2; exit 1; }
+
+# A Python without its venv module (Debian splits it off) often still has pip.
+$(OWN_UV): | supported-python
+	@echo "setup: fetching uv $(UV_VERSION) into .uv"
+	@{ $(PYTHON) -m venv .uv/$(UV_VERSION) && .uv/$(UV_VERSION)/bin/python -m pip install uv==$(UV_VERSION); } >/dev/null 2>&1 \
+	  || { rm -rf .uv && PIP_ROOT_USER_ACTION=ignore $(PYTHON) -m pip install --quiet --target .uv/$(UV_VERSION) uv==$(UV_VERSION); } \
+	  || { rm -rf .uv; echo "setup: cannot fetch uv with $(PYTHON)'s venv or pip; put uv on PATH" >&2; exit 1; }
+
+.build/chain: .venv/.installed tests/golden/questdb.tar.xz
+	@rm -rf $@
+	@.venv/bin/python tests/golden/unpack.py tables/9.4.2/chain/table $@
+
+check: .build/chain
+	@echo "check: $<, a table that QuestDB 9.4.2 wrote"
+	@.venv/bin/tornproof check $< $(ARGUMENTS)
+
+test: setup
+	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs $(ARGUMENTS)
+
+lint: setup
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-logo
+
+nightly: .build/chain
+	@echo "nightly: the slow tests, then $(NIGHTLY_SECONDS) s of exploration from $<"
+	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
+	@.venv/bin/tornproof check $< --seconds $(NIGHTLY_SECONDS) $(ARGUMENTS)
+
+lock: | supported-python $(filter $(OWN_UV),$(UV))
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group dev --output-file requirements.lock $(ARGUMENTS) pyproject.toml
+	@echo "lock: $$(grep -c == requirements.lock) releases in requirements.lock"
+
+clean:
+	@rm -rf .build .uv .venv dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,49 @@
+"""What every folder of tests shares: the real files, unpacked once a run, and repeatable Hypothesis runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import golden_archive
+import hypothesis
+import pytest
+
+# Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def questdb_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the unpacked golden files, one for the whole run: read from it, change only a `copy_of`."""
+    base = tmp_path_factory.getbasetemp()
+    # Each xdist worker has its own base folder below that of the run.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    unpacked = shared / "questdb"
+    with (shared / "questdb.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not unpacked.exists():
+            partial = shared / "questdb.partial"
+            golden_archive.unpack(partial)
+            partial.rename(unpacked)
+    return unpacked
+
+
+@pytest.fixture
+def copy_of(questdb_data: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Function that copies a golden folder or file, given by its name, into the test's own folder to be changed."""
+
+    def copy(name: str) -> Path:
+        source, target = questdb_data / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copyfile(source, target)
+        return target
+
+    return copy

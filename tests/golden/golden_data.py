@@ -1,0 +1,40 @@
+"""Names of the bundled files that real QuestDB releases wrote, known at collection time.
+
+Every name is a POSIX path inside the archive, such as `tables/9.4.2/chain`; README.md explains the folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from golden_archive import member_names
+
+
+def files(pattern: str) -> tuple[str, ...]:
+    """Names of the files that match `pattern` component by component; `*` never crosses a slash."""
+    return _matching(map(PurePosixPath, member_names()), pattern)
+
+
+def folders(pattern: str) -> tuple[str, ...]:
+    """Names of the folders that match `pattern` component by component; `*` never crosses a slash."""
+    return _matching({parent for name in member_names() for parent in PurePosixPath(name).parents}, pattern)
+
+
+def files_named(name: str) -> tuple[str, ...]:
+    """Names of all files that are called `name`, in whatever folder: `_pm`, `_txn`, `data.parquet`."""
+    return tuple(member for member in member_names() if PurePosixPath(member).name == name)
+
+
+def _matching(paths: Iterable[PurePosixPath], pattern: str) -> tuple[str, ...]:
+    depth = len(PurePosixPath(pattern).parts)
+    return tuple(sorted(str(path) for path in paths if len(path.parts) == depth and path.match(pattern)))
+
+
+TABLES = folders("tables/*/*")
+HISTORIES = folders("tables/*/*/history")
+HISTORY_STEPS = folders("tables/*/*/history/*")
+LEGACY_TABLES = folders("legacy/*/*")
+CRASHES = folders("crashes/*/*")
+AFTER_RESTARTS = folders("after-restart/*/*")
+POWER_LOSSES = folders("power-loss/*/*")

@@ -1,0 +1,97 @@
+"""The rules that hold for the checkout as a whole."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|root|tmp|work|Users)/\w")
+REGISTRY_HOST = re.compile(rb"pypi\.org|pythonhosted\.org")
+
+
+def settings() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def project_files() -> list[Path]:
+    """All files that are tracked by git or could be."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git to know which files belong to the project")
+    listing = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode != 0:
+        pytest.skip(f"needs a git checkout to know which files belong to the project: {listing.stderr.strip()}")
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_is_imported_from_this_checkout(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    assert Path(module.__file__).resolve() == ROOT / package / "__init__.py"
+
+
+def test_wheel_and_import_contracts_name_every_package() -> None:
+    tools = settings()["tool"]
+    assert sorted(tools["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
+    assert sorted(tools["importlinter"]["root_packages"]) == PACKAGES
+
+
+def test_folders_of_tests_are_not_packages() -> None:
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_names_of_test_files_are_unique() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_modules_are_at_most_500_lines_long() -> None:
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY_HOST], ids=["machine_path", "registry_host"])
+def test_no_file_of_the_project_names(pattern: re.Pattern[bytes]) -> None:
+    found = {path.relative_to(ROOT).as_posix(): pattern.search(path.read_bytes()) for path in project_files()}
+    assert {name: match.group() for name, match in found.items() if match} == {}
+
+
+@pytest.mark.parametrize("text", [b"x = '%shome/ada/x'", b"(%stmp/x)", b"%sUsers/ada"])
+def test_machine_paths_are_recognised(text: bytes) -> None:
+    assert MACHINE_PATH.search(text % b"/")
+
+
+@pytest.mark.parametrize("text", [b"https://example.com/home/page", b"../tmp/x", b"tmp/x", b"/home"])
+def test_other_paths_are_left_alone(text: bytes) -> None:
+    assert MACHINE_PATH.search(text) is None
+
+
+def test_lock_file_pins_every_release_by_hash_and_holds_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    releases = re.split(r"\n(?=\w)", lock)
+    assert [release for release in releases if "==" not in release or "--hash=sha256:" not in release] == []
+
+
+@pytest.mark.parametrize("text", [b"https://%s.org/simple" % b"pypi", b"files.%s.org" % b"pythonhosted"])
+def test_registry_hosts_are_recognised(text: bytes) -> None:
+    assert REGISTRY_HOST.search(text)

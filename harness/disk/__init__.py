@@ -1,0 +1,1 @@
+"""Disks that live in memory and can be copied, damaged and cut off at any moment."""

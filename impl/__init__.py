@@ -1,0 +1,1 @@
+"""The real thing: QuestDB's partition format as bytes on a Storage."""

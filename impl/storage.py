@@ -1,0 +1,225 @@
+"""The seam: everything that the implementation can do to the world, as protocols that every storage fulfils.
+
+A path is a `str` of names joined by "/", used as the caller spelled it: an absolute path starts with "/", any other is
+relative to the storage's working directory. A table's files are reached as f"{table}/{name}" and nothing else, so a
+reader needs only a table path and a storage. Symbolic links are followed for reading, because QuestDB puts partitions
+and tables behind them; what is opened for writing must not be one.
+
+Every refusal is a `StorageError` (a `FileMissingError` where nothing is there) whose `reason` is a `Refusal` if one
+fits. Negative sizes or offsets are bugs of the caller, never bad input, and meet an assert.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Protocol, Self
+
+
+class EntryKind(Enum):
+    """What stands at a path, symbolic links followed."""
+
+    MISSING = "missing"
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+
+
+class OpenMode(Enum):
+    """What must be at a path before it is opened for writing."""
+
+    EXISTING = "existing"
+    NEW = "new"
+    EXISTING_OR_NEW = "existing or new"
+
+
+class LockMode(Enum):
+    """Shared locks suffer each other; an exclusive one suffers no other."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class Refusal(StrEnum):
+    """Why a storage refuses a call, in words that finish the sentence "cannot open for reading: ..."."""
+
+    MISSING = "it is not there"
+    NOT_PERMITTED = "permission denied"
+    IS_A_DIRECTORY = "it is a directory"
+    NOT_A_DIRECTORY = "it or a part of its path is not a directory"
+    NOT_A_REGULAR_FILE = "it is not a regular file"
+    NAME_TOO_LONG = "its name is too long"
+    NAME_UNUSABLE = "its path holds a null byte or a character that no file name can hold"
+    LINK_NOT_FOLLOWED = "a symbolic link in its path leads in a circle or must not be followed"
+    ALREADY_THERE = "it is already there"
+    NOT_EMPTY = "it is not empty"
+    NO_SPACE = "no space is left"
+    READ_ONLY = "the file system is read-only"
+    NOT_OPEN = "it is closed or was not opened for this"
+    INPUT_OUTPUT = "input/output error"
+    TOO_SHORT = "it is shorter than the mapping"
+    NO_LOCKS = "this platform has no locks that belong to an open file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What a storage has done so far: calls on it, on its files and on its mappings (the clock is not counted)."""
+
+    step_count: int
+    read_bytes: int
+    written_bytes: int
+    sync_count: int
+
+
+class ReadableFile(Protocol):
+    """A regular file that was opened for reading; leaving its `with` block closes it."""
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """Return the bytes from `offset_bytes` on: `size_bytes` of them, or fewer where the file ends earlier.
+
+        Never allocates more than the file holds, so both numbers may come from bytes that nobody has checked.
+        """
+
+    def size_bytes(self) -> int:
+        """Return the size of now, which is good for rejecting a claim but never for extending one."""
+
+    def close(self) -> None:
+        """Give the file and its locks back; closing twice is harmless."""
+
+    def __enter__(self) -> Self:
+        """Return the file itself."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the file."""
+
+
+class Mapping(Protocol):
+    """The first bytes of a file as shared memory; leaving its `with` block unmaps it.
+
+    Words are little-endian and aligned to their size. A word or range that is unaligned or leaves the mapping is a bug
+    of the caller (an assert), never a rejection: on a real machine it may be a bus error.
+    """
+
+    def load_u32(self, offset_bytes: int) -> int:
+        """Load 4 bytes in one access."""
+
+    def load_u64(self, offset_bytes: int) -> int:
+        """Load 8 bytes in one access."""
+
+    def store_u32(self, offset_bytes: int, value: int) -> None:
+        """Store 4 bytes in one access; the file must have been opened for writing."""
+
+    def store_u64(self, offset_bytes: int, value: int) -> None:
+        """Store 8 bytes in one access; the file must have been opened for writing."""
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """Return a copy of a range, which is not one atomic access."""
+
+    def view(self, size_bytes: int, offset_bytes: int) -> AbstractContextManager[memoryview]:
+        """Lease a read-only view of a range without a copy, for generations that are published and change no more.
+
+        The view ends with the `with` block, and nothing that was made from it may be used any more: a storage keeps
+        such bytes from crashing the process, not from changing.
+        """
+
+    def msync(self) -> None:
+        """Make every store so far durable."""
+
+    def unmap(self) -> None:
+        """Give the memory back; no lease may be live; unmapping twice is harmless."""
+
+    def __enter__(self) -> Self:
+        """Return the mapping itself."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Unmap."""
+
+
+class File(ReadableFile, Protocol):
+    """A regular file that can also be mapped and locked and, if it was opened for that, written."""
+
+    def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
+        """Write all of `content`; other processes may see it in parts."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to a size, or extend it with zeros."""
+
+    def map(self, size_bytes: int) -> Mapping:
+        """Map the first `size_bytes` (at least one), for stores too if the file was opened for writing.
+
+        Raises `StorageError` (`TOO_SHORT`) if the file holds less. If another process cuts the file later, a load is a
+        bus error, so tables of others are read with `pread`.
+        """
+
+    def fsync(self) -> None:
+        """Make content and metadata durable."""
+
+    def fdatasync(self) -> None:
+        """Make content durable, and the size that is needed to find it."""
+
+    def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
+        """Take an advisory lock on a byte range or, at once, say that another open file holds one against it.
+
+        Locks belong to this open file, not to the process, and end with `close` or with the process. The range need
+        not exist, and a lock taken over an own one replaces it. Exclusive ones need a file opened for writing.
+        """
+
+    def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
+        """Give back whatever this open file has locked in a byte range."""
+
+
+class ReadableStorage(Protocol):
+    """What a reader needs: files, directories and a clock."""
+
+    def open_for_reading(self, path: str) -> ReadableFile:
+        """Open a regular file; anything else at `path` is refused without waiting for it or reading it."""
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Return the names in a directory, sorted."""
+
+    def kind(self, path: str) -> EntryKind:
+        """Say what stands at `path`; below a file everything is missing."""
+
+    def monotonic_seconds(self) -> float:
+        """Return a time that never goes back and means something only next to another one."""
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        """Let that much time pass."""
+
+
+class Storage(ReadableStorage, Protocol):
+    """What a writer needs besides: changes of files and directories, barriers, counters."""
+
+    def open_for_reading(self, path: str) -> File:
+        """Open a regular file that can be mapped and share-locked, but not written."""
+
+    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        """Open a regular file for reading and writing; never cuts it, never follows a link at the last name."""
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory in one that exists."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def rename(self, source_path: str, target_path: str) -> None:
+        """Move an entry in one step; a file at the target is replaced."""
+
+    def link(self, source_path: str, target_path: str) -> None:
+        """Give a file a second name; refused if something has that name."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name; open files and mappings of it stay usable."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+    def load_fence(self) -> None:
+        """Keep loads after this call behind the loads before it."""
+
+    def store_fence(self) -> None:
+        """Keep stores after this call behind the stores before it."""
+
+    def counters(self) -> Counters:
+        """Return what has been done through this storage so far."""

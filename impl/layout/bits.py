@@ -1,0 +1,51 @@
+"""Words made of bits, declared once as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """`size_bits` bits of a word from `offset_bits` on, the lowest bit being 0."""
+
+    name: str
+    offset_bits: int
+    size_bits: int
+    meaning: str
+
+    @property
+    def mask(self) -> int:
+        """The bits in place."""
+        return ((1 << self.size_bits) - 1) << self.offset_bits
+
+    def get(self, word: int) -> int:
+        """Return the value of the bits."""
+        return (word & self.mask) >> self.offset_bits
+
+    def put(self, word: int, value: int) -> int:
+        """Return `word` with the bits set to `value`; a value that is too large is our bug."""
+        assert 0 <= value <= self.mask >> self.offset_bits, (self.name, value)
+        return (word & ~self.mask) | (value << self.offset_bits)
+
+
+@dataclass(frozen=True, slots=True)
+class BitTable:
+    """The bits of one word, with the place where the format defines them."""
+
+    title: str
+    source: str
+    word_bits: int
+    bits: tuple[Bits, ...]
+
+    def __post_init__(self) -> None:
+        end_bits = 0
+        for bits in self.bits:
+            assert bits.offset_bits >= end_bits, f"{self.title}: {bits.name} overlaps"
+            end_bits = bits.offset_bits + bits.size_bits
+        assert end_bits <= self.word_bits, f"{self.title}: {end_bits} bits in a word of {self.word_bits}"
+
+    @property
+    def known_mask(self) -> int:
+        """All bits that the table names."""
+        return sum(bits.mask for bits in self.bits)

@@ -1,0 +1,196 @@
+"""A byte layout as a class: its annotations are the table of fields, and nobody types an offset.
+
+From the one declaration come the offsets, a `struct` format for single records, a NumPy dtype for arrays of them,
+the annotated hex of `inspect` and the tables of `docs/format.md`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+
+from impl.errors import CorruptError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one value stands in the file: its name in the tables, `struct` code, NumPy code, size and sign."""
+
+    name: str
+    struct_code: str
+    numpy_code: str
+    size_bytes: int
+
+
+def _integer(name: str, struct_code: str) -> Wire:
+    size_bytes = struct.calcsize("<" + struct_code)
+    return Wire(name, struct_code, f"<{name[0]}{size_bytes}", size_bytes)
+
+
+def gap(size_bytes: int) -> Wire:
+    """Return the wire form of bytes without meaning, kept as they are."""
+    return Wire("bytes", f"{size_bytes}s", f"V{size_bytes}", size_bytes)
+
+
+U8 = Annotated[int, _integer("u8", "B")]
+U32 = Annotated[int, _integer("u32", "I")]
+I32 = Annotated[int, _integer("i32", "i")]
+U64 = Annotated[int, _integer("u64", "Q")]
+I64 = Annotated[int, _integer("i64", "q")]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One row of a layout table; `offset_bytes` counts from the start of the record."""
+
+    name: str
+    wire: Wire
+    offset_bytes: int
+    meaning: str
+
+    @property
+    def end_bytes(self) -> int:
+        """The offset of the first byte after the field."""
+        return self.offset_bytes + self.wire.size_bytes
+
+    @property
+    def format_name(self) -> str:
+        """The name as the format's own documents spell it."""
+        return self.name.upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All that is derived from the fields of one record."""
+
+    title: str
+    source: str
+    fields: tuple[FieldSpec, ...]
+    size_bytes: int
+    packer: struct.Struct
+    dtype: np.dtype[np.void]
+    names: tuple[str, ...]
+
+    def field(self, name: str) -> FieldSpec:
+        """Return the field of that name; a wrong name is our bug and raises KeyError."""
+        for spec in self.fields:
+            if spec.name == name:
+                return spec
+        raise KeyError(name)
+
+    def offset_of(self, name: str) -> int:
+        """Return the offset of a field from the start of the record, in bytes."""
+        return self.field(name).offset_bytes
+
+    def annotate(self, data: Buffer, offset_bytes: int) -> Iterator[tuple[int, str, str, str]]:
+        """Yield (offset in the file, hex bytes, field name, value) for one record, which must lie inside `data`."""
+        assert 0 <= offset_bytes <= len(data) - self.size_bytes, (self.title, offset_bytes)
+        values = self.packer.unpack_from(data, offset_bytes)
+        for spec, value in zip(self.fields, values, strict=True):
+            start = offset_bytes + spec.offset_bytes
+            raw = bytes(data[start : start + spec.wire.size_bytes])
+            yield start, raw.hex(" "), spec.format_name, raw.hex() if isinstance(value, bytes) else str(value)
+
+
+class Record:
+    """Base of all layout classes; `layout` is filled in by the decorator `layout_of`."""
+
+    __slots__ = ()
+    layout: ClassVar[Layout]
+
+    @classmethod
+    def unpack(cls, data: Buffer, offset_bytes: int, *, file: str) -> Self:
+        """Decode the record at `offset_bytes`; CorruptError when it does not fit into `data`."""
+        layout = cls.layout
+        if offset_bytes < 0 or offset_bytes + layout.size_bytes > len(data):
+            raise CorruptError(
+                file=file,
+                field=layout.title,
+                offset_bytes=offset_bytes,
+                expected=f"{layout.size_bytes} bytes inside the first {len(data)}",
+                actual=f"a record that ends at byte {offset_bytes + layout.size_bytes}",
+            )
+        return cls(**dict(zip(layout.names, layout.packer.unpack_from(data, offset_bytes), strict=True)))
+
+    def pack(self) -> bytes:
+        """Encode the record; a value that does not fit its field is our bug and raises struct.error."""
+        return self.layout.packer.pack(*(getattr(self, name) for name in self.layout.names))
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    text: str
+
+
+def meaning(text: str) -> Any:
+    """Give a field its description in the tables; its value is always read from bytes or passed by name."""
+    return _Meaning(text)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(meaning,))
+def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[RecordType]], type[RecordType]]:
+    """Turn an annotated class into a frozen record with a `layout`, and check the table as the module is imported."""
+
+    def decorate(declared: type[RecordType]) -> type[RecordType]:
+        hints = get_type_hints(declared, include_extras=True)
+        specs: list[FieldSpec] = []
+        for name in declared.__annotations__:
+            described = declared.__dict__.get(name)
+            assert isinstance(described, _Meaning), f"{title}: {name} has no meaning"
+            delattr(declared, name)
+            end_bytes = specs[-1].end_bytes if specs else 0
+            specs.append(FieldSpec(name, _wire_of(hints[name]), end_bytes, described.text))
+        derived = derive_layout(title, source, tuple(specs))
+        assert derived.size_bytes == size_bytes, f"{title}: fields add up to {derived.size_bytes}, not {size_bytes}"
+        # dataclass(slots=True) makes a new class, so the layout is attached to what it returns.
+        record = dataclass(frozen=True, slots=True, kw_only=True)(declared)
+        record.layout = derived
+        return record
+
+    return decorate
+
+
+def _wire_of(hint: Any) -> Wire:
+    assert get_origin(hint) is Annotated, hint
+    wire = get_args(hint)[1]
+    assert isinstance(wire, Wire), wire
+    return wire
+
+
+def derive_layout(title: str, source: str, specs: tuple[FieldSpec, ...]) -> Layout:
+    """Derive a layout from its fields; names that repeat and fields that do not join are our bug."""
+    names = tuple(spec.name for spec in specs)
+    assert len(set(names)) == len(names), f"{title}: a name stands twice"
+    packer = struct.Struct("<" + "".join(spec.wire.struct_code for spec in specs))
+    dtype = np.dtype(
+        {
+            "names": list(names),
+            "formats": [spec.wire.numpy_code for spec in specs],
+            "offsets": [spec.offset_bytes for spec in specs],
+            "itemsize": packer.size,
+        }
+    )
+    ends = [0, *(spec.end_bytes for spec in specs)]
+    assert all(spec.offset_bytes == end for spec, end in zip(specs, ends, strict=False)), f"{title}: gap or overlap"
+    assert ends[-1] == packer.size, f"{title}: the struct format pads"
+    return Layout(title, source, specs, packer.size, packer, dtype, names)

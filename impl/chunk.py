@@ -1,0 +1,221 @@
+"""From the bytes of one column chunk to an Arrow array of the column's final type.
+
+No footer is read: page headers are walked first, then pyarrow decodes through metadata made for the one chunk, then
+the values are compared with what `_pm` says of them. What a chunk may cost in memory is bounded before any decoding.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from impl.arrow_types import arrow_type, is_double_array, valid_decimal_shape
+from impl.chunk_metadata import Leaf, chunk_metadata
+from impl.chunk_statistics import check_statistics, reject
+from impl.errors import UnsupportedError
+from impl.layout.pm import PHYSICAL_WIDTH_BYTES
+from impl.parquet.fields import Codec, PageType
+from impl.parquet.pages import PageInfo, walk_pages
+from impl.pm.block import Chunk
+from impl.pm.header import Column
+from impl.pm.statistics import BOOLEAN, BYTE_ARRAY, DOUBLE, FIXED_LEN_BYTE_ARRAY, FLOAT, INT32, INT64, INT96
+from impl.questdb_types import TypeTag, array_dimensions, tag_of
+from impl.raw_arrays import lists_of
+
+VALUE_COUNT_MAX = 1 << 24
+EXPANDED_MAX_BYTES = 256 << 20
+PLAIN, PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 7, 8
+PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
+
+_INTEGER_TAGS = {
+    TypeTag.BYTE,
+    TypeTag.SHORT,
+    TypeTag.CHAR,
+    TypeTag.INT,
+    TypeTag.IPV4,
+    TypeTag.GEOBYTE,
+    TypeTag.GEOSHORT,
+    TypeTag.GEOINT,
+}
+_DECIMAL_PHYSICAL_TYPES = {INT32, INT64, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY}
+_PHYSICAL_TYPES = {
+    TypeTag.BOOLEAN: {BOOLEAN},
+    TypeTag.LONG: {INT64},
+    TypeTag.GEOLONG: {INT64},
+    TypeTag.DATE: {INT32, INT64},
+    TypeTag.TIMESTAMP: {INT64, INT96},
+    TypeTag.FLOAT: {FLOAT},
+    TypeTag.DOUBLE: {DOUBLE},
+    TypeTag.STRING: {BYTE_ARRAY},
+    TypeTag.SYMBOL: {BYTE_ARRAY},
+    TypeTag.VARCHAR: {BYTE_ARRAY},
+    TypeTag.BINARY: {BYTE_ARRAY},
+    TypeTag.UUID: {FIXED_LEN_BYTE_ARRAY},
+    TypeTag.LONG128: {FIXED_LEN_BYTE_ARRAY},
+    TypeTag.LONG256: {FIXED_LEN_BYTE_ARRAY},
+    TypeTag.ARRAY: {BYTE_ARRAY, DOUBLE},
+    **{tag: {INT32} for tag in _INTEGER_TAGS},
+    **{tag: _DECIMAL_PHYSICAL_TYPES for tag in TypeTag if tag.name.startswith("DECIMAL")},
+}
+_FIXED_BYTE_LENS = {TypeTag.UUID: 16, TypeTag.LONG128: 16, TypeTag.LONG256: 32}
+
+
+def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> pa.Array:
+    """Return the values of a chunk in the column's `arrow_type`.
+
+    `content` is data.parquet from the chunk's `byte_range_start` to its `byte_range_end`; offsets in errors count from
+    the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (format notes 11). Raises CorruptError
+    for bytes that do not decode or contradict `_pm`, UnsupportedError for what is not known or would take too much
+    memory (2^24 values, 256 MiB). Nested lists have fewer rows than values, so their count is the caller's to check.
+    """
+    leaf = _leaf(column, chunk, file)
+    if len(content) != chunk.total_compressed:
+        reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
+    if chunk.num_values > VALUE_COUNT_MAX:
+        _refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
+    if chunk.codec == Codec.LZO:
+        _refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
+    pages = walk_pages(
+        content,
+        file=file,
+        offset_bytes=chunk.byte_range_start,
+        codec=Codec(chunk.codec),
+        value_count=chunk.num_values,
+    )
+    as_dictionary = _check_expansion(pages, column, chunk, file)
+    stored = _read(content, leaf, column, chunk, file, as_dictionary=as_dictionary)
+    if leaf.dimensions == 0:
+        check_statistics(stored, column, chunk, file=file)
+    return _final(stored, column, chunk, file)
+
+
+def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
+    """Return how to read the column, after checking that type, physical type and levels fit each other."""
+    tag, dimensions = tag_of(column.type), column.max_rep_level
+    if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
+        reject(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
+    if tag in _FIXED_BYTE_LENS and column.fixed_byte_len != _FIXED_BYTE_LENS[tag]:
+        reject(column, chunk, file, "FIXED_BYTE_LEN", str(_FIXED_BYTE_LENS[tag]), column.fixed_byte_len)
+    if dimensions == 0 and column.max_def_level <= 1 and not _is_nested_array(column):
+        return Leaf(
+            physical_type=column.physical_type,
+            fixed_byte_len=column.fixed_byte_len,
+            is_optional=column.max_def_level == 1,
+            decimal=valid_decimal_shape(column.type),
+        )
+    all_optional, only_outer_optional = 2 * dimensions + 1, dimensions + 2
+    if (
+        not _is_nested_array(column)
+        or dimensions != array_dimensions(column.type)
+        or column.max_def_level not in (all_optional, only_outer_optional)
+    ):
+        levels = f"type {column.type}, repetition level {dimensions}, definition level {column.max_def_level}"
+        _refuse(column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels)
+    return Leaf(physical_type=DOUBLE, dimensions=dimensions, lists_optional=column.max_def_level == all_optional)
+
+
+def _is_nested_array(column: Column) -> bool:
+    return is_double_array(column.type) and column.physical_type == DOUBLE
+
+
+def _check_expansion(pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str) -> bool:
+    """Refuse pages that may decode to too much; return whether only a dictionary's real lengths can tell."""
+    physical = column.physical_type
+    width_bytes = column.fixed_byte_len if physical == FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical, 0)
+    dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
+    dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
+    if dictionary is not None and dictionary.value_count > dictionary_bytes:
+        reject(column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count)
+    expanded_bytes = chunk.num_values * max(width_bytes, 0)
+    by_dictionary_bytes = 0
+    has_other_pages = False
+    for page in pages:
+        expanded_bytes += page.uncompressed_size_bytes
+        if physical != BYTE_ARRAY or page.kind is PageType.DICTIONARY:
+            continue
+        if page.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY):
+            by_dictionary_bytes += page.value_count * dictionary_bytes
+        elif page.encoding == DELTA_BYTE_ARRAY:
+            # Each value can repeat all that came before it in its page.
+            expanded_bytes += page.value_count * page.uncompressed_size_bytes
+        has_other_pages |= page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY)
+    if expanded_bytes + by_dictionary_bytes <= EXPANDED_MAX_BYTES:
+        return False
+    # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
+    if expanded_bytes > EXPANDED_MAX_BYTES or has_other_pages:
+        expected = f"pages that cannot decode to more than {EXPANDED_MAX_BYTES} bytes"
+        _refuse(column, chunk, file, "pages", expected, expanded_bytes + by_dictionary_bytes)
+    return True
+
+
+def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *, as_dictionary: bool) -> pa.Array:
+    """Return the chunk's values as they are stored."""
+    try:
+        metadata = chunk_metadata(leaf, chunk.codec, chunk.num_values, chunk.total_compressed)
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
+    try:
+        table = pq.ParquetFile(
+            pa.BufferReader(content),
+            metadata=metadata,
+            read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
+            page_checksum_verification=True,
+        ).read(use_threads=False)
+        values = table.column(0).combine_chunks()
+        values.validate(full=True)
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "page", "pages that decode", error)
+    return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
+
+
+def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:
+    """Return a dictionary array as plain values, once their length together is known to be small."""
+    lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+    expanded_bytes = pc.sum(lengths.take(values.indices)).as_py() or 0
+    if expanded_bytes > EXPANDED_MAX_BYTES:
+        _refuse(column, chunk, file, "pages", f"at most {EXPANDED_MAX_BYTES} bytes of values", expanded_bytes)
+    return values.dictionary_decode()
+
+
+def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Array:
+    """Return stored values in the column's type; only values that the type cannot hold are wrong."""
+    final = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
+    if stored.type == final:
+        return stored
+    if pa.types.is_list(stored.type):
+        _check_inner_lists(stored, column, chunk, file)
+    if is_double_array(column.type) and pa.types.is_binary(stored.type):
+        field = f"values of column {column.name!r}"
+        dimensions = array_dimensions(column.type)
+        return lists_of(stored, dimensions, file=file, field=field, offset_bytes=chunk.byte_range_start)
+    if isinstance(final, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(final, stored)
+    try:
+        if tag_of(column.type) is TypeTag.DATE and column.physical_type == INT32:
+            return stored.view(pa.date32()).cast(pa.timestamp("ms")).view(final)
+        if pa.types.is_timestamp(final) or final == pa.uint32():
+            return stored.view(final)
+        return stored.cast(final)
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "values", f"values of type {final}", error)
+
+
+def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: str) -> None:
+    """Refuse nulls where the type of arrays has none, which a cast would let pass."""
+    while pa.types.is_list(lists.type.value_type):
+        lists = lists.values
+        if lists.null_count:
+            reject(column, chunk, file, "values", "no null inside of an array but elements", "a null list")
+
+
+def _refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
+    raise UnsupportedError(
+        file=file,
+        field=f"{field} of column {column.name!r}",
+        offset_bytes=chunk.byte_range_start,
+        expected=expected,
+        actual=actual,
+    )

@@ -1,0 +1,171 @@
+"""The pages of one column chunk: their headers, checked before any decompressor may allocate what they claim.
+
+Sources: parquet.thrift of Apache Parquet format, PageHeader; Compression.md of the same for the codecs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from impl.errors import CorruptError
+from impl.parquet.fields import PAGE_HEADER, Codec, PageType
+from impl.parquet.records import read
+from impl.parquet.thrift import decode
+from impl.parquet.tree import BrokenError, Step
+
+PAGE_SIZE_MAX_BYTES = 64 << 20
+HEADER_NODE_COUNT_MAX = 10_000
+# An empty page still takes a few bytes of framing, whose expansion is not bounded by the ratio.
+EXPANSION_SLACK_BYTES = 64
+EXPANSION_MAX = {Codec.SNAPPY: 255, Codec.LZ4: 255, Codec.LZ4_RAW: 255, Codec.GZIP: 1032}
+HEADER_NAMES = {
+    PageType.DATA_V1: "data_page_header",
+    PageType.DICTIONARY: "dictionary_page_header",
+    PageType.DATA_V2: "data_page_header_v2",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageInfo:
+    """One page; its body follows the header. Offsets count from the start of the file.
+
+    The levels of a v2 page stand first in its body, repetition before definition, and are never compressed: both
+    lengths are 0 for other pages, whose levels are part of what is compressed. `null_count` and `row_count` are known
+    for v2 pages only.
+    """
+
+    kind: PageType
+    header_offset_bytes: int
+    header_length_bytes: int
+    compressed_size_bytes: int
+    uncompressed_size_bytes: int
+    value_count: int
+    encoding: int
+    crc: int | None
+    is_compressed: bool
+    repetition_levels_length_bytes: int
+    definition_levels_length_bytes: int
+    null_count: int | None
+    row_count: int | None
+
+    @property
+    def body_offset_bytes(self) -> int:
+        """Where the body begins in the file."""
+        return self.header_offset_bytes + self.header_length_bytes
+
+    @property
+    def levels_length_bytes(self) -> int:
+        """How many bytes of the body are v2 levels."""
+        return self.repetition_levels_length_bytes + self.definition_levels_length_bytes
+
+
+def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, value_count: int) -> tuple[PageInfo, ...]:
+    """Return the dictionary and data pages of a chunk, in order, after checking that pages tile it to its end.
+
+    `chunk` is all of the chunk's bytes, `offset_bytes` its place in `file`, `value_count` what its data pages must add
+    up to. Index pages are checked and left out; page checksums are verified where there are any. Raises CorruptError,
+    or UnsupportedError for a page that is larger than 64 MiB uncompressed or of a kind that is not known.
+    """
+    pages: list[PageInfo] = []
+    position = index = 0
+    while position < len(chunk):
+        path_of = _PagePath(index)
+        header, body_position = decode(
+            chunk,
+            file=file,
+            offset_bytes=offset_bytes,
+            start=position,
+            node_count_max=HEADER_NODE_COUNT_MAX,
+            path_of=path_of,
+        )
+        try:
+            page = _page(read(header, PAGE_HEADER), body_position - position, codec)
+            if page.kind is PageType.DICTIONARY and position > 0:
+                raise BrokenError("a dictionary page only at the start", "one more", header.offset_bytes, step="type")
+            _check_counts(page)
+            _check_sizes(page, codec)
+            position = _check_body(chunk, body_position, page)
+        except BrokenError as error:
+            error.report(file, path_of)
+        if page.kind is not PageType.INDEX:
+            pages.append(page)
+        index += 1
+    found = sum(page.value_count for page in pages if page.kind is not PageType.DICTIONARY)
+    if found != value_count:
+        raise CorruptError(
+            file=file, field="pages", offset_bytes=offset_bytes, expected=f"{value_count} values", actual=found
+        )
+    return tuple(pages)
+
+
+@dataclass(frozen=True, slots=True)
+class _PagePath:
+    """Names a place inside of one page header."""
+
+    index: int
+
+    def __call__(self, steps: Sequence[Step]) -> str:
+        return f"pages[{self.index}].{PAGE_HEADER.path_text(steps)}"
+
+
+def _page(values: dict[str, Any], header_length_bytes: int, codec: Codec) -> PageInfo:
+    kind = PageType(values["type"])
+    inner = {} if kind is PageType.INDEX else values.get(HEADER_NAMES[kind])
+    if inner is None:
+        raise BrokenError(f"a page of type {kind.name}", "none", values["offset_bytes"], step=HEADER_NAMES[kind])
+    crc = values.get("crc")
+    return PageInfo(
+        kind=kind,
+        header_offset_bytes=values["offset_bytes"],
+        header_length_bytes=header_length_bytes,
+        compressed_size_bytes=values["compressed_page_size"],
+        uncompressed_size_bytes=values["uncompressed_page_size"],
+        value_count=inner.get("num_values", 0),
+        encoding=inner.get("encoding", 0),
+        crc=None if crc is None else crc & 0xFFFFFFFF,
+        is_compressed=codec != Codec.UNCOMPRESSED and inner.get("is_compressed", True),
+        repetition_levels_length_bytes=inner.get("repetition_levels_byte_length", 0),
+        definition_levels_length_bytes=inner.get("definition_levels_byte_length", 0),
+        null_count=inner.get("num_nulls"),
+        row_count=inner.get("num_rows"),
+    )
+
+
+def _check_counts(page: PageInfo) -> None:
+    for name, count in (("num_nulls", page.null_count), ("num_rows", page.row_count)):
+        if count is not None and count > page.value_count:
+            expected = f"at most the page's {page.value_count} values"
+            raise BrokenError(expected, count, page.header_offset_bytes, step=name)
+
+
+def _check_sizes(page: PageInfo, codec: Codec) -> None:
+    """Refuse an uncompressed size that the codec cannot reach, or that nobody should allocate."""
+    at = page.header_offset_bytes
+    compressed_bytes = page.compressed_size_bytes - page.levels_length_bytes
+    if compressed_bytes < 0:
+        expected = f"at least the {page.levels_length_bytes} bytes of levels"
+        raise BrokenError(expected, page.compressed_size_bytes, at, step="compressed_page_size")
+    low = page.levels_length_bytes
+    high = low + compressed_bytes * EXPANSION_MAX.get(codec, PAGE_SIZE_MAX_BYTES) + EXPANSION_SLACK_BYTES
+    if not page.is_compressed:
+        low = high = page.compressed_size_bytes
+    if not low <= page.uncompressed_size_bytes <= high:
+        expected = f"{low} to {high} bytes" if high > low else f"{low} bytes"
+        raise BrokenError(expected, page.uncompressed_size_bytes, at, step="uncompressed_page_size")
+    if page.uncompressed_size_bytes > PAGE_SIZE_MAX_BYTES:
+        expected = f"at most {PAGE_SIZE_MAX_BYTES} bytes"
+        raise BrokenError(expected, page.uncompressed_size_bytes, at, step="uncompressed_page_size", is_supported=False)
+
+
+def _check_body(chunk: bytes, position: int, page: PageInfo) -> int:
+    """Return the position behind the body, after checking that it lies in the chunk and matches its checksum."""
+    end = position + page.compressed_size_bytes
+    if end > len(chunk):
+        expected = f"at most the {len(chunk) - position} bytes that remain of the chunk"
+        raise BrokenError(expected, page.compressed_size_bytes, page.header_offset_bytes, step="compressed_page_size")
+    if page.crc is not None and (found := zlib.crc32(memoryview(chunk)[position:end])) != page.crc:
+        raise BrokenError(f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc")
+    return end

@@ -1,0 +1,184 @@
+"""Reading Thrift structs by tables of fields, with ranges.
+
+Like the readers that Thrift generates, this skips unknown fields and fields of another wire type, lets the last of
+two equal ids win and asks for the required ones; the ranges are added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Step, Struct, Value, path_text
+
+INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a field holds: its wire kind and, by kind, the range of a number or what is inside of it.
+
+    `low_tolerant` replaces `low` where the caller of `read` is tolerant. `is_open` says that values above `high` may
+    come with newer releases of the format: they are unsupported, not corrupt. `as_tree` leaves the value undecoded.
+    """
+
+    kind: Kind
+    low: int = 0
+    low_tolerant: int = 0
+    high: int = 0
+    is_open: bool = False
+    is_text: bool = False
+    as_tree: bool = False
+    table: Table | None = None
+    element: Form | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One field of a struct."""
+
+    id: int
+    name: str
+    form: Form
+    required: bool = False
+
+
+class Table:
+    """One struct: its members by id."""
+
+    __slots__ = ("by_id", "name", "required")
+
+    def __init__(self, name: str, *members: Member) -> None:
+        """Declare a struct; two members with one id are our bug."""
+        self.name = name
+        self.by_id = {member.id: member for member in members}
+        self.required = tuple(member for member in members if member.required)
+        assert len(self.by_id) == len(members), name
+
+    def path_text(self, steps: Sequence[Step]) -> str:
+        """Return a path with names in place of the field ids that this table knows: `row_groups[0].num_rows`."""
+        named: list[Step] = []
+        table: Table | None = self
+        for step in steps:
+            member = table.by_id.get(step) if table and isinstance(step, int) else None
+            if isinstance(step, int):
+                table = _inner_table(member.form) if member else None
+            named.append(member.name if member else step)
+        return path_text(named)
+
+
+def integer(kind: Kind, bits: int) -> Form:
+    """Return the form of a signed number of so many bits."""
+    low = -1 << bits - 1
+    return Form(kind=kind, low=low, low_tolerant=low, high=~low)
+
+
+def size(kind: Kind, bits: int, *, tolerated: bool = False) -> Form:
+    """Return the form of a number that is not negative, except to a tolerant caller where `tolerated`."""
+    low = -1 << bits - 1
+    return Form(kind=kind, low_tolerant=low if tolerated else 0, high=~low)
+
+
+def choice(last: int) -> Form:
+    """Return the form of an enumeration whose last known value is `last`."""
+    return Form(kind=Kind.I32, high=last, is_open=True)
+
+
+def struct_of(table: Table | None, *, as_tree: bool = False) -> Form:
+    """Return the form of a field that holds a struct."""
+    return Form(kind=Kind.STRUCT, table=table, as_tree=as_tree)
+
+
+def list_of(element: Form, *, as_tree: bool = False) -> Form:
+    """Return the form of a field that holds a list."""
+    return Form(kind=Kind.LIST, element=element, as_tree=as_tree)
+
+
+def read(struct: Struct, table: Table, *, tolerant: bool = False) -> dict[str, Any]:
+    """Return the members of a struct by name, inner ones too, and under `offset_bytes` where it stands.
+
+    Members that are not there are left out. Raises BrokenError for a value out of range, text that is no UTF-8 and a
+    required member that is missing or of another wire type.
+    """
+    values: dict[str, Any] = {"offset_bytes": struct.offset_bytes}
+    by_id = table.by_id
+    for field in struct.fields:
+        member = by_id.get(field.id)
+        if member is None or not _fits(field, member.form):
+            continue
+        try:
+            values[member.name] = _convert(field.value, member.form, tolerant)
+        except BrokenError as error:
+            error.steps.append(member.name)
+            if error.offset_bytes is None:
+                error.offset_bytes = field.offset_bytes
+            raise
+    for member in table.required:
+        if member.name not in values:
+            raise _missing(struct, member)
+    return values
+
+
+def _inner_table(form: Form) -> Table | None:
+    return form.element.table if form.element else form.table
+
+
+def _fits(field: Field, form: Form) -> bool:
+    if field.kind != form.kind:
+        return False
+    items = field.value
+    if not isinstance(items, Items) or form.element is None or not items.elements:
+        return True
+    # All integers are zigzag varints, so readers take any kind of them in a list, and public files have some.
+    return items.element_kind == form.element.kind or {items.element_kind, form.element.kind} <= INTEGER_KINDS
+
+
+def _convert(value: Value, form: Form, tolerant: bool) -> Any:
+    if isinstance(value, Padded):
+        value = value.value
+    if form.as_tree:
+        return value
+    if isinstance(value, int):
+        if not (form.low_tolerant if tolerant else form.low) <= value <= form.high:
+            raise _out_of_range(value, form)
+        return value
+    if isinstance(value, bytes):
+        return _text(value) if form.is_text else value
+    if isinstance(value, Struct):
+        assert form.table is not None
+        return read(value, form.table, tolerant=tolerant)
+    assert isinstance(value, Items) and form.element is not None
+    converted: list[Any] = []
+    try:
+        converted.extend(_convert(element, form.element, tolerant) for element in value.elements)
+    except BrokenError as error:
+        error.steps.append(f"[{len(converted)}]")
+        raise
+    return converted
+
+
+def _out_of_range(value: int, form: Form) -> BrokenError:
+    return BrokenError(
+        f"a number from {form.low} to {form.high}", value, is_supported=not (form.is_open and value > form.high)
+    )
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise BrokenError("UTF-8", f"byte {value[error.start]:#04x} at {error.start} of {len(value)}") from None
+
+
+def _missing(struct: Struct, member: Member) -> BrokenError:
+    found = [
+        Kind(field.kind).name + (f" of wire type {field.value.element_kind}" if isinstance(field.value, Items) else "")
+        for field in struct.fields
+        if field.id == member.id
+    ]
+    return BrokenError(_expected(member.form), " and ".join(found) or "none", struct.offset_bytes, step=member.name)
+
+
+def _expected(form: Form) -> str:
+    return f"a required {form.kind.name}" + (f" of {form.element.kind.name}" if form.element else "")

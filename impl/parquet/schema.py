@@ -1,0 +1,149 @@
+"""The schema: a list of elements in depth-first order, made into leaves with their levels.
+
+Source: parquet.thrift of Apache Parquet format, SchemaElement; levels as in "Nested Encoding" of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from impl.parquet.fields import PhysicalType, Repetition
+from impl.parquet.tree import BrokenError, Struct
+
+# Paths are tuples, so this also bounds what a hostile schema of many deep leaves can cost.
+SCHEMA_DEPTH_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaElement:
+    """One element as the footer has it; a group has no physical type, the root no repetition.
+
+    `logical_type` stays a tree, because newer releases know more of them: read it with the table LOGICAL_TYPE.
+    """
+
+    name: str
+    offset_bytes: int
+    physical_type: PhysicalType | None
+    type_length: int | None
+    repetition: Repetition | None
+    child_count: int
+    converted_type: int | None
+    scale: int | None
+    precision: int | None
+    field_id: int | None
+    logical_type: Struct | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaLeaf:
+    """One column: a primitive element, its path from the root's child downwards, and its levels.
+
+    `top` is the root's child that holds the leaf, which is the leaf's own element in flat schemas.
+    """
+
+    element: SchemaElement
+    top: SchemaElement
+    path: tuple[str, ...]
+    physical_type: PhysicalType
+    repetition: Repetition
+    max_rep: int
+    max_def: int
+
+    @property
+    def dotted_path(self) -> str:
+        """The path as readers print it; names may hold dots themselves, so compare `path`."""
+        return ".".join(self.path)
+
+
+@dataclass(slots=True)
+class _Group:
+    path: tuple[str, ...]
+    children_left: int
+    max_rep: int
+    max_def: int
+    top: SchemaElement | None
+
+
+def read_leaves(elements: Sequence[dict[str, Any]]) -> tuple[SchemaLeaf, ...]:
+    """Return the leaves of a decoded schema; BrokenError where the elements are not one tree."""
+    leaves: list[SchemaLeaf] = []
+    groups: list[_Group] = []
+    for index, values in enumerate(elements):
+        try:
+            element = _element(values)
+            if index == 0:
+                groups.append(_root(element))
+            else:
+                _descend(groups, element, leaves)
+        except BrokenError as error:
+            error.steps.append(f"[{index}]")
+            raise
+        while groups and groups[-1].children_left == 0:
+            groups.pop()
+    if groups or not elements:
+        missing = sum(group.children_left for group in groups) or "a root"
+        offset_bytes = elements[-1]["offset_bytes"] if elements else None
+        raise BrokenError("an element for each child of a group", f"{len(elements)} without {missing}", offset_bytes)
+    return tuple(leaves)
+
+
+def _element(values: dict[str, Any]) -> SchemaElement:
+    physical_type = values.get("type")
+    repetition = values.get("repetition_type")
+    return SchemaElement(
+        name=values["name"],
+        offset_bytes=values["offset_bytes"],
+        physical_type=None if physical_type is None else PhysicalType(physical_type),
+        type_length=values.get("type_length"),
+        repetition=None if repetition is None else Repetition(repetition),
+        child_count=values.get("num_children", 0),
+        converted_type=values.get("converted_type"),
+        scale=values.get("scale"),
+        precision=values.get("precision"),
+        field_id=values.get("field_id"),
+        logical_type=values.get("logical_type"),
+    )
+
+
+def _root(element: SchemaElement) -> _Group:
+    if element.child_count == 0:
+        raise BrokenError("a root with children", "none", element.offset_bytes)
+    return _Group((), element.child_count, 0, 0, None)
+
+
+def _descend(groups: list[_Group], element: SchemaElement, leaves: list[SchemaLeaf]) -> None:
+    if not groups:
+        raise BrokenError("the end of the schema, whose groups are full", "one more element", element.offset_bytes)
+    if len(groups) > SCHEMA_DEPTH_MAX:
+        raise BrokenError(f"at most {SCHEMA_DEPTH_MAX} levels", "more", element.offset_bytes, is_supported=False)
+    if element.repetition is None:
+        raise BrokenError("a repetition_type", "none", element.offset_bytes)
+    parent = groups[-1]
+    parent.children_left -= 1
+    group = _Group(
+        path=(*parent.path, element.name),
+        children_left=element.child_count,
+        max_rep=parent.max_rep + (element.repetition is Repetition.REPEATED),
+        max_def=parent.max_def + (element.repetition is not Repetition.REQUIRED),
+        top=parent.top or element,
+    )
+    if element.child_count:
+        groups.append(group)
+    elif element.physical_type is None:
+        raise BrokenError("a type or children", "neither", element.offset_bytes)
+    else:
+        leaves.append(_leaf(element, group, element.physical_type, element.repetition))
+
+
+def _leaf(element: SchemaElement, place: _Group, physical_type: PhysicalType, repetition: Repetition) -> SchemaLeaf:
+    return SchemaLeaf(
+        element=element,
+        top=place.top or element,
+        path=place.path,
+        physical_type=physical_type,
+        repetition=repetition,
+        max_rep=place.max_rep,
+        max_def=place.max_def,
+    )

@@ -1,0 +1,300 @@
+"""Thrift's compact protocol, decoded into a lossless tree and encoded to the very bytes that were read.
+
+No schema is involved: unknown fields, their order, long field headers and varints longer than needed all survive.
+Source: Apache Thrift, "Thrift compact protocol encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from impl.parquet.tree import BrokenError, Entries, Field, Items, Kind, Padded, Step, Struct, Value, path_text
+
+DEPTH_MAX = 64
+NODE_COUNT_MAX = 5_000_000
+VARINT_LENGTH_MAX_BYTES = 10
+STOP = 0
+LONG_COUNT = 15
+
+# Plain integers, because looking up a member of an enumeration is slow next to decoding a field.
+TRUE: Final = int(Kind.TRUE)
+BOOL: Final = int(Kind.BOOL)
+BYTE: Final = int(Kind.BYTE)
+I16: Final = int(Kind.I16)
+I64: Final = int(Kind.I64)
+BINARY: Final = int(Kind.BINARY)
+LIST: Final = int(Kind.LIST)
+SET: Final = int(Kind.SET)
+MAP: Final = int(Kind.MAP)
+STRUCT: Final = int(Kind.STRUCT)
+FIXED_SIZES_BYTES = {int(Kind.DOUBLE): 8, int(Kind.UUID): 16}
+
+
+def decode(
+    data: bytes,
+    *,
+    file: str,
+    offset_bytes: int = 0,
+    start: int = 0,
+    depth_max: int = DEPTH_MAX,
+    node_count_max: int = NODE_COUNT_MAX,
+    path_of: Callable[[Sequence[Step]], str] = path_text,
+) -> tuple[Struct, int]:
+    """Return the struct that begins at `data[start]` and the position behind its stop byte.
+
+    `offset_bytes` is where `data` begins in `file`; nodes and errors count from the start of the file.
+    Raises CorruptError, naming field path and offset, for bytes that are no struct or exceed the limits.
+    """
+    try:
+        return _Decoder(data, offset_bytes, depth_max, node_count_max).struct(start, 1)
+    except BrokenError as broken:
+        broken.report(file, path_of)
+
+
+class _Decoder:
+    __slots__ = ("base", "data", "depth_max", "nodes_left")
+
+    def __init__(self, data: bytes, base: int, depth_max: int, nodes_left: int) -> None:
+        self.data = data
+        self.base = base
+        self.depth_max = depth_max
+        self.nodes_left = nodes_left
+
+    def struct(self, position: int, depth: int) -> tuple[Struct, int]:
+        data, base = self.data, self.base
+        offset_bytes = base + position
+        self.check_depth(depth, position)
+        fields: list[Field] = []
+        field_id = 0
+        try:
+            while (header := data[position]) != STOP:
+                field_at = base + position
+                position += 1
+                kind = header & 15
+                id_width_bytes = 0
+                if header >> 4:
+                    field_id += header >> 4
+                else:
+                    self.check_id(field_id, position)
+                    field_id, position, id_width_bytes = self.long_id(position)
+                value: Value
+                if I16 <= kind <= I64 and (byte := data[position]) < 128:
+                    value = (byte >> 1) ^ -(byte & 1)
+                    position += 1
+                elif kind <= BOOL:
+                    if kind == STOP:
+                        raise self.unknown(kind, position - 1)
+                    value = kind == TRUE
+                    kind = BOOL
+                else:
+                    value, position = self.value(kind, position, depth)
+                fields.append(Field(field_id, kind, value, field_at, id_width_bytes))
+                self.nodes_left -= 1
+                if self.nodes_left < 0:
+                    raise self.too_many(position)
+            self.check_id(field_id, position)
+        except (IndexError, BrokenError) as error:
+            raise self.broken(error, field_id) from None
+        return Struct(tuple(fields), offset_bytes), position + 1
+
+    def value(self, kind: int, position: int, depth: int) -> tuple[Value, int]:
+        """Decode any value but a field's boolean."""
+        if I16 <= kind <= I64:
+            number, end, padded_bytes = self.varint(position)
+            number = (number >> 1) ^ -(number & 1)
+            return (Padded(number, padded_bytes) if padded_bytes else number), end
+        if kind == BINARY:
+            return self.binary(position)
+        if kind == STRUCT:
+            return self.struct(position, depth + 1)
+        if kind in (LIST, SET):
+            return self.items(position, depth + 1)
+        if kind == MAP:
+            return self.entries(position, depth + 1)
+        if kind in FIXED_SIZES_BYTES:
+            return self.slice(position, FIXED_SIZES_BYTES[kind])
+        if TRUE <= kind <= BYTE:
+            return self.data[position], position + 1
+        raise self.unknown(kind, position - 1)
+
+    def binary(self, position: int) -> tuple[bytes | Padded, int]:
+        length, position, padded_bytes = self.varint(position)
+        content, position = self.slice(position, length)
+        return (Padded(content, padded_bytes) if padded_bytes else content), position
+
+    def slice(self, position: int, length: int) -> tuple[bytes, int]:
+        end = position + length
+        if end > len(self.data):
+            raise self.too_long(f"{length} bytes", position)
+        return self.data[position:end], end
+
+    def items(self, position: int, depth: int) -> tuple[Items, int]:
+        self.check_depth(depth, position)
+        offset_bytes = self.base + position
+        count, kind = self.data[position] >> 4, self.data[position] & 15
+        position += 1
+        width_bytes = 0
+        if count == LONG_COUNT:
+            count, position, _ = self.varint(position)
+            width_bytes = self.base + position - offset_bytes - 1
+        self.claim(count, position)
+        elements: list[Value] = []
+        try:
+            while len(elements) < count:
+                element, position = self.value(kind, position, depth)
+                elements.append(element)
+        except (IndexError, BrokenError) as error:
+            raise self.broken(error, f"[{len(elements)}]") from None
+        return Items(kind, tuple(elements), offset_bytes, width_bytes), position
+
+    def entries(self, position: int, depth: int) -> tuple[Entries, int]:
+        self.check_depth(depth, position)
+        offset_bytes = self.base + position
+        count, position, _ = self.varint(position)
+        width_bytes = self.base + position - offset_bytes
+        if count == 0:
+            return Entries(0, 0, (), offset_bytes, width_bytes), position
+        self.claim(count, position)
+        kinds = self.data[position]
+        position += 1
+        entries: list[tuple[Value, Value]] = []
+        try:
+            for _ in range(count):
+                key, position = self.value(kinds >> 4, position, depth)
+                value, position = self.value(kinds & 15, position, depth)
+                entries.append((key, value))
+        except (IndexError, BrokenError) as error:
+            raise self.broken(error, f"[{len(entries)}]") from None
+        return Entries(kinds >> 4, kinds & 15, tuple(entries), offset_bytes, width_bytes), position
+
+    def varint(self, position: int) -> tuple[int, int, int]:
+        """Return the value, the position behind it and its width where that is more than needed, else 0."""
+        data, start = self.data, position
+        number = shift = 0
+        while (byte := data[position]) >= 128:
+            number |= (byte & 127) << shift
+            shift += 7
+            position += 1
+            if position - start == VARINT_LENGTH_MAX_BYTES:
+                raise BrokenError(f"at most {VARINT_LENGTH_MAX_BYTES} bytes of varint", "more", self.base + start)
+        number |= byte << shift
+        if number >> 64:
+            raise BrokenError("an integer of at most 64 bits", number, self.base + start)
+        return number, position + 1, (position + 1 - start if byte == 0 and shift else 0)
+
+    def long_id(self, position: int) -> tuple[int, int, int]:
+        number, end, _ = self.varint(position)
+        field_id = (number >> 1) ^ -(number & 1)
+        self.check_id(field_id, position)
+        return field_id, end, end - position
+
+    def check_id(self, field_id: int, position: int) -> None:
+        """Refuse an id that readers would wrap; short headers only add, so only the highest is looked at."""
+        if not -0x8000 <= field_id <= 0x7FFF:
+            raise BrokenError("a field id of 16 bits", field_id, self.base + position)
+
+    def claim(self, count: int, position: int) -> None:
+        """Refuse a count of elements before anything is built: each takes a byte at least, and a node."""
+        if count > len(self.data) - position:
+            raise self.too_long(f"{count} elements", position)
+        self.nodes_left -= count
+        if self.nodes_left < 0:
+            raise self.too_many(position)
+
+    def too_many(self, position: int) -> BrokenError:
+        return BrokenError("no more nodes than the limit", "more", self.base + position)
+
+    def check_depth(self, depth: int, position: int) -> None:
+        if depth > self.depth_max:
+            raise BrokenError(f"at most {self.depth_max} levels", "more", self.base + position)
+
+    def too_long(self, claim: str, position: int) -> BrokenError:
+        return BrokenError(f"at most the {len(self.data) - position} bytes that remain", claim, self.base + position)
+
+    def unknown(self, kind: int, position: int) -> BrokenError:
+        return BrokenError("a wire type from 1 to 13", kind, self.base + position)
+
+    def broken(self, error: IndexError | BrokenError, step: Step) -> BrokenError:
+        if not isinstance(error, BrokenError):
+            error = BrokenError("more bytes", "their end", self.base + len(self.data))
+        if step:
+            error.steps.append(step)
+        return error
+
+
+def encode(tree: Struct) -> bytes:
+    """Return the bytes of a struct: for what `decode` returned, exactly the bytes that it read."""
+    out = bytearray()
+    _put_struct(out, tree)
+    return bytes(out)
+
+
+def _put_struct(out: bytearray, struct: Struct) -> None:
+    previous_id = 0
+    for field in struct.fields:
+        kind = TRUE if field.value is True else field.kind
+        delta = field.id - previous_id
+        if field.id_width_bytes == 0 and 1 <= delta <= 15:
+            out.append(delta << 4 | kind)
+        else:
+            out.append(kind)
+            _put_varint(out, _zigzag(field.id), field.id_width_bytes)
+        if field.kind != BOOL:
+            _put_value(out, field.value, field.kind)
+        previous_id = field.id
+    out.append(STOP)
+
+
+def _put_value(out: bytearray, value: Value, kind: int) -> None:
+    width_bytes = 0
+    if isinstance(value, Padded):
+        value, width_bytes = value
+    if isinstance(value, Struct):
+        _put_struct(out, value)
+    elif isinstance(value, Items):
+        _put_items(out, value)
+    elif isinstance(value, Entries):
+        _put_entries(out, value)
+    elif isinstance(value, bytes):
+        if kind == BINARY:
+            _put_varint(out, len(value), width_bytes)
+        out += value
+    elif kind <= BYTE:
+        out.append(value)
+    else:
+        _put_varint(out, _zigzag(value), width_bytes)
+
+
+def _put_items(out: bytearray, items: Items) -> None:
+    count = len(items.elements)
+    if items.count_width_bytes == 0 and count < LONG_COUNT:
+        out.append(count << 4 | items.element_kind)
+    else:
+        out.append(LONG_COUNT << 4 | items.element_kind)
+        _put_varint(out, count, items.count_width_bytes)
+    for element in items.elements:
+        _put_value(out, element, items.element_kind)
+
+
+def _put_entries(out: bytearray, entries: Entries) -> None:
+    _put_varint(out, len(entries.entries), entries.count_width_bytes)
+    if entries.entries:
+        out.append(entries.key_kind << 4 | entries.value_kind)
+    for key, value in entries.entries:
+        _put_value(out, key, entries.key_kind)
+        _put_value(out, value, entries.value_kind)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 if number >= 0 else ~(number << 1)
+
+
+def _put_varint(out: bytearray, number: int, width_bytes: int) -> None:
+    """Append a varint of at least `width_bytes`."""
+    width_bytes -= 1
+    while number > 127 or width_bytes > 0:
+        out.append(number & 127 | 128)
+        number >>= 7
+        width_bytes -= 1
+    out.append(number)

@@ -1,0 +1,1 @@
+"""`_pm`: decoding, resolving a token, checking, and encoding. Pure functions of bytes."""

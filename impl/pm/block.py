@@ -1,0 +1,268 @@
+"""Row group blocks of `_pm`: 64 bytes a column, then the block's out-of-line region."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from impl.errors import CorruptError
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+
+CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
+STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1
+
+
+class OutOfLineOrder(enum.Enum):
+    """The two orders in which QuestDB fills a block's out-of-line region (format notes 1.3)."""
+
+    STATISTICS_FIRST = "all statistics, then all bloom bitsets"
+    BY_COLUMN = "minimum, maximum and bloom bitset of each column in turn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A minimum or maximum: the bytes that Parquet's own statistics hold, verbatim."""
+
+    value: bytes
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One column of one row group; `encodings` is the bit mask of the format, counts are None where not known."""
+
+    codec: int
+    encodings: int
+    num_values: int
+    byte_range_start: int
+    total_compressed: int
+    null_count: int | None
+    distinct_count: int | None
+    minimum: Statistic | None
+    maximum: Statistic | None
+
+    @property
+    def byte_range_end(self) -> int:
+        """The first byte of data.parquet after the chunk."""
+        return self.byte_range_start + self.total_compressed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One row group; `end_bytes` is the end of all that its chunks refer to, bloom bitsets not counted."""
+
+    offset_bytes: int
+    end_bytes: int
+    num_rows: int
+    chunks: tuple[Chunk, ...]
+
+
+def region_offset(block_offset: int, column_count: int) -> int:
+    """Return where a block's out-of-line region starts, from the start of the file."""
+    return block_offset + layout.RowGroupHeader.layout.size_bytes + column_count * CHUNK_BYTES
+
+
+def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_bytes: int, file: str) -> Block:
+    """Decode the block at `offset_bytes`, all of which must lie before `limit_bytes`.
+
+    That is where the generation's next block or its footer starts. Raises CorruptError (specification, Row group
+    blocks), also where the out-of-line statistics together are longer than what lies between.
+    """
+    window = memoryview(data)[:limit_bytes]
+    header = layout.RowGroupHeader.unpack(window, offset_bytes, file=file)
+    region_start = region_offset(offset_bytes, column_count)
+    if region_start > limit_bytes:
+        raise CorruptError(
+            file=file,
+            field="BLOCK_OFFSET",
+            offset_bytes=offset_bytes,
+            expected=f"{column_count} column chunks before byte {limit_bytes}",
+            actual=f"a block that ends at byte {region_start}",
+        )
+    region = _Region(window, region_start)
+    first = offset_bytes + layout.RowGroupHeader.layout.size_bytes
+    chunks = tuple(
+        _decode_chunk(window, first + index * CHUNK_BYTES, region, index, file) for index in range(column_count)
+    )
+    return Block(offset_bytes=offset_bytes, end_bytes=region.end_bytes, num_rows=header.num_rows, chunks=chunks)
+
+
+def decode_bitset(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: str) -> bytes:
+    """Return the inlined bloom bitset whose length word stands at `offset_bytes`."""
+    _, end = bitset_interval(data, offset_bytes, limit_bytes=limit_bytes, file=file)
+    return bytes(data[offset_bytes + layout.BloomBitset.layout.size_bytes : end])
+
+
+def bitset_interval(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: str) -> tuple[int, int]:
+    """Return start and end of an inlined bloom bitset, length word included; CorruptError unless it ends in time."""
+    window = memoryview(data)[:limit_bytes]
+    start = offset_bytes + layout.BloomBitset.layout.size_bytes
+    length = layout.BloomBitset.unpack(window, offset_bytes, file=file).length
+    if not 0 < length <= limit_bytes - start:
+        raise CorruptError(
+            file=file,
+            field="bloom bitset LENGTH",
+            offset_bytes=offset_bytes,
+            expected=f"1 to {limit_bytes - start}",
+            actual=length,
+        )
+    return offset_bytes, start + length
+
+
+def encode_block(
+    num_rows: int, chunks: tuple[Chunk, ...], bitsets: dict[int, bytes], order: OutOfLineOrder
+) -> tuple[bytes, dict[int, int]]:
+    """Encode a block; return its bytes and, by column, the bitsets' offsets from the start of the block.
+
+    `bitsets` maps column index to bitset. Offsets are multiples of 8 when the block itself is placed at one.
+    """
+    region = bytearray()
+    region_start = region_offset(0, len(chunks))
+    references: dict[tuple[int, str], int] = {}
+    bitset_offsets: dict[int, int] = {}
+
+    def put_statistics(index: int) -> None:
+        for name, statistic in (("min_stat", chunks[index].minimum), ("max_stat", chunks[index].maximum)):
+            if statistic is not None and len(statistic.value) > layout.INLINE_STATISTIC_LIMIT_BYTES:
+                references[index, name] = len(region)
+                region.extend(statistic.value)
+
+    def put_bitset(index: int) -> None:
+        if index in bitsets:
+            region.extend(bytes(-len(region) % layout.BLOCK_ALIGNMENT_BYTES))
+            bitset_offsets[index] = region_start + len(region)
+            region.extend(layout.BloomBitset(length=len(bitsets[index])).pack() + bitsets[index])
+
+    if order is OutOfLineOrder.BY_COLUMN:
+        for index in range(len(chunks)):
+            put_statistics(index)
+            put_bitset(index)
+    else:
+        for index in range(len(chunks)):
+            put_statistics(index)
+        for index in range(len(chunks)):
+            put_bitset(index)
+    parts = [layout.RowGroupHeader(num_rows=num_rows).pack()]
+    parts += [_encode_chunk(chunk, index, references) for index, chunk in enumerate(chunks)]
+    return b"".join([*parts, region]), bitset_offsets
+
+
+class _Region:
+    """A block's out-of-line region while its statistics are read; `end_bytes` is the end of those read so far."""
+
+    def __init__(self, window: memoryview, start_bytes: int) -> None:
+        self.window = window
+        self.start_bytes = self.end_bytes = start_bytes
+        self.free_bytes = len(window) - start_bytes
+
+    def statistic(self, reference: int) -> memoryview | None:
+        """Return the bytes that a chunk refers to, or None where they leave the region or are more than it holds."""
+        start = self.start_bytes + layout.STAT_REFERENCE_OFFSET.get(reference)
+        end = start + layout.STAT_REFERENCE_LENGTH.get(reference)
+        # Statistics that shared bytes could add up to any amount of memory.
+        self.free_bytes -= end - start
+        if end > len(self.window) or self.free_bytes < 0:
+            return None
+        self.end_bytes = max(self.end_bytes, end)
+        return self.window[start:end]
+
+
+def _decode_chunk(window: memoryview, place: int, region: _Region, index: int, file: str) -> Chunk:
+    raw = layout.ColumnChunk.unpack(window, place, file=file)
+
+    def reject(name: str, expected: str, actual: object) -> None:
+        raise CorruptError(
+            file=file,
+            field=f"{name.upper()} of column {index}",
+            offset_bytes=place + layout.ColumnChunk.layout.offset_of(name),
+            expected=expected,
+            actual=actual,
+        )
+
+    if raw.codec >= len(layout.CODEC_NAMES):
+        reject("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", raw.codec)
+    if raw.reserved:
+        reject("reserved", "0", raw.reserved)
+
+    def statistic(name: str, word: int, size_bytes: int, present: int, inlined: int, exact: int) -> Statistic | None:
+        if not present:
+            return None
+        if inlined:
+            if not 0 < size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES:
+                reject("stat_sizes", f"1 to 8 bytes for an inlined {name.upper()}", size_bytes)
+            value = word.to_bytes(8, "little")
+            if any(value[size_bytes:]):
+                reject(name, f"zeros after its {size_bytes} bytes", value.hex())
+            return Statistic(value=value[:size_bytes], exact=bool(exact))
+        stored = region.statistic(word)
+        if stored is None:
+            length, offset = layout.STAT_REFERENCE_LENGTH.get(word), layout.STAT_REFERENCE_OFFSET.get(word)
+            reject(name, f"bytes of its own from {region.start_bytes} to {len(window)}", f"{length} at +{offset}")
+        return Statistic(value=bytes(stored), exact=bool(exact)) if stored else None
+
+    flags, sizes = raw.stat_flags, raw.stat_sizes
+    minimum = statistic(
+        "min_stat",
+        raw.min_stat,
+        layout.MIN_STAT_SIZE.get(sizes),
+        layout.MIN_STAT_PRESENT.get(flags),
+        layout.MIN_STAT_INLINED.get(flags),
+        layout.MIN_STAT_VALUE_EXACT.get(flags),
+    )
+    maximum = statistic(
+        "max_stat",
+        raw.max_stat,
+        layout.MAX_STAT_SIZE.get(sizes),
+        layout.MAX_STAT_PRESENT.get(flags),
+        layout.MAX_STAT_INLINED.get(flags),
+        layout.MAX_STAT_VALUE_EXACT.get(flags),
+    )
+    return Chunk(
+        codec=raw.codec,
+        encodings=raw.encodings,
+        num_values=raw.num_values,
+        byte_range_start=raw.byte_range_start,
+        total_compressed=raw.total_compressed,
+        null_count=raw.null_count if layout.NULL_COUNT_PRESENT.get(flags) else None,
+        distinct_count=raw.distinct_count if layout.DISTINCT_COUNT_PRESENT.get(flags) else None,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
+def _encode_chunk(chunk: Chunk, index: int, references: dict[tuple[int, str], int]) -> bytes:
+    flags = sizes = 0
+    words = {"min_stat": 0, "max_stat": 0}
+    for name, statistic, bits, size_bits in (
+        ("min_stat", chunk.minimum, layout.STAT_FLAGS.bits[0:3], layout.MIN_STAT_SIZE),
+        ("max_stat", chunk.maximum, layout.STAT_FLAGS.bits[3:6], layout.MAX_STAT_SIZE),
+    ):
+        if statistic is None:
+            continue
+        present, inlined, exact = bits
+        flags = exact.put(present.put(flags, 1), int(statistic.exact))
+        if (index, name) in references:
+            assert len(statistic.value) <= STATISTIC_LIMIT_BYTES, len(statistic.value)
+            word = layout.STAT_REFERENCE_OFFSET.put(len(statistic.value), references[index, name])
+        else:
+            flags = inlined.put(flags, 1)
+            sizes = size_bits.put(sizes, len(statistic.value))
+            word = int.from_bytes(statistic.value, "little")
+        words[name] = word
+    flags = layout.NULL_COUNT_PRESENT.put(flags, int(chunk.null_count is not None))
+    flags = layout.DISTINCT_COUNT_PRESENT.put(flags, int(chunk.distinct_count is not None))
+    return layout.ColumnChunk(
+        codec=chunk.codec,
+        encodings=chunk.encodings,
+        stat_flags=flags,
+        stat_sizes=sizes,
+        reserved=0,
+        num_values=chunk.num_values,
+        byte_range_start=chunk.byte_range_start,
+        total_compressed=chunk.total_compressed,
+        null_count=chunk.null_count or 0,
+        distinct_count=chunk.distinct_count or 0,
+        min_stat=words["min_stat"],
+        max_stat=words["max_stat"],
+    ).pack()

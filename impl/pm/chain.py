@@ -1,0 +1,174 @@
+"""The chain of generations in `_pm`: walking it from the published end, and finding the one that a token names."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from impl.errors import CorruptError
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+from impl.pm.block import Block, decode_block
+from impl.pm.footer import (
+    GENERATION_END_MINIMUM,
+    FooterPlace,
+    Generation,
+    decode_block_offsets,
+    decode_generation,
+    locate_footer,
+    same_but_history,
+)
+from impl.pm.header import FileHeader, decode_header
+
+CHECKSUM_START = layout.Header.layout.offset_of("feature_flags")
+
+
+class TokenMissingError(CorruptError):
+    """No generation of the published chain has the token; `tokens` are those that it has, newest first."""
+
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The generation that a token names, and how many published ones stand between it and the header's."""
+
+    place: FooterPlace
+    orphan_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """One generation with all that it refers to, decoded."""
+
+    header: FileHeader
+    generation: Generation
+    blocks: tuple[Block, ...]
+
+    @property
+    def token(self) -> int:
+        """The size of data.parquet that this is the metadata of."""
+        return self.generation.place.token
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all row groups."""
+        return sum(block.num_rows for block in self.blocks)
+
+
+def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[FooterPlace]:
+    """Yield the footers from the one that ends at `end_bytes` (by default the end of `data`) to the oldest.
+
+    `data` are the published bytes. Sizes strictly decrease, so no chain is endless; tokens never increase.
+    Raises CorruptError (specification, Reader flow; protocol notes, section 4).
+    """
+    newer: FooterPlace | None = None
+    header: FileHeader | None = None
+    end: int = len(data) if end_bytes is None else end_bytes
+    while True:
+        place = locate_footer(data, end, file=file)
+        if newer is not None and place.token >= newer.token:
+            header = header or decode_header(data, file=file)
+            _check_restated(data, newer, place, header, file)
+        yield place
+        prev = place.fixed.prev_parquet_meta_file_size
+        if prev == 0:
+            return
+        if not GENERATION_END_MINIMUM <= prev <= place.offset_bytes:
+            raise CorruptError(
+                file=file,
+                field="PREV_PARQUET_META_FILE_SIZE",
+                offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("prev_parquet_meta_file_size"),
+                expected=f"0, or {GENERATION_END_MINIMUM} to {place.offset_bytes}",
+                actual=prev,
+            )
+        newer, end = place, prev
+
+
+def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+    """Find the newest generation with this token and check its CRC; everything above it are orphans.
+
+    Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
+    """
+    tokens: list[int] = []
+    for place in walk(data, file=file):
+        if place.token == token:
+            check_checksum(data, place, file=file)
+            return Resolved(place=place, orphan_count=len(tokens))
+        tokens.append(place.token)
+    error = TokenMissingError(
+        file=file,
+        field="token",
+        offset_bytes=None,
+        expected=f"one of the chain's {len(tokens)}: {', '.join(map(str, tokens[:8]))}",
+        actual=token,
+    )
+    error.tokens = tuple(tokens)
+    raise error
+
+
+def checksum_of(data: Buffer, place: FooterPlace) -> int:
+    """Return the CRC-32 that the generation's CHECKSUM must hold (format notes 1.5)."""
+    return zlib.crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
+
+
+def check_checksum(data: Buffer, place: FooterPlace, *, file: str) -> None:
+    """Raise CorruptError unless CHECKSUM is the CRC of all that stands before it."""
+    computed = checksum_of(data, place)
+    if computed != place.trailer.checksum:
+        raise CorruptError(
+            file=file,
+            field="CHECKSUM",
+            offset_bytes=place.checksum_offset,
+            expected=f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}",
+            actual=f"{place.trailer.checksum:#010x}",
+        )
+
+
+def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
+    """Decode the header, the footer at `place` and all its blocks.
+
+    Raises CorruptError, also where blocks overlap; UnsupportedError for unknown required bits.
+    """
+    header = decode_header(data, file=file)
+    generation = decode_generation(data, place, header, file=file)
+    if header.unknown_optional_flags:
+        first = _first_block_offset(data, place, header, file)
+        header = decode_header(data, file=file, first_block_offset=first)
+    limits = _block_limits(generation)
+    blocks = tuple(
+        decode_block(data, offset_bytes, len(header.columns), limit_bytes=limit_bytes, file=file)
+        for offset_bytes, limit_bytes in zip(generation.block_offsets, limits, strict=True)
+    )
+    return Metadata(header=header, generation=generation, blocks=blocks)
+
+
+def _first_block_offset(data: Buffer, place: FooterPlace, header: FileHeader, file: str) -> int:
+    """Return where the oldest generation starts, which is where the header with all its sections ends."""
+    for oldest in walk(data, file=file, end_bytes=place.end_bytes):
+        place = oldest
+    return min((*decode_block_offsets(data, place, header, file=file), place.offset_bytes))
+
+
+def _block_limits(generation: Generation) -> list[int]:
+    """Return for each block where the next one starts: as none may share bytes, all together cost one pass."""
+    offsets, limit = generation.block_offsets, generation.place.offset_bytes
+    limits = [limit] * len(offsets)
+    for ordinal in sorted(range(len(offsets)), key=offsets.__getitem__, reverse=True):
+        limits[ordinal] = limit
+        limit = min(limit, offsets[ordinal])
+    return limits
+
+
+def _check_restated(data: Buffer, newer: FooterPlace, older: FooterPlace, header: FileHeader, file: str) -> None:
+    # Only a footer that restates its predecessor may repeat a token; otherwise a token would name two snapshots.
+    if older.token == newer.token and same_but_history(data, newer, older, header, file=file):
+        return
+    raise CorruptError(
+        file=file,
+        field="PARQUET_FOOTER_OFFSET",
+        offset_bytes=older.offset_bytes,
+        expected=f"a token below {newer.token}, the next newer generation's",
+        actual=older.token,
+    )

@@ -1,0 +1,193 @@
+"""What must hold inside one decoded generation of `_pm` beyond its CRC (protocol notes, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from impl.errors import Problem
+from impl.layout import pm as layout
+from impl.layout.parquet import MAGIC
+from impl.layout.record import Buffer
+from impl.pm.block import CHUNK_BYTES, Block, Chunk, region_offset
+from impl.pm.chain import Metadata
+from impl.pm.extent import Interval, bitset_intervals, block_intervals
+from impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
+from impl.pm.header import Column, FileHeader
+from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, bounds_of, in_order
+
+
+def check_metadata(data: Buffer, metadata: Metadata, *, file: str) -> Iterator[Problem]:
+    """Yield what is wrong with the generation: places of blocks, counts, byte ranges, statistics, order of rows.
+
+    `data` are the published bytes. Raises CorruptError where a bloom bitset cannot be read at all.
+    """
+    yield from _check_columns(metadata, file)
+    yield from _check_footer(metadata, file)
+    yield from _check_blocks(data, metadata, file)
+    yield from _check_bitsets(data, metadata, file)
+    yield from _check_external_blooms(metadata, file)
+    for ordinal, block in enumerate(metadata.blocks):
+        for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True)):
+            place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+            label = f"column {column.name!r} of row group {ordinal}"
+            for field, expected, actual in _check_chunk(column, chunk, block, metadata):
+                offset = place + layout.ColumnChunk.layout.offset_of(field)
+                yield _problem(file, f"{field.upper()} of {label}", offset, expected, actual)
+    yield from _check_ranges(metadata, file)
+    yield from _check_row_order(metadata, file)
+
+
+def _problem(file: str, field: str, offset_bytes: int, expected: object, actual: object) -> Problem:
+    return Problem(file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual))
+
+
+def _check_columns(metadata: Metadata, file: str) -> Iterator[Problem]:
+    for index, column in enumerate(metadata.header.columns):
+        place = layout.Header.layout.size_bytes + index * layout.ColumnDescriptor.layout.size_bytes
+        for field, expected, actual in _check_column(index, column, metadata.header):
+            offset = place + layout.ColumnDescriptor.layout.offset_of(field)
+            yield _problem(file, f"{field.upper()} of column {column.name!r}", offset, expected, actual)
+    header = metadata.header
+    dts = header.designated_timestamp
+    if dts >= 0 and header.sorting[:1] != (dts,):
+        place = layout.Header.layout.offset_of("designated_timestamp")
+        yield _problem(file, "DESIGNATED_TIMESTAMP", place, "the first of the sorting columns", dts)
+
+
+def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tuple[str, object, object]]:
+    """Yield (layout field, expected, actual)."""
+    if index == header.designated_timestamp and layout.DESCENDING.get(column.flags):
+        yield "flags", "not DESCENDING, because it is the designated timestamp", f"{column.flags:#x}"
+    if (column.physical_type == FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
+        yield "fixed_byte_len", "a length for FIXED_LEN_BYTE_ARRAY, 0 for other types", column.fixed_byte_len
+    if column.max_rep_level > column.max_def_level:
+        yield "max_rep_level", f"at most MAX_DEF_LEVEL, {column.max_def_level}", column.max_rep_level
+
+
+def _check_footer(metadata: Metadata, file: str) -> Iterator[Problem]:
+    place = metadata.generation.place
+    fixed = place.fixed
+
+    def problem(name: str, expected: str, actual: object) -> Problem:
+        offset = place.offset_bytes + layout.Footer.layout.offset_of(name)
+        return _problem(file, name.upper(), offset, expected, actual)
+
+    if fixed.parquet_footer_offset < len(MAGIC):
+        yield problem("parquet_footer_offset", f"{len(MAGIC)} or more", fixed.parquet_footer_offset)
+    if fixed.unused_bytes > fixed.parquet_footer_offset:
+        expected = f"at most {fixed.parquet_footer_offset}, the bytes before the Thrift footer"
+        yield problem("unused_bytes", expected, fixed.unused_bytes)
+    if metadata.header.size_bytes > place.offset_bytes:
+        expected = f"a footer after the header, which ends at byte {metadata.header.size_bytes}"
+        yield _problem(
+            file, "FOOTER_LENGTH", place.end_bytes - FOOTER_LENGTH_BYTES, expected, f"a footer at {place.offset_bytes}"
+        )
+
+
+def _check_blocks(data: Buffer, metadata: Metadata, file: str) -> Iterator[Problem]:
+    entries = metadata.generation.place.offset_bytes + layout.Footer.layout.size_bytes
+    intervals = block_intervals(data, metadata, file=file)
+    for start, ordinal, free_from in _overlaps(intervals, metadata.header.size_bytes):
+        entry = entries + ordinal * layout.RowGroupEntry.layout.size_bytes
+        expected = f"a block at byte {free_from} or later, where the header and the blocks before it end"
+        yield _problem(file, f"BLOCK_OFFSET of row group {ordinal}", entry, expected, f"byte {start}")
+
+
+def _check_bitsets(data: Buffer, metadata: Metadata, file: str) -> Iterator[Problem]:
+    placed = bitset_intervals(data, metadata, file=file)
+    for ordinal, position, (start, _) in placed:
+        region = region_offset(metadata.blocks[ordinal].offset_bytes, len(metadata.header.columns))
+        if start < region:
+            expected = f"byte {region} or later, in the block's own region"
+            yield _bloom_problem(metadata, ordinal, position, expected, f"byte {start}", file)
+    for start, nth, free_from in _overlaps([interval for *_, interval in placed], 0):
+        ordinal, position, _ = placed[nth]
+        expected = f"byte {free_from} or later: bitsets do not overlap"
+        yield _bloom_problem(metadata, ordinal, position, expected, f"byte {start}", file)
+
+
+def _bloom_problem(metadata: Metadata, ordinal: int, position: int, expected: str, actual: str, file: str) -> Problem:
+    header, generation = metadata.header, metadata.generation
+    offset = bloom_reference_offset(generation.place, header, ordinal, position)
+    name = header.columns[header.bloom_columns[position]].name
+    return _problem(file, f"bloom reference of column {name!r} of row group {ordinal}", offset, expected, actual)
+
+
+def _overlaps(intervals: list[Interval], free_from: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, its index, end of what stands before it) of intervals that start too early."""
+    for (start, end), index in sorted((interval, index) for index, interval in enumerate(intervals)):
+        if start < free_from:
+            yield start, index, free_from
+        free_from = max(free_from, end)
+
+
+def _check_external_blooms(metadata: Metadata, file: str) -> Iterator[Problem]:
+    limit = metadata.generation.place.fixed.parquet_footer_offset
+    for ordinal, row in enumerate(metadata.generation.blooms):
+        for position, bloom in enumerate(row):
+            if bloom is None or bloom.length_bytes is None:
+                continue
+            if not len(MAGIC) <= bloom.offset_bytes <= bloom.offset_bytes + bloom.length_bytes <= limit:
+                actual = f"{bloom.length_bytes} bytes at {bloom.offset_bytes}"
+                yield _bloom_problem(metadata, ordinal, position, f"bytes {len(MAGIC)} to {limit}", actual, file)
+
+
+def _check_chunk(
+    column: Column, chunk: Chunk, block: Block, metadata: Metadata
+) -> Iterator[tuple[str, object, object]]:
+    """Yield (layout field, expected, actual)."""
+    limit = metadata.generation.place.fixed.parquet_footer_offset
+    if column.max_rep_level == 0 and chunk.num_values != block.num_rows:
+        yield "num_values", f"{block.num_rows}, the rows of the row group", chunk.num_values
+    if chunk.null_count is not None and chunk.null_count > chunk.num_values:
+        yield "null_count", f"at most {chunk.num_values}, the values", chunk.null_count
+    if chunk.null_count and column.max_def_level == 0:
+        yield "null_count", "0, because the column is required", chunk.null_count
+    if chunk.distinct_count is not None and chunk.distinct_count > chunk.num_values:
+        yield "distinct_count", f"at most {chunk.num_values}, the values", chunk.distinct_count
+    if chunk.byte_range_start < len(MAGIC):
+        yield "byte_range_start", f"{len(MAGIC)} or more", chunk.byte_range_start
+    if chunk.byte_range_end > limit:
+        yield "total_compressed", f"a chunk that ends by byte {limit}, the Thrift footer", chunk.byte_range_end
+    if chunk.encodings & ~layout.ENCODINGS.known_mask:
+        yield "encodings", "known encodings only", f"{chunk.encodings:#04x}"
+    bounds = bounds_of(column, chunk)
+    if isinstance(bounds, str):
+        yield "min_stat", "statistics of the column's type", bounds
+    elif bounds is not None and not in_order(column, *bounds):
+        yield "min_stat", f"at most the maximum, {bounds[1]!r}", repr(bounds[0])
+
+
+def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
+    chunks = [
+        (ordinal, index, (chunk.byte_range_start, chunk.byte_range_end))
+        for ordinal, block in enumerate(metadata.blocks)
+        for index, chunk in enumerate(block.chunks)
+        if chunk.total_compressed
+    ]
+    for start, nth, free_from in _overlaps([interval for *_, interval in chunks], 0):
+        ordinal, index, _ = chunks[nth]
+        block = metadata.blocks[ordinal]
+        place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+        offset = place + layout.ColumnChunk.layout.offset_of("byte_range_start")
+        field = f"BYTE_RANGE_START of column {metadata.header.columns[index].name!r} of row group {ordinal}"
+        yield _problem(file, field, offset, f"{free_from} or more: chunks do not overlap", start)
+
+
+def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
+    """Row groups of a table follow each other in the order of its designated timestamp."""
+    dts = metadata.header.designated_timestamp
+    if dts < 0 or not layout.SORTING_IS_DTS_ASC.get(metadata.header.feature_flags):
+        return
+    column = metadata.header.columns[dts]
+    newest: object = None
+    for ordinal, block in enumerate(metadata.blocks):
+        bounds = bounds_of(column, block.chunks[dts])
+        if bounds is None or isinstance(bounds, str) or not isinstance(bounds[0], int):
+            continue
+        if isinstance(newest, int) and bounds[0] < newest:
+            place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + dts * CHUNK_BYTES
+            offset = place + layout.ColumnChunk.layout.offset_of("min_stat")
+            field = f"MIN_STAT of column {column.name!r} of row group {ordinal}"
+            yield _problem(file, field, offset, f"{newest} or more, the row group before", bounds[0])
+        newest = bounds[1]

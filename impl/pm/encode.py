@@ -1,0 +1,155 @@
+"""Writing `_pm`: a whole new file, or the bytes of one more generation at a cost that does not depend on the rest."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+from impl.pm.block import Chunk, OutOfLineOrder, encode_block
+from impl.pm.chain import CHECKSUM_START
+from impl.pm.footer import (
+    CHECKSUM_BYTES,
+    BloomReference,
+    FooterPlace,
+    FooterSections,
+    Generation,
+    encode_footer,
+)
+from impl.pm.header import FileHeader, encode_header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRowGroup:
+    """A row group to be written; per bloom column a bitset to place here, a reference into data.parquet, or None."""
+
+    num_rows: int
+    chunks: tuple[Chunk, ...]
+    blooms: tuple[bytes | BloomReference | None, ...] = ()
+    order: OutOfLineOrder = OutOfLineOrder.STATISTICS_FIRST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReusedRowGroup:
+    """A row group whose block an earlier generation wrote."""
+
+    block_offset: int
+    blooms: tuple[BloomReference | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterFacts:
+    """What a generation says about data.parquet, and its own optional sections."""
+
+    parquet_footer_offset: int
+    parquet_footer_length: int
+    unused_bytes: int = 0
+    footer_feature_flags: int = 0
+    sections: FooterSections = field(default_factory=FooterSections)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendPoint:
+    """Where the next generation goes: `base_bytes` is the published end, `prev` the generation that it continues.
+
+    `checksum` is a stored CHECKSUM at or before `base_bytes`, `since_checksum` the bytes from that field to
+    `base_bytes`: the CRC goes on from there, so that old bytes are neither read again nor vouched for.
+    """
+
+    base_bytes: int
+    prev: int
+    checksum: int
+    since_checksum: bytes
+
+
+def append_point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
+    """Return the point after `base_bytes` for a generation that continues `anchor` (format notes 1.6)."""
+    return AppendPoint(
+        base_bytes=base_bytes,
+        prev=anchor.end_bytes,
+        checksum=anchor.trailer.checksum,
+        since_checksum=bytes(data[anchor.checksum_offset : base_bytes]),
+    )
+
+
+def encode_file(header: FileHeader, row_groups: Sequence[NewRowGroup], facts: FooterFacts) -> bytes:
+    """Encode a whole `_pm` with one generation, published: the bytes of a conversion or a rewrite."""
+    head = encode_header(header, parquet_meta_file_size=0)
+    point = AppendPoint(base_bytes=len(head), prev=0, checksum=0, since_checksum=head[CHECKSUM_START:])
+    content = head + append_generation(header, point, row_groups, facts)
+    return patch_header(len(content)) + content[CHECKSUM_START:]
+
+
+def append_generation(
+    header: FileHeader,
+    point: AppendPoint,
+    row_groups: Sequence[NewRowGroup | ReusedRowGroup],
+    facts: FooterFacts,
+) -> bytes:
+    """Encode the bytes that follow `point.base_bytes`: new blocks, footer, checksum and length."""
+    appended = bytearray()
+    offsets: list[int] = []
+    blooms: list[tuple[BloomReference | None, ...]] = []
+    for row_group in row_groups:
+        if isinstance(row_group, ReusedRowGroup):
+            offsets.append(row_group.block_offset)
+            blooms.append(row_group.blooms)
+            continue
+        appended.extend(bytes(-(point.base_bytes + len(appended)) % layout.BLOCK_ALIGNMENT_BYTES))
+        offset_bytes = point.base_bytes + len(appended)
+        block, references = _place(header, row_group, offset_bytes)
+        appended.extend(block)
+        offsets.append(offset_bytes)
+        blooms.append(references)
+    footer_offset = point.base_bytes + len(appended)
+    generation = Generation(
+        place=_place_of_footer(footer_offset, len(row_groups), point.prev, facts),
+        block_offsets=tuple(offsets),
+        blooms=tuple(blooms),
+        sections=facts.sections,
+    )
+    footer = encode_footer(generation, header)
+    appended.extend(footer)
+    checksum = zlib.crc32(appended, zlib.crc32(point.since_checksum, point.checksum))
+    return bytes(appended) + layout.Trailer(checksum=checksum, footer_length=len(footer) + CHECKSUM_BYTES).pack()
+
+
+def patch_header(parquet_meta_file_size: int) -> bytes:
+    """Return the 8 bytes that, stored at offset 0, publish the generation that ends there."""
+    field = layout.Header.layout.field("parquet_meta_file_size")
+    return parquet_meta_file_size.to_bytes(field.wire.size_bytes, "little")
+
+
+def _place(
+    header: FileHeader, row_group: NewRowGroup, offset_bytes: int
+) -> tuple[bytes, tuple[BloomReference | None, ...]]:
+    blooms = row_group.blooms or (None,) * len(header.bloom_columns)
+    by_column = dict(zip(header.bloom_columns, blooms, strict=True))
+    bitsets = {column: bloom for column, bloom in by_column.items() if isinstance(bloom, bytes)}
+    block, bitset_offsets = encode_block(row_group.num_rows, row_group.chunks, bitsets, row_group.order)
+    references = tuple(
+        BloomReference(offset_bytes=offset_bytes + bitset_offsets[column], length_bytes=None)
+        if isinstance(bloom, bytes)
+        else bloom
+        for column, bloom in by_column.items()
+    )
+    return block, references
+
+
+def _place_of_footer(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPlace:
+    # The trailer is not known before the footer is encoded, and encode_footer does not look at it.
+    return FooterPlace(
+        end_bytes=footer_offset,
+        offset_bytes=footer_offset,
+        fixed=layout.Footer(
+            parquet_footer_offset=facts.parquet_footer_offset,
+            parquet_footer_length=facts.parquet_footer_length,
+            row_group_count=row_group_count,
+            unused_bytes=facts.unused_bytes,
+            prev_parquet_meta_file_size=prev,
+            footer_feature_flags=facts.footer_feature_flags,
+        ),
+        trailer=layout.Trailer(checksum=0, footer_length=0),
+    )

@@ -1,0 +1,96 @@
+"""Which bytes of `_pm` the chain of a generation reaches, and which nobody will ever read again."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterable
+
+from impl.errors import CorruptError
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+from impl.pm.block import bitset_interval
+from impl.pm.chain import Metadata
+from impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+
+Interval = tuple[int, int]
+
+
+def reached_intervals(data: Buffer, generations: Iterable[Metadata], *, file: str) -> list[Interval]:
+    """Return the merged [start, end) intervals that the given generations reach, in order.
+
+    The zero bytes that align a block belong to the generation that wrote it.
+    """
+    intervals: set[Interval] = set()
+    for metadata in generations:
+        place = metadata.generation.place
+        intervals.add((0, metadata.header.size_bytes))
+        intervals.add((place.offset_bytes, place.end_bytes))
+        intervals.update(block_intervals(data, metadata, file=file))
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        elif merged and _is_padding(data, merged[-1][1], start):
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def block_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[Interval]:
+    """Return one interval a row group: its block, out-of-line statistics and inlined bloom bitsets included."""
+    ends = [block.end_bytes for block in metadata.blocks]
+    for ordinal, _, (_, end) in bitset_intervals(data, metadata, file=file):
+        ends[ordinal] = max(ends[ordinal], end)
+    return [(block.offset_bytes, end) for block, end in zip(metadata.blocks, ends, strict=True)]
+
+
+def bitset_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[tuple[int, int, Interval]]:
+    """Return (row group, position among the bloom columns, interval) of every inlined bloom bitset."""
+    limit = metadata.generation.place.offset_bytes
+    return [
+        (ordinal, position, bitset_interval(data, bloom.offset_bytes, limit_bytes=limit, file=file))
+        for ordinal, blooms in enumerate(metadata.generation.blooms)
+        for position, bloom in enumerate(blooms)
+        if bloom is not None and bloom.length_bytes is None
+    ]
+
+
+def dead_byte_count(data: Buffer, file_size_bytes: int, intervals: list[Interval], *, file: str) -> int:
+    """Return how many of the file's bytes no interval reaches.
+
+    Between two reached generations lie orphans, whose last one ends up to 7 bytes before the next block: those
+    bytes of alignment belong to the block, so the orphan's own end is looked for.
+    """
+    dead = file_size_bytes - intervals[-1][1]
+    for (_, low), (high, _) in itertools.pairwise(intervals):
+        orphan = find_generation(data, low, high, file=file)
+        dead += (orphan.end_bytes if orphan else high) - low
+    return dead
+
+
+def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPlace | None:
+    """Find a generation whose footer lies in [low, high) and which ends at `high`, or the alignment of a block before.
+
+    Another one must end at `low`: from its CHECKSUM on the CRC is continued, so that many gaps cost one pass.
+    """
+    try:
+        anchor = locate_footer(data, low, file=file)
+    except CorruptError:
+        return None
+    for end_bytes in range(high, high - layout.BLOCK_ALIGNMENT_BYTES, -1):
+        if end_bytes < max(low, GENERATION_END_MINIMUM) or any(data[end_bytes:high]):
+            continue
+        try:
+            place = locate_footer(data, end_bytes, file=file)
+        except CorruptError:
+            continue
+        between = memoryview(data)[anchor.checksum_offset : place.checksum_offset]
+        if place.offset_bytes >= low and zlib.crc32(between, anchor.trailer.checksum) == place.trailer.checksum:
+            return place
+    return None
+
+
+def _is_padding(data: Buffer, start: int, end: int) -> bool:
+    return end - start < layout.BLOCK_ALIGNMENT_BYTES and not any(data[start:end])

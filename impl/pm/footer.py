@@ -1,0 +1,292 @@
+"""One generation of `_pm`: its footer, found from its end, and the sections that belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from impl.errors import CorruptError, UnsupportedError
+from impl.layout import pm as layout
+from impl.layout.parquet import ParquetTail
+from impl.layout.record import Buffer
+from impl.pm.header import FileHeader
+
+TRAILER_BYTES = layout.Trailer.layout.size_bytes
+FOOTER_BYTES = layout.Footer.layout.size_bytes
+ENTRY_BYTES = layout.RowGroupEntry.layout.size_bytes
+CHECKSUM_BYTES = 4
+FOOTER_LENGTH_BYTES = TRAILER_BYTES - CHECKSUM_BYTES
+GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterPlace:
+    """The fixed part of a footer and where it stands; enough to walk the chain.
+
+    `end_bytes` is the generation's published size.
+    """
+
+    end_bytes: int
+    offset_bytes: int
+    fixed: layout.Footer
+    trailer: layout.Trailer
+
+    @property
+    def token(self) -> int:
+        """The size of data.parquet that the generation describes."""
+        return self.fixed.parquet_footer_offset + self.fixed.parquet_footer_length + ParquetTail.layout.size_bytes
+
+    @property
+    def checksum_offset(self) -> int:
+        """Where CHECKSUM stands; the CRC covers the bytes from 8 up to here."""
+        return self.end_bytes - TRAILER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomReference:
+    """Where a bloom filter lies: in `_pm` (`length_bytes` is None: it stands before the bitset) or in data.parquet."""
+
+    offset_bytes: int
+    length_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterSections:
+    """What a footer says beyond its row groups; `unknown` are the bytes of unknown optional bits, as they are."""
+
+    seq_txn: int | None = None
+    scratchpad: tuple[tuple[int, bytes], ...] | None = None
+    unknown: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One decoded footer: block offsets in bytes, and per row group a bloom reference for each bloom column."""
+
+    place: FooterPlace
+    block_offsets: tuple[int, ...]
+    blooms: tuple[tuple[BloomReference | None, ...], ...]
+    sections: FooterSections
+
+
+def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
+    """Find the footer of the generation that ends at `end_bytes`; CorruptError when none can stand there.
+
+    Source: specification, `_pm` footer: the trailer's last word says how far back the footer starts.
+    """
+    if not GENERATION_END_MINIMUM <= end_bytes <= len(data):
+        raise CorruptError(
+            file=file,
+            field="PARQUET_META_FILE_SIZE",
+            offset_bytes=0,
+            expected=f"a generation's end, {GENERATION_END_MINIMUM} to {len(data)}",
+            actual=end_bytes,
+        )
+    trailer = layout.Trailer.unpack(data, end_bytes - TRAILER_BYTES, file=file)
+    offset_bytes = end_bytes - FOOTER_LENGTH_BYTES - trailer.footer_length
+    longest = end_bytes - FOOTER_LENGTH_BYTES - layout.Header.layout.size_bytes
+    if not FOOTER_BYTES + CHECKSUM_BYTES <= trailer.footer_length <= longest:
+        raise CorruptError(
+            file=file,
+            field="FOOTER_LENGTH",
+            offset_bytes=end_bytes - FOOTER_LENGTH_BYTES,
+            expected=f"{FOOTER_BYTES + CHECKSUM_BYTES} to {longest} for the generation that ends at byte {end_bytes}",
+            actual=trailer.footer_length,
+        )
+    return FooterPlace(
+        end_bytes=end_bytes,
+        offset_bytes=offset_bytes,
+        fixed=layout.Footer.unpack(data, offset_bytes, file=file),
+        trailer=trailer,
+    )
+
+
+def decode_generation(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> Generation:
+    """Decode the entries and sections of a footer; every count is checked against FOOTER_LENGTH first.
+
+    Raises CorruptError, and UnsupportedError for unknown required bits, which reject this generation alone.
+    """
+    _check_flags(place, file)
+    block_offsets = decode_block_offsets(data, place, header, file=file)
+    blooms, position = _decode_blooms(data, place, header)
+    sections = FooterSections()
+    # The section of an unknown header bit would stand before those of the footer's own bits.
+    if not header.unknown_optional_flags:
+        sections, position = _decode_sections(data, position, place, file)
+    if position < place.checksum_offset:
+        if not _unknown_optional(place, header):
+            raise CorruptError(
+                file=file,
+                field="FOOTER_LENGTH",
+                offset_bytes=place.end_bytes - FOOTER_LENGTH_BYTES,
+                expected=f"{position + CHECKSUM_BYTES - place.offset_bytes}, all that the flags announce",
+                actual=place.trailer.footer_length,
+            )
+        unknown = bytes(data[position : place.checksum_offset])
+        sections = replace(sections, unknown=unknown)
+    return Generation(place=place, block_offsets=block_offsets, blooms=blooms, sections=sections)
+
+
+def decode_block_offsets(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> tuple[int, ...]:
+    """Return where the footer's entries say that the blocks start, whatever its flags say.
+
+    Raises CorruptError when entries and bloom references do not fit into the footer.
+    """
+    _entries_end(place, header, file)
+    entries = np.frombuffer(data, "<u4", place.fixed.row_group_count, place.offset_bytes + FOOTER_BYTES)
+    return tuple((entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT).tolist())
+
+
+def encode_footer(generation: Generation, header: FileHeader) -> bytes:
+    """Encode a footer up to, and without, its checksum and length."""
+    parts = [generation.place.fixed.pack()]
+    parts += [
+        layout.RowGroupEntry(block_offset=offset >> layout.BLOCK_OFFSET_SHIFT).pack()
+        for offset in generation.block_offsets
+    ]
+    for row in generation.blooms:
+        parts += [_encode_reference(reference, external=header.blooms_external) for reference in row]
+    sections = generation.sections
+    if sections.seq_txn is not None:
+        parts.append(layout.SequencerTransaction(seq_txn=sections.seq_txn).pack())
+    if sections.scratchpad is not None:
+        parts.append(layout.Scratchpad(entry_count=len(sections.scratchpad)).pack())
+        for code, content in sections.scratchpad:
+            parts += [layout.ScratchpadEntry(code=code, length=len(content)).pack(), content]
+    return b"".join([*parts, sections.unknown])
+
+
+def bloom_reference_offset(place: FooterPlace, header: FileHeader, ordinal: int, position: int) -> int:
+    """Return where the bloom reference of a row group and of the bloom column at `position` stands."""
+    matrix = place.offset_bytes + FOOTER_BYTES + place.fixed.row_group_count * ENTRY_BYTES
+    return matrix + (ordinal * len(header.bloom_columns) + position) * _reference_layout_bytes(header)
+
+
+def same_but_history(data: Buffer, left: FooterPlace, right: FooterPlace, header: FileHeader, *, file: str) -> bool:
+    """Whether two footers differ in nothing but `prev`, flags and their sections (design, section 6).
+
+    Raises CorruptError when entries and bloom references do not fit into one of the footers.
+    """
+
+    def essence(place: FooterPlace) -> tuple[layout.Footer, bytes]:
+        entries = bytes(data[place.offset_bytes + FOOTER_BYTES : _entries_end(place, header, file)])
+        return replace(place.fixed, prev_parquet_meta_file_size=0, footer_feature_flags=0), entries
+
+    return essence(left) == essence(right)
+
+
+def _check_flags(place: FooterPlace, file: str) -> None:
+    # COVERING_INDEX_REQUIRED has a name here, but this reader cannot honour it, so it counts as unknown.
+    required = place.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
+    if required:
+        covering = layout.COVERING_INDEX_REQUIRED.get(required)
+        raise UnsupportedError(
+            file=file,
+            field="FOOTER_FEATURE_FLAGS",
+            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("footer_feature_flags"),
+            expected="no required feature bit that this reader does not know",
+            actual=f"{required:#x}" + (" (COVERING_INDEX)" if covering else ""),
+        )
+
+
+def _unknown_optional(place: FooterPlace, header: FileHeader) -> bool:
+    parsed = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
+    optional = place.fixed.footer_feature_flags & layout.OPTIONAL_FEATURES.mask
+    return bool(optional & ~parsed or header.unknown_optional_flags)
+
+
+def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
+    """Return where the row group entries and bloom references end, which must be inside the footer."""
+    start = place.offset_bytes + FOOTER_BYTES
+    row_bytes = ENTRY_BYTES + _reference_layout_bytes(header) * len(header.bloom_columns)
+    end = start + place.fixed.row_group_count * row_bytes
+    if end > place.checksum_offset:
+        raise CorruptError(
+            file=file,
+            field="ROW_GROUP_COUNT",
+            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
+            expected=f"entries that fit into the footer's {place.checksum_offset - start} bytes",
+            actual=place.fixed.row_group_count,
+        )
+    return end
+
+
+def _reference_layout_bytes(header: FileHeader) -> int:
+    kind = layout.ExternalBloomReference if header.blooms_external else layout.InlineBloomReference
+    return kind.layout.size_bytes
+
+
+def _decode_blooms(
+    data: Buffer, place: FooterPlace, header: FileHeader
+) -> tuple[tuple[tuple[BloomReference | None, ...], ...], int]:
+    row_group_count, width = place.fixed.row_group_count, len(header.bloom_columns)
+    position = bloom_reference_offset(place, header, 0, 0)
+    if not width:
+        return ((),) * row_group_count, position
+    count = row_group_count * width
+    references: list[BloomReference | None]
+    if header.blooms_external:
+        external = np.frombuffer(data, layout.ExternalBloomReference.layout.dtype, count, position)
+        references = [
+            BloomReference(offset_bytes=offset, length_bytes=length) if offset or length else None
+            for offset, length in external.tolist()
+        ]
+    else:
+        inlined = np.frombuffer(data, layout.InlineBloomReference.layout.dtype, count, position)
+        references = [
+            BloomReference(offset_bytes=offset << layout.BLOCK_OFFSET_SHIFT, length_bytes=None) if offset else None
+            for (offset,) in inlined.tolist()
+        ]
+    rows = tuple(tuple(references[start : start + width]) for start in range(0, count, width))
+    return rows, position + count * _reference_layout_bytes(header)
+
+
+def _encode_reference(reference: BloomReference | None, *, external: bool) -> bytes:
+    offset_bytes = reference.offset_bytes if reference else 0
+    if external:
+        length = (reference.length_bytes or 0) if reference else 0
+        return layout.ExternalBloomReference(bitset_offset=offset_bytes, bitset_length=length).pack()
+    return layout.InlineBloomReference(bitset_offset=offset_bytes >> layout.BLOCK_OFFSET_SHIFT).pack()
+
+
+def _decode_sections(data: Buffer, position: int, place: FooterPlace, file: str) -> tuple[FooterSections, int]:
+    flags, limit = place.fixed.footer_feature_flags, place.checksum_offset
+    window = memoryview(data)[:limit]
+    seq_txn, scratchpad = None, None
+    if layout.SEQ_TXN.get(flags):
+        seq_txn = layout.SequencerTransaction.unpack(window, position, file=file).seq_txn
+        position += layout.SequencerTransaction.layout.size_bytes
+    if layout.SCRATCHPAD.get(flags):
+        scratchpad, position = _decode_scratchpad(window, position, file)
+    return FooterSections(seq_txn=seq_txn, scratchpad=scratchpad), position
+
+
+def _decode_scratchpad(window: memoryview, position: int, file: str) -> tuple[tuple[tuple[int, bytes], ...], int]:
+    entry_bytes = layout.ScratchpadEntry.layout.size_bytes
+    count = layout.Scratchpad.unpack(window, position, file=file).entry_count
+    position += layout.Scratchpad.layout.size_bytes
+    room = (len(window) - position) // entry_bytes
+    if not 0 < count <= room:
+        raise CorruptError(
+            file=file,
+            field="SCRATCHPAD",
+            offset_bytes=position - layout.Scratchpad.layout.size_bytes,
+            expected=f"1 to {room} entries",
+            actual=count,
+        )
+    entries = []
+    for _ in range(count):
+        entry = layout.ScratchpadEntry.unpack(window, position, file=file)
+        start = position + entry_bytes
+        if entry.length > len(window) - start:
+            raise CorruptError(
+                file=file,
+                field="SCRATCHPAD",
+                offset_bytes=position,
+                expected=f"an entry of at most {len(window) - start} bytes",
+                actual=entry.length,
+            )
+        position = start + entry.length
+        entries.append((entry.code, bytes(window[start:position])))
+    return tuple(entries), position

@@ -1,0 +1,278 @@
+"""The header of `_pm`: what holds for every generation of the file."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+from impl.errors import CorruptError, UnsupportedError
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+
+COLUMN_COUNT_LIMIT = 100_000
+U32_BYTES = layout.SortingColumn.layout.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of the partition, in the order of data.parquet's leaves (specification, Column descriptor)."""
+
+    name: str
+    id: int
+    type: int
+    flags: int
+    fixed_byte_len: int
+    physical_type: int
+    max_rep_level: int
+    max_def_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHeader:
+    """The decoded header; `extra` holds the sections of unknown optional bits up to the first block, as they are.
+
+    `sorting_columns` are the stored ones: empty when SORTING_IS_DTS_ASC says the order.
+    """
+
+    feature_flags: int
+    designated_timestamp: int
+    columns: tuple[Column, ...]
+    sorting_columns: tuple[int, ...]
+    bloom_columns: tuple[int, ...]
+    squash_tracker: int | None
+    size_bytes: int = field(compare=False)
+    extra: bytes = b""
+
+    @property
+    def sorting(self) -> tuple[int, ...]:
+        """The sorting order as positions of columns, whichever way it is stored."""
+        if layout.SORTING_IS_DTS_ASC.get(self.feature_flags):
+            return (self.designated_timestamp,)
+        return self.sorting_columns
+
+    @property
+    def blooms_external(self) -> bool:
+        """Whether bloom references lead into data.parquet."""
+        return bool(layout.BLOOM_FILTERS_EXTERNAL.get(self.feature_flags))
+
+    @property
+    def unknown_optional_flags(self) -> int:
+        """The optional bits that the format does not define."""
+        return self.feature_flags & layout.OPTIONAL_FEATURES.mask & ~layout.HEADER_FEATURES.known_mask
+
+
+def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = None) -> FileHeader:
+    """Decode the header of `data`, the published bytes of `_pm`.
+
+    `first_block_offset` bounds the sections of unknown optional bits, which say no length of their own.
+    Raises CorruptError, and UnsupportedError for unknown required bits (specification, Feature flags).
+    """
+    fixed = layout.Header.unpack(data, 0, file=file)
+    _check_fixed(fixed, data, file)
+    position = layout.Header.layout.size_bytes
+    descriptors = [
+        layout.ColumnDescriptor.unpack(data, position + index * layout.ColumnDescriptor.layout.size_bytes, file=file)
+        for index in range(fixed.column_count)
+    ]
+    position += fixed.column_count * layout.ColumnDescriptor.layout.size_bytes
+    sorting_columns = _indices(data, position, fixed.sorting_column_count, fixed.column_count, "SORTING_COLUMNS", file)
+    position += fixed.sorting_column_count * U32_BYTES
+    columns, position = _columns(data, descriptors, position, file)
+    bloom_columns, position = _bloom_columns(data, fixed, position, file)
+    squash_tracker = None
+    if layout.SQUASH_TRACKER.get(fixed.feature_flags):
+        squash_tracker = layout.SquashTracker.unpack(data, position, file=file).squash_tracker
+        position += layout.SquashTracker.layout.size_bytes
+    header = FileHeader(
+        feature_flags=fixed.feature_flags,
+        designated_timestamp=fixed.designated_timestamp,
+        columns=columns,
+        sorting_columns=sorting_columns,
+        bloom_columns=bloom_columns,
+        squash_tracker=squash_tracker,
+        size_bytes=position,
+    )
+    if header.unknown_optional_flags and first_block_offset is not None and first_block_offset > position:
+        # Zeros that align the first block stay in: nothing tells them from those of a section.
+        return replace(header, extra=bytes(data[position:first_block_offset]), size_bytes=first_block_offset)
+    return header
+
+
+def encode_header(header: FileHeader, *, parquet_meta_file_size: int) -> bytes:
+    """Encode the header with the given published size; names stand back to back in column order."""
+    names = [column.name.encode() for column in header.columns]
+    descriptors_end = layout.Header.layout.size_bytes + len(names) * layout.ColumnDescriptor.layout.size_bytes
+    name_offset = descriptors_end + U32_BYTES * len(header.sorting_columns)
+    parts = [
+        layout.Header(
+            parquet_meta_file_size=parquet_meta_file_size,
+            feature_flags=header.feature_flags,
+            designated_timestamp=header.designated_timestamp,
+            sorting_column_count=len(header.sorting_columns),
+            column_count=len(header.columns),
+            reserved=0,
+        ).pack()
+    ]
+    for column, name in zip(header.columns, names, strict=True):
+        parts.append(
+            layout.ColumnDescriptor(
+                name_offset=name_offset,
+                id=column.id,
+                type=column.type,
+                flags=column.flags,
+                fixed_byte_len=column.fixed_byte_len,
+                name_length=len(name),
+                physical_type=column.physical_type,
+                max_rep_level=column.max_rep_level,
+                max_def_level=column.max_def_level,
+                reserved=0,
+            ).pack()
+        )
+        name_offset += len(name)
+    parts += [layout.SortingColumn(index=index).pack() for index in header.sorting_columns]
+    parts += names
+    if layout.BLOOM_FILTERS.get(header.feature_flags):
+        parts.append(layout.BloomColumns(bloom_col_count=len(header.bloom_columns)).pack())
+        parts += [layout.SortingColumn(index=index).pack() for index in header.bloom_columns]
+    if header.squash_tracker is not None:
+        parts.append(layout.SquashTracker(squash_tracker=header.squash_tracker).pack())
+    return b"".join([*parts, header.extra])
+
+
+def _check_fixed(fixed: layout.Header, data: Buffer, file: str) -> None:
+    def place(name: str) -> int:
+        return layout.Header.layout.offset_of(name)
+
+    unknown = fixed.feature_flags & layout.REQUIRED_FEATURES.mask & ~layout.HEADER_FEATURES.known_mask
+    if unknown:
+        raise UnsupportedError(
+            file=file,
+            field="FEATURE_FLAGS",
+            offset_bytes=place("feature_flags"),
+            expected="no required feature bit that this reader does not know",
+            actual=f"bits {_bit_numbers(unknown)}",
+        )
+
+    def reject(name: str, expected: str, actual: object) -> None:
+        raise CorruptError(file=file, field=name.upper(), offset_bytes=place(name), expected=expected, actual=actual)
+
+    flags = fixed.feature_flags
+    if layout.BLOOM_FILTERS_EXTERNAL.get(flags) and not layout.BLOOM_FILTERS.get(flags):
+        reject("feature_flags", "BLOOM_FILTERS_EXTERNAL only together with BLOOM_FILTERS", hex(flags))
+    if layout.SORTING_IS_DTS_ASC.get(flags) and fixed.designated_timestamp < 0:
+        reject("designated_timestamp", "a column index, because SORTING_IS_DTS_ASC is set", fixed.designated_timestamp)
+    if layout.SORTING_IS_DTS_ASC.get(flags) and fixed.sorting_column_count:
+        reject("sorting_column_count", "0, because SORTING_IS_DTS_ASC is set", fixed.sorting_column_count)
+    if fixed.reserved:
+        reject("reserved", "0", fixed.reserved)
+    room = (len(data) - layout.Header.layout.size_bytes) // layout.ColumnDescriptor.layout.size_bytes
+    if fixed.column_count > room:
+        reject("column_count", f"at most {room}, the descriptors that fit into the file", fixed.column_count)
+    if fixed.column_count > COLUMN_COUNT_LIMIT:
+        raise UnsupportedError(
+            file=file,
+            field="COLUMN_COUNT",
+            offset_bytes=place("column_count"),
+            expected=f"at most {COLUMN_COUNT_LIMIT} columns",
+            actual=fixed.column_count,
+        )
+    if not -1 <= fixed.designated_timestamp < fixed.column_count:
+        reject("designated_timestamp", f"-1 to {fixed.column_count - 1}", fixed.designated_timestamp)
+    if fixed.sorting_column_count > fixed.column_count:
+        reject("sorting_column_count", f"at most {fixed.column_count}, the columns", fixed.sorting_column_count)
+
+
+def _bit_numbers(word: int) -> str:
+    return ", ".join(str(bit) for bit in range(word.bit_length()) if word >> bit & 1)
+
+
+def _indices(data: Buffer, position: int, count: int, limit: int, name: str, file: str) -> tuple[int, ...]:
+    indices = []
+    for offset_bytes in range(position, position + count * U32_BYTES, U32_BYTES):
+        index = layout.SortingColumn.unpack(data, offset_bytes, file=file).index
+        if index >= limit:
+            raise CorruptError(
+                file=file, field=name, offset_bytes=offset_bytes, expected=f"a column index below {limit}", actual=index
+            )
+        indices.append(index)
+    return tuple(indices)
+
+
+def _columns(
+    data: Buffer, descriptors: list[layout.ColumnDescriptor], names_start: int, file: str
+) -> tuple[tuple[Column, ...], int]:
+    """Decode the columns and return them with the end of the names, where the feature sections start."""
+    columns, names_end = [], names_start
+    for index, descriptor in enumerate(descriptors):
+        base = layout.Header.layout.size_bytes + index * layout.ColumnDescriptor.layout.size_bytes
+        name_end = descriptor.name_offset + descriptor.name_length
+        # Names that shared bytes could add up to any amount of memory.
+        _check_descriptor(descriptor, base, names_end, len(data), file)
+        try:
+            name = bytes(data[descriptor.name_offset : name_end]).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptError(
+                file=file,
+                field=f"NAME_STRINGS of column {index}",
+                offset_bytes=descriptor.name_offset + error.start,
+                expected="UTF-8",
+                actual=f"byte 0x{error.object[error.start]:02x}",
+            ) from error
+        columns.append(
+            Column(
+                name=name,
+                id=descriptor.id,
+                type=descriptor.type,
+                flags=descriptor.flags,
+                fixed_byte_len=descriptor.fixed_byte_len,
+                physical_type=descriptor.physical_type,
+                max_rep_level=descriptor.max_rep_level,
+                max_def_level=descriptor.max_def_level,
+            )
+        )
+        names_end = name_end
+    return tuple(columns), names_end
+
+
+def _check_descriptor(
+    descriptor: layout.ColumnDescriptor, base: int, names_start: int, size_bytes: int, file: str
+) -> None:
+    def reject(name: str, expected: str, actual: object) -> None:
+        place = base + layout.ColumnDescriptor.layout.offset_of(name)
+        raise CorruptError(file=file, field=name.upper(), offset_bytes=place, expected=expected, actual=actual)
+
+    if not names_start <= descriptor.name_offset <= size_bytes:
+        reject("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
+    if descriptor.name_offset + descriptor.name_length > size_bytes:
+        reject("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
+    if descriptor.physical_type >= len(layout.PHYSICAL_TYPE_NAMES):
+        reject("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
+    if descriptor.fixed_byte_len < 0:
+        reject("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
+    if descriptor.reserved:
+        reject("reserved", "0", descriptor.reserved)
+
+
+def _bloom_columns(data: Buffer, fixed: layout.Header, position: int, file: str) -> tuple[tuple[int, ...], int]:
+    if not layout.BLOOM_FILTERS.get(fixed.feature_flags):
+        return (), position
+    count = layout.BloomColumns.unpack(data, position, file=file).bloom_col_count
+    if not 0 < count <= fixed.column_count:
+        raise CorruptError(
+            file=file,
+            field="BLOOM_COL_COUNT",
+            offset_bytes=position,
+            expected=f"1 to {fixed.column_count}",
+            actual=count,
+        )
+    position += layout.BloomColumns.layout.size_bytes
+    columns = _indices(data, position, count, fixed.column_count, "BLOOM_FILTER_COLUMNS", file)
+    if any(left >= right for left, right in itertools.pairwise(columns)):
+        raise CorruptError(
+            file=file,
+            field="BLOOM_FILTER_COLUMNS",
+            offset_bytes=position,
+            expected="ascending and unique column indices",
+            actual=columns,
+        )
+    return columns, position + count * U32_BYTES

@@ -1,0 +1,66 @@
+"""Statistics of a column chunk as values that can be compared, in the order that the column's type has."""
+
+from __future__ import annotations
+
+import struct
+
+from impl.layout.pm import PHYSICAL_WIDTH_BYTES
+from impl.pm.block import Chunk
+from impl.pm.header import Column
+from impl.questdb_types import TypeTag, tag_of
+
+BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = range(8)
+Bound = int | float | bytes
+
+_UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
+_DECIMAL_TAGS = frozenset(
+    {
+        TypeTag.DECIMAL8,
+        TypeTag.DECIMAL16,
+        TypeTag.DECIMAL32,
+        TypeTag.DECIMAL64,
+        TypeTag.DECIMAL128,
+        TypeTag.DECIMAL256,
+    }
+)
+
+
+def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
+    """Return minimum and maximum as comparable values, None unless both are there, or what is wrong with them.
+
+    Integers and decimals become int, floats float, everything else stays bytes, which compare unsigned
+    bytewise (format notes 11: UUID and LONG256 in the order as stored).
+    """
+    if chunk.minimum is None or chunk.maximum is None:
+        return None
+    low, high = value_of(column, chunk.minimum.value), value_of(column, chunk.maximum.value)
+    if low is None or high is None:
+        return f"{len(chunk.minimum.value)} and {len(chunk.maximum.value)} bytes"
+    return low, high
+
+
+def in_order(column: Column, low: Bound, high: Bound) -> bool:
+    """Whether a minimum is not above its maximum; INT96 has no order that all writers agree on, so all of it is."""
+    if column.physical_type == INT96:
+        return True
+    if isinstance(low, bytes) or isinstance(high, bytes):
+        return isinstance(low, bytes) and isinstance(high, bytes) and low <= high
+    return not low > high  # NaN is neither above nor below
+
+
+def value_of(column: Column, raw: bytes) -> Bound | None:
+    """Return one statistic as a comparable value, or None where its length does not fit the physical type."""
+    physical = column.physical_type
+    width = column.fixed_byte_len if physical == FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
+    if width is not None and len(raw) != width:
+        return None
+    tag = tag_of(column.type)
+    if physical == FIXED_LEN_BYTE_ARRAY and tag in _DECIMAL_TAGS:
+        return int.from_bytes(raw, "big", signed=True)
+    if physical in (BOOLEAN, INT32, INT64):
+        return int.from_bytes(raw, "little", signed=tag not in _UNSIGNED_TAGS)
+    if physical == FLOAT:
+        return float(struct.unpack("<f", raw)[0])
+    if physical == DOUBLE:
+        return float(struct.unpack("<d", raw)[0])
+    return raw

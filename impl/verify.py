@@ -1,0 +1,254 @@
+"""Is this table on disk sound? All that can be known without changing it, with the counts of what was looked at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from impl.chunk import decode_chunk
+from impl.errors import CorruptError, Problem, ProblemError
+from impl.footer_comparison import compare_footer
+from impl.parquet.footer import decode_footer
+from impl.partition import (
+    PM_FILE,
+    SIZE_FIELD,
+    PartitionFiles,
+    ResolvedPartition,
+    check_native,
+    check_partition,
+    read_chunk,
+    resolve_partition,
+)
+from impl.pm.chain import Metadata, decode_metadata, walk
+from impl.pm.check import check_metadata
+from impl.pm.extent import dead_byte_count, reached_intervals
+from impl.storage import ReadableFile
+from impl.table import Table
+from impl.transaction import Partition
+
+PROBLEMS_PER_PARTITION = 20
+THRIFT_LIMIT_BYTES = 64 * 1024 * 1024
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """The denominators of a verdict: how many of each were looked at."""
+
+    partitions: int = 0
+    generations: int = 0
+    thrift_footers: int = 0
+    row_groups: int = 0
+    chunks: int = 0
+    pages_bytes: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """What is known of one partition; `format` is "parquet" or "native", sizes are bytes."""
+
+    name: str
+    format: str
+    rows: int
+    token: int
+    generations: int = 0
+    orphans: int = 0
+    unused_bytes: int = 0
+    dead_bytes: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """The verdict on a table; `problems` are those that belong to no partition."""
+
+    table: str
+    version: int | None
+    problems: tuple[Problem, ...] = ()
+    unreferenced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    partitions: tuple[PartitionReport, ...] = ()
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Every problem, those of the table first."""
+        return self.problems + tuple(problem for partition in self.partitions for problem in partition.problems)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.all_problems
+
+
+def verify_table(table: Table, *, quick: bool = False, progress: Progress = lambda _: None) -> TableReport:
+    """Verify the committed version of `table`; with `quick` the pages are left out.
+
+    Damage becomes problems of the report. Raises StorageError and BusyError, which say nothing about the table.
+    """
+    counts = Counts()
+    try:
+        transaction = table.transaction()
+        unreferenced = table.unreferenced_directories(transaction)
+        names = [table.directory_of(partition) for partition in transaction.partitions]
+    except ProblemError as error:
+        return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
+    reports, notes = [], []
+    for name, partition in zip(names, transaction.partitions, strict=True):
+        progress(name)
+        files = PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name)
+        counts.partitions += 1
+        if partition.is_parquet and not partition.parquet_was_generated and not files.has_pm():
+            notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
+            reports.append(_report(name, "parquet", partition))
+        elif partition.is_parquet:
+            compared = counts.thrift_footers
+            reports.append(verify_partition(files, partition, counts=counts, quick=quick))
+            if counts.thrift_footers == compared and not reports[-1].problems:
+                notes.append(f"{name} has a Thrift footer above {THRIFT_LIMIT_BYTES} bytes, which was not compared")
+        else:
+            reports.append(_report(name, "native", partition, problems=tuple(check_native(files, partition))))
+    return TableReport(
+        table=table.path,
+        version=transaction.version,
+        unreferenced=unreferenced,
+        notes=tuple(notes),
+        partitions=tuple(reports),
+        counts=counts,
+    )
+
+
+def verify_partition(
+    files: PartitionFiles, partition: Partition, *, counts: Counts, quick: bool = False
+) -> PartitionReport:
+    """Verify one parquet partition; raises StorageError."""
+    try:
+        resolved = resolve_partition(files, partition)
+    except ProblemError as error:
+        return _report(files.name, "parquet", partition, problems=(error.problem,))
+    survey = _survey(resolved)
+    counts.generations += survey.generations
+    found = itertools.chain(_newest_problems(resolved, counts, quick), survey.problems)
+    problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
+    return _report(
+        files.name,
+        "parquet",
+        partition,
+        generations=survey.generations,
+        orphans=resolved.resolved.orphan_count,
+        unused_bytes=resolved.metadata.generation.place.fixed.unused_bytes,
+        dead_bytes=survey.dead_bytes,
+        problems=problems,
+    )
+
+
+def check_thrift_footer(resolved: ResolvedPartition) -> Iterator[Problem]:
+    """Yield where the Thrift footer of data.parquet is broken or contradicts `_pm`."""
+    fixed, label = resolved.metadata.generation.place.fixed, resolved.files.data_label
+    with resolved.files.open_data() as handle:
+        content = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
+    try:
+        footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset)
+    except ProblemError as error:
+        yield error.problem
+        return
+    yield from compare_footer(footer, resolved.metadata, file=label)
+
+
+def _report(
+    name: str,
+    partition_format: str,
+    partition: Partition,
+    *,
+    generations: int = 0,
+    orphans: int = 0,
+    unused_bytes: int = 0,
+    dead_bytes: int = 0,
+    problems: tuple[Problem, ...] = (),
+) -> PartitionReport:
+    return PartitionReport(
+        name=name,
+        format=partition_format,
+        rows=partition.row_count,
+        token=partition.token,
+        generations=generations,
+        orphans=orphans,
+        unused_bytes=unused_bytes,
+        dead_bytes=dead_bytes,
+        problems=problems,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Survey:
+    """What the chain of older generations adds to a report."""
+
+    generations: int = 0
+    dead_bytes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def _survey(resolved: ResolvedPartition) -> _Survey:
+    """Walk the chain from the resolved generation on; where it breaks off, dead bytes stay uncounted."""
+    survey = _Survey()
+    content, label = resolved.published.content, resolved.files.pm_label
+    try:
+        # One generation at a time: each decodes all of its row groups, most of which its neighbours share.
+        intervals = reached_intervals(content, _generations(resolved, survey), file=label)
+        survey.dead_bytes = dead_byte_count(content, resolved.published.file_size_bytes, intervals, file=label)
+    except ProblemError as error:
+        survey.problems.append(error.problem)
+        return survey
+    with suppress(CorruptError), resolved.files.open_data() as handle:
+        survey.dead_bytes += max(0, handle.size_bytes() - resolved.partition.token)
+    return survey
+
+
+def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metadata]:
+    """Yield the resolved generation and the older ones, which are checked here: under its CRC, but by their writer."""
+    survey.generations = 1
+    yield resolved.metadata
+    content, label = resolved.published.content, resolved.files.pm_label
+    for place in itertools.islice(walk(content, file=label, end_bytes=resolved.resolved.place.end_bytes), 1, None):
+        metadata = decode_metadata(content, place, file=label)
+        survey.generations += 1
+        room = PROBLEMS_PER_PARTITION - len(survey.problems)
+        survey.problems += itertools.islice(check_metadata(content, metadata, file=label), room)
+        yield metadata
+
+
+def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool) -> Iterator[Problem]:
+    """Yield all problems of the resolved generation itself."""
+    try:
+        for problem in check_partition(resolved):
+            yield problem
+            if problem.field == SIZE_FIELD:
+                # A file that ends too early has no Thrift footer and no newest pages; once is enough said.
+                return
+        if resolved.metadata.generation.place.fixed.parquet_footer_length <= THRIFT_LIMIT_BYTES:
+            counts.thrift_footers += 1
+            yield from check_thrift_footer(resolved)
+    except ProblemError as error:
+        yield error.problem
+        return
+    counts.row_groups += len(resolved.metadata.blocks)
+    counts.rows += resolved.metadata.row_count
+    if not quick:
+        with resolved.files.open_data() as handle:
+            yield from _page_problems(resolved, handle, counts)
+
+
+def _page_problems(resolved: ResolvedPartition, handle: ReadableFile, counts: Counts) -> Iterator[Problem]:
+    label = resolved.files.data_label
+    for block in resolved.metadata.blocks:
+        for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
+            counts.chunks += 1
+            counts.pages_bytes += chunk.total_compressed
+            try:
+                decode_chunk(read_chunk(handle, chunk, file=label), column, chunk, file=label)
+            except ProblemError as error:
+                yield error.problem

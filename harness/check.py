@@ -1,0 +1,148 @@
+"""The run behind `tornproof check`: a real table is copied into memory, verified, encoded again and damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from harness.disk.image import DiskImage
+from harness.explore.damage import Clock, explore_damage
+from harness.explore.roundtrip import reencode_generations
+from harness.verdict import Finding, Phase, Verdict
+from impl.errors import ProblemError
+from impl.metadata_file import META_FILE
+from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, read_published
+from impl.storage import ReadableStorage
+from impl.table import open_table
+from impl.transaction import TXN_FILE
+from impl.verify import TableReport, verify_table
+
+CAPTURE_LIMIT_BYTES = 256 * 1024 * 1024
+FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, PM_FILE, DATA_FILE})
+
+
+class PhaseName(enum.StrEnum):
+    """The explorers, in the order in which they run."""
+
+    VERIFY = "verify"
+    ROUNDTRIP = "roundtrip"
+    DAMAGE = "damage"
+
+
+OnProgress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, phases."""
+
+    seconds: float
+    workers: int
+    complete_bytes: int
+    phases: tuple[PhaseName, ...] = tuple(PhaseName)
+
+
+def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
+    """Return an image of what reading a table needs; `_txn` is copied before the partitions.
+
+    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 256 MiB, and what
+    opening a table raises.
+    """
+    open_table(storage, path)
+    return DiskImage.capture(
+        storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=lambda name: name in FILES_THAT_COUNT
+    )
+
+
+def check_image(
+    image: DiskImage, path: str, settings: CheckSettings, *, clock: Clock, on_progress: OnProgress
+) -> Iterator[Phase]:
+    """Yield the phases of a check of the table at `path` of an image, each as it is done.
+
+    An unsound table is the finding; nothing else is explored from it.
+    """
+    on_progress(PhaseName.VERIFY, 0, None)
+    verified = _verify_phase(image, path, clock)
+    if PhaseName.VERIFY in settings.phases or verified.verdict is not Verdict.VALID:
+        yield verified
+    if verified.verdict is not Verdict.VALID:
+        return
+    if PhaseName.ROUNDTRIP in settings.phases:
+        on_progress(PhaseName.ROUNDTRIP, 0, None)
+        yield _roundtrip_phase(image, path, clock)
+    if PhaseName.DAMAGE in settings.phases:
+        yield explore_damage(
+            image,
+            path,
+            clock=clock,
+            seconds=settings.seconds,
+            workers=settings.workers,
+            complete_bytes=settings.complete_bytes,
+            on_progress=lambda done, total: on_progress(PhaseName.DAMAGE, done, total),
+        )
+
+
+def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
+    start = clock()
+    try:
+        report = verify_table(open_table(image, path))
+    except ProblemError as error:
+        report = TableReport(table=path, version=None, problems=(error.problem,))
+    counts = dataclasses.asdict(report.counts)
+    return Phase(
+        name=PhaseName.VERIFY,
+        explored=report.counts.chunks,
+        complete=True,
+        bound="the committed version: all generations, row groups and pages",
+        verdict=Verdict.VALID if report.sound else Verdict.INVALID,
+        seconds=clock() - start,
+        counts={**counts, "problems": len(report.all_problems)},
+        note="; ".join(report.notes),
+        findings=tuple(
+            Finding(
+                property="a table on disk is sound",
+                phase=PhaseName.VERIFY,
+                sentence=str(problem),
+                evidence=dataclasses.asdict(problem),
+            )
+            for problem in report.all_problems
+        ),
+    )
+
+
+def _roundtrip_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
+    start = clock()
+    table = open_table(image, path)
+    generations, files, findings = 0, 0, []
+    for partition in table.transaction().partitions:
+        name = table.directory_of(partition)
+        where = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
+        if not partition.is_parquet or not where.has_pm():
+            continue
+        result = reencode_generations(read_published(where).content, file=where.pm_label)
+        files += 1
+        generations += result.generation_count
+        findings += [
+            Finding(
+                property="decoding and encoding a generation gives the same bytes",
+                phase=PhaseName.ROUNDTRIP,
+                sentence=f"{where.pm_label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
+                f"encoded differently from byte {mismatch.offset_bytes} on.",
+                evidence={"file": where.pm_label, **dataclasses.asdict(mismatch)},
+            )
+            for mismatch in result.mismatches
+        ]
+    verdict = Verdict.INVALID if findings else Verdict.VALID if generations else Verdict.UNKNOWN
+    return Phase(
+        name=PhaseName.ROUNDTRIP,
+        explored=generations,
+        complete=True,
+        bound=f"every generation in the chains of {files} _pm files",
+        verdict=verdict,
+        seconds=clock() - start,
+        counts={"files": files, "generations": generations, "different": len(findings)},
+        note="" if generations else "the table has no _pm, so there was nothing to encode",
+        findings=tuple(findings),
+    )

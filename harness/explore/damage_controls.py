@@ -1,0 +1,56 @@
+"""Positive controls of the damage explorer: before its verdict counts, it must see what cannot be missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.explore.damage_judge import Judge, Outcome, is_page
+from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Flip
+from harness.faults.patch import blind_to_metadata
+from impl.layout import pm as layout
+from impl.partition import DATA_FILE, PM_FILE
+
+
+def failed_controls(judge: Judge) -> list[str]:
+    """Return the controls that failed, in words; an empty list when the explorer can be trusted on this table."""
+    failures: list[str] = []
+    for directory, resolved in judge.partitions.items():
+        committed = resolved.resolved.place
+        checksum = Flip(f"{directory}/{PM_FILE}", committed.checksum_offset * BITS_IN_BYTE)
+        if judge.judge(checksum)[0] is not Outcome.REJECTED:
+            failures.append(f"{checksum} was not rejected, although it is the checksum")
+        cut = Cut(f"{directory}/{DATA_FILE}", resolved.partition.token - 1)
+        if judge.judge(cut)[0] is not Outcome.REJECTED:
+            failures.append(f"{cut} was not rejected, although it is shorter than the token")
+    if not any(_is_noticed(judge, flip) for flip in _page_flips(judge)):
+        failures.append("no flipped bit of any page made a difference")
+    with blind_to_metadata():
+        if not any(judge.judge(flip)[0] is Outcome.SILENT for flip in _descriptor_flips(judge)):
+            failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")
+    return failures
+
+
+def _is_noticed(judge: Judge, flip: Flip) -> bool:
+    return judge.judge(flip)[0] in (Outcome.REJECTED, Outcome.EXPOSURE)
+
+
+def _page_flips(judge: Judge) -> Iterator[Flip]:
+    for directory, resolved in judge.partitions.items():
+        file = f"{directory}/{DATA_FILE}"
+        for block in resolved.metadata.blocks:
+            for chunk in block.chunks:
+                # The last byte of a chunk is page body; its header stands at the start.
+                flip = Flip(file, chunk.byte_range_end * BITS_IN_BYTE - 1)
+                if is_page(judge.field_of(flip)):
+                    yield flip
+
+
+def _descriptor_flips(judge: Judge) -> Iterator[Flip]:
+    """Yield flips of the columns' identity: what a reader blind to it reads into the wrong column, or not at all."""
+    descriptor, header = layout.ColumnDescriptor.layout, layout.Header.layout
+    for directory, resolved in judge.partitions.items():
+        for index in range(len(resolved.metadata.header.columns)):
+            place = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
+            yield from (Flip(f"{directory}/{PM_FILE}", place * BITS_IN_BYTE + bit) for bit in range(4))
+        for column_name_byte in range(resolved.metadata.header.size_bytes - 1, header.size_bytes, -1):
+            yield Flip(f"{directory}/{PM_FILE}", column_name_byte * BITS_IN_BYTE)

@@ -1,0 +1,1 @@
+"""Planted faults: patches of one place each, to show that an explorer would notice."""

@@ -1,0 +1,54 @@
+"""Verdicts and what every phase must say beside one: how much it explored, inside which bound, and its controls."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Verdict(enum.IntEnum):
+    """VALID < UNKNOWN < INVALID: of several verdicts the largest counts."""
+
+    VALID = 0
+    UNKNOWN = 1
+    INVALID = 2
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on the whole; nothing at all is UNKNOWN, because nothing was explored."""
+    return max(verdicts, default=Verdict.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A violated property; `evidence` is data from which the sentence was made."""
+
+    property: str
+    phase: str
+    sentence: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """The result of one explorer (design, section 11).
+
+    `counts` and `exposures` are totals, `fields` the same by file and field, `reached` the must-reach points, `note`
+    says why a verdict is UNKNOWN.
+    """
+
+    name: str
+    explored: int
+    complete: bool
+    bound: str
+    verdict: Verdict
+    seconds: float
+    counts: dict[str, int] = field(default_factory=dict)
+    exposures: dict[str, int] = field(default_factory=dict)
+    fields: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
+    controls: str = "none needed"
+    note: str = ""
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,7 @@
+"""`python -m tornproof`."""
+
+from __future__ import annotations
+
+from tornproof.cli import main
+
+main()

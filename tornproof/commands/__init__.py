@@ -1,0 +1,1 @@
+"""One module for each command; functions here only talk, the work is done below."""

@@ -1,0 +1,106 @@
+"""`tornproof verify TABLE`: is this table on disk sound?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from impl.operating_system import OperatingSystemStorage
+from impl.verify import TableReport
+from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.steady import verify_steadily
+
+PROBLEMS_SHOWN = 20
+
+
+def verify(
+    table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Leave the pages of data.parquet out.")] = False,
+    json_target: JsonOption = None,
+) -> int:
+    """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
+    with progress_bar() as progress:
+        task = progress.add_task("verifying", total=None)
+        report = verify_steadily(
+            OperatingSystemStorage(),
+            table,
+            quick=quick,
+            progress=lambda name: progress.update(task, advance=1, description=name),
+        )
+    write_json(report_document(report), json_target)
+    print_report(result_console(json_target), report, quick=quick)
+    return ExitCode.VALID if report.sound else ExitCode.INVALID
+
+
+def report_document(report: TableReport) -> dict[str, Any]:
+    """Return the JSON form of a report (design, section 11)."""
+    partitions = []
+    for partition in report.partitions:
+        document = dataclasses.asdict(partition)
+        document["problems"] = [dataclasses.asdict(problem) for problem in partition.problems]
+        partitions.append(document)
+    return {
+        "format": 1,
+        "table": report.table,
+        "version": report.version,
+        "sound": report.sound,
+        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "unreferenced": list(report.unreferenced),
+        "notes": list(report.notes),
+        "counts": dataclasses.asdict(report.counts),
+        "partitions": partitions,
+        "as": None,
+    }
+
+
+def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
+    """Print a report for a person."""
+    if report.partitions:
+        console.print(_partition_grid(report))
+    for name in report.unreferenced:
+        console.print(f"unreferenced: {name} (no committed version names it)", markup=False)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False)
+    problems = report.all_problems
+    for problem in problems[:PROBLEMS_SHOWN]:
+        console.print(Text.assemble(("problem ", "bold red"), str(problem)))
+    if len(problems) > PROBLEMS_SHOWN:
+        console.print(f"and {len(problems) - PROBLEMS_SHOWN} more problems (--json lists them all)")
+    counts = report.counts
+    looked_at = (
+        f"{counts.partitions} partitions, {counts.generations} generations, "
+        f"{counts.thrift_footers} Thrift footers, {counts.row_groups} row groups, "
+        f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes decoded"
+    )
+    verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
+    console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
+    console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
+
+
+def _partition_grid(report: TableReport) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold", caption="unused and dead: bytes", caption_justify="left")
+    grid.add_column("partition", no_wrap=True)
+    grid.add_column("format", no_wrap=True)
+    for name in ("rows", "token", "generations", "orphans", "unused", "dead", "problems"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for partition in report.partitions:
+        numbers = (
+            partition.rows,
+            partition.token,
+            partition.generations,
+            partition.orphans,
+            partition.unused_bytes,
+            partition.dead_bytes,
+            len(partition.problems),
+        )
+        shown = [str(number) for number in numbers]
+        if partition.format == "native":
+            shown[1:6] = ["-"] * 5
+        style = "red" if partition.problems else "dim" if partition.format == "native" else ""
+        grid.add_row(Text(partition.name), partition.format, *shown, style=style)
+    return grid

@@ -1,0 +1,48 @@
+"""Arrow values as text for CSV: lists as JSON, binary as hex; everything else as Arrow's own writer has it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+
+
+def text_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of the rows as `text_batch` makes them."""
+    return pa.schema([pa.field(field.name, _text_type(field.type)) for field in schema])
+
+
+def text_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch that Arrow's CSV writer can write."""
+    arrays = [
+        array if _text_type(array.type) == array.type else pa.array(map(_text, array.to_pylist()), pa.string())
+        for array in batch.columns
+    ]
+    return pa.record_batch(arrays, schema=text_schema(batch.schema))
+
+
+def _text_type(of: pa.DataType) -> pa.DataType:
+    needs_text = (
+        pa.types.is_nested(of)
+        or pa.types.is_binary(of)
+        or pa.types.is_fixed_size_binary(of)
+        or pa.types.is_decimal256(of)
+        or isinstance(of, pa.BaseExtensionType)
+    )
+    return pa.string() if needs_text else of
+
+
+def _text(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bytes():
+            return value.hex()
+        case list():
+            return json.dumps(value)
+        case uuid.UUID():
+            return str(value)
+        case _:
+            return format(value, "f")

@@ -1,0 +1,207 @@
+"""The JSON document of a `_pm`; docs/inspect.md describes it field by field."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from impl.errors import Problem
+from impl.layout import pm as layout
+from impl.parquet.fields import Repetition
+from impl.pm.block import CHUNK_BYTES, Chunk, Statistic
+from impl.pm.chain import Metadata
+from impl.pm.footer import BloomReference, Generation
+from impl.pm.header import Column, FileHeader
+
+from tornproof.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
+from tornproof.inspection.pm_map import DEAD, byte_map
+from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document
+from tornproof.inspection.values import questdb_value, type_name
+
+
+def pm_document(found: MetadataFile, at: int | None, problems: Problems) -> Document:
+    """Return the document of a `_pm`; `at` picks the generation whose row groups are shown, by its token."""
+    position = found.position_of(at)
+    if at is not None and position is None:
+        problems.append(_token_missing(found, at))
+    metadata = None if position is None else metadata_at(found, position)
+    if metadata is not None:
+        note_contradictions(found, metadata, problems)
+    ranges = byte_map(found)
+    return {
+        "format": FORMAT,
+        "kind": "_pm",
+        "file": found.file,
+        "size_bytes": len(found.content),
+        "problems": problems.documents(),
+        "header": _header_document(found),
+        "columns": [_column_document(*entry) for entry in enumerate(found.header.columns)] if found.header else [],
+        "sorting": _sorting_document(found.header),
+        "bloom_columns": list(found.header.bloom_columns) if found.header else [],
+        "squash_tracker": found.header.squash_tracker if found.header else None,
+        "generations": [_generation_document(found, index) for index in range(len(found.places))],
+        "resolved": None
+        if position is None
+        else {
+            "generation": position,
+            "token": found.places[position].token,
+            "orphans": list(range(position)) if at is not None else [],
+        },
+        "row_groups": _row_group_documents(found, metadata) if metadata else [],
+        "dead_bytes": sum(entry.end_bytes - entry.start_bytes for entry in ranges if entry.what == DEAD),
+        "byte_map": [asdict(entry) for entry in ranges],
+    }
+
+
+def _token_missing(found: MetadataFile, at: int) -> Problem:
+    tokens = ", ".join(str(place.token) for place in found.places[:8]) or "none"
+    return Problem(
+        file=found.file,
+        field="token",
+        offset_bytes=None,
+        expected=f"one of the chain's {len(found.places)}: {tokens}",
+        actual=str(at),
+    )
+
+
+def _header_document(found: MetadataFile) -> Document | None:
+    if found.fixed is None:
+        return None
+    document = record_document(found.fixed)
+    document["feature_flags"] = flags_document(layout.HEADER_FEATURES, found.fixed.feature_flags)
+    document["end_bytes"] = found.header.size_bytes if found.header else None
+    document["unknown_sections"] = found.header.extra.hex() if found.header else None
+    return document
+
+
+def _column_document(index: int, column: Column) -> Document:
+    repetition = layout.FIELD_REPETITION.get(column.flags)
+    return {
+        "index": index,
+        "name": column.name,
+        "id": column.id,
+        "type": {"code": column.type, "name": type_name(column.type)},
+        "flags": flags_document(layout.COLUMN_FLAGS, column.flags),
+        "repetition": Repetition(repetition).name if repetition < len(Repetition) else None,
+        "fixed_byte_len": column.fixed_byte_len,
+        "physical_type": layout.PHYSICAL_TYPE_NAMES[column.physical_type],
+        "max_rep_level": column.max_rep_level,
+        "max_def_level": column.max_def_level,
+    }
+
+
+def _sorting_document(header: FileHeader | None) -> list[Document]:
+    return [
+        {
+            "column": index,
+            "name": header.columns[index].name,
+            "descending": bool(layout.DESCENDING.get(header.columns[index].flags)),
+        }
+        for index in (header.sorting if header else ())
+        if header
+    ]
+
+
+def _generation_document(found: MetadataFile, position: int) -> Document:
+    place = found.places[position]
+    generation = found.generations[position] if position < len(found.generations) else None
+    computed = found.checksums[place.end_bytes]
+    return {
+        "index": position,
+        "end_bytes": place.end_bytes,
+        "footer_offset_bytes": place.offset_bytes,
+        "footer_length_bytes": place.trailer.footer_length,
+        "token": place.token,
+        **record_document(place.fixed),
+        "footer_feature_flags": flags_document(layout.FOOTER_FEATURES, place.fixed.footer_feature_flags),
+        "checksum": {"stored": place.trailer.checksum, "computed": computed, "ok": place.trailer.checksum == computed},
+        "decoded": generation is not None,
+        "block_offsets": list(generation.block_offsets) if generation else [],
+        "rows": _row_count(found, generation),
+        **_section_documents(generation),
+    }
+
+
+def _row_count(found: MetadataFile, generation: Generation | None) -> int | None:
+    if generation is None or any(offset not in found.blocks for offset in generation.block_offsets):
+        return None
+    return sum(found.blocks[offset].num_rows for offset in generation.block_offsets)
+
+
+def _section_documents(generation: Generation | None) -> Document:
+    sections = generation.sections if generation else None
+    scratchpad = sections.scratchpad if sections else None
+    return {
+        "seq_txn": sections.seq_txn if sections else None,
+        "scratchpad": None
+        if scratchpad is None
+        else [{"code": code, "content": content.hex()} for code, content in scratchpad],
+        "unknown_sections": sections.unknown.hex() if sections else None,
+    }
+
+
+def _row_group_documents(found: MetadataFile, metadata: Metadata) -> list[Document]:
+    extents = block_extents(found)
+    return [
+        _row_group_document(found, metadata, ordinal, *extents[block.offset_bytes])
+        for ordinal, block in enumerate(metadata.blocks)
+    ]
+
+
+def _row_group_document(found: MetadataFile, metadata: Metadata, ordinal: int, region: int, end: int) -> Document:
+    block = metadata.blocks[ordinal]
+    blooms = dict(zip(metadata.header.bloom_columns, metadata.generation.blooms[ordinal], strict=True))
+    return {
+        "index": ordinal,
+        "block_offset_bytes": block.offset_bytes,
+        "out_of_line_offset_bytes": region,
+        "block_end_bytes": end,
+        "written_by_generation": found.owners[block.offset_bytes],
+        "rows": block.num_rows,
+        "chunks": [
+            _chunk_document(found, block.offset_bytes, index, column, chunk, blooms.get(index))
+            for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True))
+        ],
+    }
+
+
+def _chunk_document(
+    found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: BloomReference | None
+) -> Document:
+    place = block_offset + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+    flags = layout.ColumnChunk.unpack(found.published, place, file=found.file).stat_flags
+    return {
+        "column": index,
+        "name": column.name,
+        "codec": layout.CODEC_NAMES[chunk.codec],
+        "encodings": flags_document(layout.ENCODINGS, chunk.encodings),
+        "num_values": chunk.num_values,
+        "byte_range_start": chunk.byte_range_start,
+        "byte_range_end": chunk.byte_range_end,
+        "total_compressed": chunk.total_compressed,
+        "null_count": chunk.null_count,
+        "distinct_count": chunk.distinct_count,
+        "stat_flags": flags_document(layout.STAT_FLAGS, flags),
+        "min": _statistic_document(column, chunk.minimum, bool(layout.MIN_STAT_INLINED.get(flags))),
+        "max": _statistic_document(column, chunk.maximum, bool(layout.MAX_STAT_INLINED.get(flags))),
+        "bloom": None if bloom is None else _bloom_document(found, bloom),
+    }
+
+
+def _statistic_document(column: Column, statistic: Statistic | None, is_inline: bool) -> Document | None:
+    if statistic is None:
+        return None
+    return {
+        "value": questdb_value(column, statistic.value),
+        "hex": statistic.value.hex(),
+        "exact": statistic.exact,
+        "inline": is_inline,
+    }
+
+
+def _bloom_document(found: MetadataFile, bloom: BloomReference) -> Document:
+    is_external = bloom.length_bytes is not None
+    return {
+        "file": "data.parquet" if is_external else "_pm",
+        "offset_bytes": bloom.offset_bytes,
+        "bitset_size_bytes": bloom.length_bytes if is_external else found.bitset_sizes.get(bloom.offset_bytes),
+    }

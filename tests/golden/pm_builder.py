@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ TOKEN = 10_000
 OPTIONAL_COLUMN = layout.FIELD_REPETITION.put(0, 1)
 
 
-def column(name: str, column_type: int = TypeTag.LONG, physical_type: int = 2, **changes: int) -> Column:
+def column(name: str, column_type: int = TypeTag.LONG, physical_type: int = 2, **changes: Any) -> Column:
     """Return an optional column without nesting, a LONG unless said otherwise."""
     plain = Column(
         name=name,

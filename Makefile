@@ -12,13 +12,14 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup check test lint nightly lock clean supported-python
+.PHONY: help setup check test lint nightly bench lock clean supported-python
 
 help:
 	@echo "make check    explore schedules, crashes and damage from a bundled QuestDB table (about 1 minute)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
 	@echo "make nightly  the slow tests and a long exploration (about 20 minutes)"
+	@echo "make bench    speed as ratios to named peers in the same run (about 1 minute)"
 	@echo "make setup    .venv alone, which the others make first"
 	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"
 	@echo "make clean    remove all that make made"
@@ -65,6 +66,9 @@ nightly: .build/chain
 	@echo "nightly: the slow tests, then $(NIGHTLY_SECONDS) s of exploration from $<"
 	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
 	@.venv/bin/tornproof check $< --seconds $(NIGHTLY_SECONDS) $(ARGUMENTS)
+
+bench: setup
+	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -106,7 +106,7 @@ class Snapshot:
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises at the first problem."""
-        resolved = resolve_partition(self.files_of(partition), partition)
+        resolved = _resolve_migrated(self.files_of(partition), partition)
         raise_first(check_partition(resolved))
         return resolved
 
@@ -122,14 +122,6 @@ class Snapshot:
     def _partition_batches(
         self, partition: Partition, columns: tuple[SnapshotColumn, ...], times: TimeRange
     ) -> Iterator[pa.RecordBatch]:
-        if not partition.parquet_was_generated and not self.files_of(partition).has_pm():
-            raise UnsupportedError(
-                file=self.files_of(partition).pm_label,
-                field="file",
-                offset_bytes=None,
-                expected="a metadata file",
-                actual="none: the table was written by a release before 9.4.0 and was not migrated",
-            )
         resolved = self.resolve(partition)
         with resolved.files.open_data() as handle:
             for block in resolved.metadata.blocks:
@@ -221,6 +213,19 @@ def column_key(position: int, column: Column) -> int:
     return column.id if column.id >= 0 else -2 - position
 
 
+def _resolve_migrated(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
+    if not partition.parquet_was_generated and not files.has_pm():
+        raise UnsupportedError(
+            file=files.pm_label,
+            field="file",
+            offset_bytes=None,
+            expected="a metadata file",
+            actual="none: the table was written by a release before 9.4.0 and was not migrated",
+        )
+    return resolve_partition(files, partition)
+
+
 def _columns_of_partitions(table: Table, transaction: Transaction) -> tuple[tuple[SnapshotColumn, ...], int]:
     """Return the columns that the partitions' own `_pm` name: all there is to go by without `_meta`."""
     columns: dict[int, SnapshotColumn] = {}
@@ -230,7 +235,7 @@ def _columns_of_partitions(table: Table, transaction: Transaction) -> tuple[tupl
             continue
         name = table.directory_of(partition)
         files = PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name)
-        header = resolve_partition(files, partition).metadata.header
+        header = _resolve_migrated(files, partition).metadata.header
         for position, column in enumerate(header.columns):
             key = column_key(position, column)
             columns[key] = SnapshotColumn(

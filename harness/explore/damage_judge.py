@@ -189,7 +189,7 @@ class Judge:
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            problems = list(check_thrift_footer(damaged))
+            problems = check_thrift_footer(damaged) or []
             if not self._is_thrift_flip(damage):
                 problems += check_partition(damaged)
         except ProblemError:

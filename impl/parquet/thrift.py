@@ -203,7 +203,7 @@ class _Decoder:
             raise self.too_many(position)
 
     def too_many(self, position: int) -> BrokenError:
-        return BrokenError("no more nodes than the limit", "more", self.base + position)
+        return BrokenError("no more nodes than the limit", "more", self.base + position, is_supported=False)
 
     def check_depth(self, depth: int, position: int) -> None:
         if depth > self.depth_max:

@@ -163,7 +163,7 @@ def _block_limits(generation: Generation) -> list[int]:
 
 def _check_restated(data: Buffer, newer: FooterPlace, older: FooterPlace, header: FileHeader, file: str) -> None:
     # Only a footer that restates its predecessor may repeat a token; otherwise a token would name two snapshots.
-    if older.token == newer.token and same_but_history(data, newer, older, header, file=file):
+    if same_but_history(data, newer, older, header, file=file):
         return
     raise CorruptError(
         file=file,

@@ -140,11 +140,12 @@ def decode_block_offsets(data: Buffer, place: FooterPlace, header: FileHeader, *
 
 def encode_footer(generation: Generation, header: FileHeader) -> bytes:
     """Encode a footer up to, and without, its checksum and length."""
-    parts = [generation.place.fixed.pack()]
-    parts += [
-        layout.RowGroupEntry(block_offset=offset >> layout.BLOCK_OFFSET_SHIFT).pack()
-        for offset in generation.block_offsets
-    ]
+    # A footer names every row group again, so the entries of old ones must cost next to nothing.
+    entries = np.array(generation.block_offsets, np.uint64) >> np.uint64(layout.BLOCK_OFFSET_SHIFT)
+    assert not entries.size or entries.max() <= np.iinfo(np.uint32).max, (
+        "a block beyond what a row group entry can name"
+    )
+    parts = [generation.place.fixed.pack(), entries.astype(layout.RowGroupEntry.layout.dtype["block_offset"]).tobytes()]
     for row in generation.blooms:
         parts += [_encode_reference(reference, external=header.blooms_external) for reference in row]
     sections = generation.sections

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
-from rich.console import Console
-from typer.testing import CliRunner
+from inspecting import command, document_of
 
-from impl.operating_system import OperatingSystemStorage
 from impl.pm.chain import decode_metadata, walk
 from impl.pm.extent import dead_byte_count, reached_intervals
-from tornproof.commands.inspect import inspect
-from tornproof.inspection.inspector import inspect_path
-from tornproof.inspection.printing import Printer
 
-ROOT = Path(__file__).parents[2]
 CHAIN = "tables/9.4.2/chain/table"
 CHAIN_PARTITION = f"{CHAIN}/2024-01-01.1"
 CHAIN_TOKENS = [10642, 8524, 6530, 4503]
 TYPES = "tables/9.4.2/types"
 INSPECTED_NAMES = ("_pm", "_txn", "_meta", "data.parquet", "expected.parquet")
-
-app = typer.Typer()
-app.command()(inspect)
-
-
-def run(*arguments: object) -> tuple[int, str]:
-    """Exit code and standard output of the command in this process; errors are raised."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    return result.return_value, result.stdout
-
-
-def document_of(*arguments: object) -> Any:
-    code, output = run(*arguments, "--json", "-")
-    document = json.loads(output, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert code == (1 if document["problems"] else 0)
-    return document
-
-
-def printed(path: Path, *, show_all: bool = False, hexadecimal: bool = False) -> str:
-    """What a terminal of 100 columns shows."""
-    output = io.StringIO()
-    found = inspect_path(OperatingSystemStorage(), str(path), None)
-    printer = Printer(Console(file=output, width=100, highlight=False), show_all=show_all)
-    found.print_document(printer)
-    if hexadecimal:
-        found.print_records(printer)
-    return output.getvalue()
 
 
 def is_damaged(name: str) -> bool:
@@ -71,8 +31,10 @@ def is_damaged(name: str) -> bool:
         return "pm-one-bit" in name or "pm-tail-zeros" in name
     if file == "_txn":
         return "txn-version-new-record-area-old" in name
-    # Beside a `_pm`, data.parquet is read at that one's newest token.
-    return file == "data.parquet" and "/data-tail" in folder
+    # Beside a `_pm`, data.parquet is read at that one's newest token; in one of the images the zeros miss its footer.
+    return file == "data.parquet" and any(
+        image in folder for image in ("data-tail-lost-length", "data-tail-zeros", "9.4.2/data-tail-first-512-b-zero")
+    )
 
 
 @pytest.mark.parametrize("file_name", INSPECTED_NAMES)
@@ -83,9 +45,9 @@ def test_every_real_file_can_be_inspected_and_only_the_damaged_ones_have_problem
     for name in golden_data.files_named(file_name):
         path = questdb_data / name
         # A rewrite that was killed at its start leaves an empty `_pm` beside half a data.parquet.
-        is_unfinished = name.startswith("crashes/") and (path.parent / "_pm").exists() and not (
-            path.parent / "_pm"
-        ).stat().st_size
+        is_unfinished = (
+            name.startswith("crashes/") and (path.parent / "_pm").exists() and not (path.parent / "_pm").stat().st_size
+        )
         if not is_unfinished:
             verdicts[name] = bool(document_of(path)["problems"])
     assert verdicts
@@ -138,19 +100,15 @@ def test_partition_directory_shows_both_files_at_one_token(questdb_data: Path) -
 
 
 def test_partition_whose_files_contradict_each_other_is_damaged(copy_of: Callable[[str], Path]) -> None:
-    folder = copy_of("tables/9.4.2/history/table")
-    partition = next(path for path in folder.iterdir() if (path / "_pm").exists())
-    data = (partition / "data.parquet").read_bytes()
-    token = document_of(partition)["data"]["token"]
+    partition = copy_of(CHAIN_PARTITION)
     footer = document_of(partition / "data.parquet")["footer_offset_bytes"]
-    changed = data[:footer] + data[footer:token].replace(b"n1", b"n2") + data[token:]
-    assert changed != data
-    (partition / "data.parquet").write_bytes(changed)
+    content = (partition / "data.parquet").read_bytes()
+    (partition / "data.parquet").write_bytes(content[:footer] + content[footer:].replace(b"n9", b"n8"))
     assert any(problem["expected"].endswith("as in _pm") for problem in document_of(partition)["problems"])
 
 
 def test_byte_map_covers_every_file_and_counts_dead_bytes_as_the_reader_does(questdb_data: Path) -> None:
-    looked_at = 0
+    looked_at_count = 0
     for name in golden_data.files_named("_pm"):
         content = (questdb_data / name).read_bytes()
         document = document_of(questdb_data / name)
@@ -162,8 +120,8 @@ def test_byte_map_covers_every_file_and_counts_dead_bytes_as_the_reader_does(que
             chain = [decode_metadata(published, place, file=name) for place in walk(published, file=name)]
             intervals = reached_intervals(published, chain, file=name)
             assert document["dead_bytes"] == dead_byte_count(published, len(content), intervals, file=name), name
-            looked_at += 1
-    assert looked_at > 150
+            looked_at_count += 1
+    assert looked_at_count > 150
 
 
 @pytest.mark.parametrize(
@@ -228,6 +186,8 @@ def test_parquet_documents_agree_with_pyarrow(questdb_data: Path, file_name: str
                 column = metadata.row_group(group).column(index)
                 assert chunk["total_compressed"] == column.total_compressed_size
                 assert chunk["data_page_offset"] == column.data_page_offset
+                pages = (column.dictionary_page_offset, column.data_page_offset)
+                assert chunk["byte_range_start"] == min(page for page in pages if page is not None)
                 assert chunk["num_values"] == column.num_values
                 assert (chunk["bloom"] is None) or chunk["bloom"]["offset_bytes"] > 0
                 if column.statistics is not None and column.statistics.has_null_count:
@@ -257,7 +217,14 @@ def test_plain_parquet_file_shows_logical_types_and_bounds(tmp_path: Path) -> No
         None,
         "DATE",
     ]
-    assert [chunk["min"]["value"] for chunk in chunks] == ["1970-01-01T00:00:00Z", "-1.25", 1, "a", "-inf", "1970-01-01"]
+    assert [chunk["min"]["value"] for chunk in chunks] == [
+        "1970-01-01T00:00:00Z",
+        "-1.25",
+        1,
+        "a",
+        "-inf",
+        "1970-01-01",
+    ]
     assert [chunk["max"]["value"] for chunk in chunks] == [
         *("1970-01-01T00:00:01.500000Z", "3.50", 65535, "a", 2.5, "2024-01-01")
     ]
@@ -317,47 +284,9 @@ def test_meta_shows_columns_as_the_server_types_them(questdb_data: Path) -> None
     assert shown == {column["name"]: column["type"] for column in expected} | spelled_otherwise
 
 
-def test_terminal_of_100_columns_is_never_exceeded(questdb_data: Path) -> None:
-    for name in (f"{CHAIN_PARTITION}/_pm", f"{TYPES}/table/2024-05-01.2", f"{TYPES}/table/_meta", f"{CHAIN}/_txn"):
-        path = questdb_data / name
-        lines = printed(path, hexadecimal=True).replace(str(path), "").splitlines()
-        assert max(map(len, lines)) <= 100, name
-
-
-def test_long_lists_are_cut_with_a_count_and_shown_whole_on_demand(questdb_data: Path) -> None:
-    path = questdb_data / next(name for name in golden_data.files("tables/9.4.2/wide/table/*/_pm"))
-    names = [column["name"] for column in document_of(path)["columns"]]
-    assert len(names) > 40
-    assert f"… and {len(names) - 40} columns more: --all shows them" in printed(path)
-    assert names[-1] not in printed(path).split()
-    whole = printed(path, show_all=True)
-    assert names[-1] in whole.split()
-    assert "--all" not in whole
-
-
-def test_hex_shows_each_field_at_its_place(questdb_data: Path) -> None:
-    shown = printed(questdb_data / CHAIN_PARTITION / "_pm", hexadecimal=True)
-    assert "08 0a 00 00 00 00 00 00 PARQUET_META_FILE_SIZE 2568" in " ".join(shown.split())
-    assert "PARQUET_META_FILE_SIZE" not in printed(questdb_data / CHAIN_PARTITION / "_pm")
-
-
-def test_name_in_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = tmp_path / "hostile.parquet"
-    pq.write_table(pa.table({"\x1b[31mred\n": ["\x1b[2J"]}), path)
-    shown = printed(path)
-    assert "\x1b" not in shown
-    assert "\\x1b[31mred\\n" in shown
-
-
 def test_command_writes_one_sentence_for_damage_and_nothing_for_a_sound_file(questdb_data: Path) -> None:
     sound = command(questdb_data / CHAIN / "_txn")
     damaged = command(questdb_data / "power-loss/2026-07/txn-version-new-record-area-old/table/_txn", "--json", "-")
     assert (sound.returncode, sound.stderr) == (0, "")
     assert (damaged.returncode, damaged.stderr.count("\n")) == (1, 1)
     assert json.loads(damaged.stdout)["problems"]
-
-
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    line = [sys.executable, "-m", "tornproof", "inspect", *map(str, arguments)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

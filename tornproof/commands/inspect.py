@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from impl.operating_system import OperatingSystemStorage
 
+from impl.operating_system import OperatingSystemStorage
 from tornproof.inspection.inspector import inspect_path
 from tornproof.inspection.printing import Printer
 from tornproof.inspection.report import counted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +20,8 @@ from impl.table import open_table
 from tornproof.csv_text import text_batch, text_schema
 from tornproof.output import JsonOption, UsageError, complain, progress_bar, replacing, write_json
 from tornproof.steady import steadily
+
+SPOOL_BYTES = 64 * 1024 * 1024
 
 
 def read(
@@ -37,20 +41,29 @@ def read(
     if out == json_target == "-":
         raise UsageError("--out - and --json - cannot both have standard output")
     storage = OperatingSystemStorage()
-    snapshot = steadily(storage, table, lambda: open_snapshot(open_table(storage, table)), lambda _: None)
     names = columns.split(",") if columns is not None else None
-    times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
-    schema = pa.schema([snapshot.schema.field(column.name) for column in snapshot.selected(names)])
+
+    def attempt() -> tuple[Snapshot, pa.Schema, int]:
+        snapshot = open_snapshot(open_table(storage, table))
+        times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
+        schema = pa.schema([snapshot.schema.field(column.name) for column in snapshot.selected(names)])
+        return snapshot, schema, _write(snapshot.batches(names, times), schema, out, suffix)
+
+    snapshot, schema, row_count = steadily(storage, table, attempt, lambda _: None)
     for name in snapshot.native_partitions:
         complain(f"left out: {name} is a native partition")
-    row_count = _write(snapshot.batches(names, times), schema, out, suffix)
     write_json(_summary(snapshot, row_count, schema), json_target)
 
 
 def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffix: str) -> int:
-    """Write the batches and return their rows; a file appears whole or not at all."""
+    """Write the batches and return their rows; the rows of a read that fails half way go nowhere."""
     if out == "-":
-        return _write_batches(pa_csv.CSVWriter(sys.stdout.buffer, text_schema(schema)), batches, as_text=True)
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+            row_count = _write_batches(pa_csv.CSVWriter(spool, text_schema(schema)), batches, as_text=True)
+            spool.seek(0)
+            shutil.copyfileobj(spool, sys.stdout.buffer)
+            sys.stdout.flush()
+        return row_count
     with replacing(Path(out)) as partial:
         if suffix == ".csv":
             return _write_batches(pa_csv.CSVWriter(partial, text_schema(schema)), batches, as_text=True)

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from impl.layout import meta, parquet, pm, txn
 from impl.layout.record import Buffer, Record
 from impl.pm.block import CHUNK_BYTES
-
 from tornproof.inspection.pm_chain import MetadataFile
 from tornproof.inspection.printing import Printer
 from tornproof.inspection.report import Document

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.storage import ReadableStorage
-
 from tornproof.inspection.hex_print import PARQUET_PLACES, meta_places, pm_places, print_hex, txn_places
 from tornproof.inspection.meta_document import read_table_metadata, table_metadata_document
 from tornproof.inspection.parquet_print import print_parquet

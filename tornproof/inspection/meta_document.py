@@ -14,7 +14,6 @@ from impl.metadata_file import (
     decode_metadata_file,
 )
 from impl.storage import ReadableStorage
-
 from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document
 from tornproof.inspection.values import type_name
 

@@ -21,7 +21,6 @@ from impl.parquet.footer import (
 from impl.parquet.schema import SchemaLeaf
 from impl.parquet.tree import Field, Items, Kind, Padded, Step, Struct, Value
 from impl.storage import ReadableStorage
-
 from tornproof.inspection.parquet_values import (
     CONVERTED_NAMES,
     ENCODING_NAMES,

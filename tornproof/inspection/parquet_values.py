@@ -11,7 +11,6 @@ from impl.parquet.fields import LOGICAL_TYPE, PhysicalType
 from impl.parquet.records import read
 from impl.parquet.schema import SchemaElement, SchemaLeaf
 from impl.parquet.tree import BrokenError
-
 from tornproof.inspection.values import DECIMAL_LIMIT_BYTES, EPOCH, Shown, decimal_of, number, text_of, time_of
 
 LogicalType: TypeAlias = tuple[str, dict[str, Any]]

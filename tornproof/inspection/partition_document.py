@@ -6,7 +6,6 @@ from impl.errors import TornproofError
 from impl.footer_comparison import compare_footer
 from impl.partition import DATA_FILE, PM_FILE
 from impl.storage import EntryKind, ReadableStorage
-
 from tornproof.inspection.parquet_document import ParquetFile, parquet_document, read_parquet_file
 from tornproof.inspection.pm_chain import MetadataFile, metadata_at, read_metadata_file
 from tornproof.inspection.pm_document import pm_document

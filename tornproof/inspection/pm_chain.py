@@ -17,7 +17,6 @@ from impl.pm.check import check_metadata
 from impl.pm.footer import GENERATION_END_MINIMUM, BloomReference, FooterPlace, Generation, decode_generation
 from impl.pm.header import FileHeader, decode_header
 from impl.storage import ReadableStorage
-
 from tornproof.inspection.pm_scan import computed_checksums
 from tornproof.inspection.report import Problems
 

@@ -11,7 +11,6 @@ from impl.pm.block import CHUNK_BYTES, Chunk, Statistic
 from impl.pm.chain import Metadata
 from impl.pm.footer import BloomReference, Generation
 from impl.pm.header import Column, FileHeader
-
 from tornproof.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
 from tornproof.inspection.pm_map import DEAD, byte_map
 from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document

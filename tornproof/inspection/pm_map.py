@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from impl.layout import pm as layout
 from impl.pm.footer import FooterPlace
 from impl.pm.header import U32_BYTES, FileHeader
-
 from tornproof.inspection.pm_chain import MetadataFile, block_extents
 from tornproof.inspection.pm_scan import whole_generations
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import numpy as np
+
 from impl.errors import CorruptError
 from impl.layout.record import Buffer
 from impl.pm.chain import CHECKSUM_START
@@ -42,7 +43,7 @@ def whole_generations(data: Buffer, *, file: str) -> list[FooterPlace]:
     places = []
     view = memoryview(data)
     position, running = CHECKSUM_START, 0
-    for end_bytes in map(int, _possible_ends(data)):
+    for end_bytes in _possible_ends(data):
         checksum_offset = end_bytes - TRAILER_BYTES
         running = zlib.crc32(view[position:checksum_offset], running)
         position = checksum_offset
@@ -52,14 +53,14 @@ def whole_generations(data: Buffer, *, file: str) -> list[FooterPlace]:
     return places
 
 
-def _possible_ends(data: Buffer) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the ends before which a word stands that can be the length of a footer: few, in any but crafted bytes."""
-    ends = [np.empty(0, np.int64)]
-    # Words start at any byte, so four readings of the same bytes, each aligned differently.
-    for phase in range(WORD_BYTES):
-        for start in range(GENERATION_END_MINIMUM - WORD_BYTES + phase, len(data) - WORD_BYTES + 1, WINDOW_BYTES):
-            word_count = min(WINDOW_BYTES, len(data) - start) // WORD_BYTES
-            lengths = np.frombuffer(data, "<u4", word_count, start)
-            word_ends = start + WORD_BYTES + WORD_BYTES * np.arange(word_count, dtype=np.int64)
+def _possible_ends(data: Buffer) -> Iterator[int]:
+    """Yield, ascending, the ends before which a word can be a footer's length: few, in any but crafted bytes."""
+    for start in range(GENERATION_END_MINIMUM - WORD_BYTES, len(data) - WORD_BYTES + 1, WINDOW_BYTES):
+        ends = []
+        # Words start at any byte, so four readings of the same bytes, each aligned differently.
+        for first in range(start, min(start + WORD_BYTES, len(data) - WORD_BYTES + 1)):
+            word_count = min(WINDOW_BYTES, len(data) - first) // WORD_BYTES
+            lengths = np.frombuffer(data, "<u4", word_count, first)
+            word_ends = first + WORD_BYTES + WORD_BYTES * np.arange(word_count, dtype=np.int64)
             ends.append(word_ends[(lengths >= FOOTER_BYTES + CHECKSUM_BYTES) & (lengths < word_ends)])
-    return np.sort(np.concatenate(ends))
+        yield from np.sort(np.concatenate(ends)).tolist()

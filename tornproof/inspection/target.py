@@ -9,7 +9,6 @@ from impl.metadata_file import META_FILE
 from impl.partition import DATA_FILE, PM_FILE
 from impl.storage import EntryKind, ReadableStorage
 from impl.transaction import TXN_FILE
-
 from tornproof.inspection.report import clean_text
 from tornproof.output import UsageError
 

@@ -21,7 +21,6 @@ from impl.transaction import (
     area_of,
     decode_transaction,
 )
-
 from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document
 from tornproof.inspection.values import time_of
 

@@ -1,0 +1,128 @@
+"""Speed as ratios to a named peer, both measured alternately in the same run: `make bench`."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table as Grid
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
+import golden_archive
+
+from harness.disk.image import DiskImage
+from harness.explore.damage_judge import Judge
+from harness.explore.damage_plan import Flip
+from impl.operating_system import OperatingSystemStorage
+from impl.partition import DATA_FILE, resolve_partition
+from impl.pm.chain import decode_metadata, walk
+from impl.pm.encode import FooterFacts, NewRowGroup, ReusedRowGroup, append_generation, append_point, encode_file
+from impl.reader import open_snapshot
+from impl.table import open_table
+from impl.verify import verify_table
+
+ROUNDS = 9
+TABLE = "tables/9.4.2/wide/table"
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison: the fastest of all rounds each, in milliseconds, and ours divided by the peer's."""
+
+    what: str
+    peer: str
+    ours_ms: float
+    peer_ms: float
+    ratio: float
+
+
+def compare(what: str, ours: Work, peer_name: str, peer: Work) -> Row:
+    times: dict[Work, list[float]] = {ours: [], peer: []}
+    for work in itertools.chain.from_iterable([(ours, peer)] * ROUNDS):
+        start = time.perf_counter()
+        work()
+        times[work].append(time.perf_counter() - start)
+    ours_ms, peer_ms = min(times[ours]) * 1e3, min(times[peer]) * 1e3
+    return Row(what, peer_name, ours_ms, peer_ms, ours_ms / peer_ms)
+
+
+def rows(golden: Path) -> Iterator[Row]:
+    path = str(golden / TABLE)
+    table = open_table(OperatingSystemStorage(), path)
+    snapshot = open_snapshot(table)
+    partition = next(each for each in snapshot.transaction.partitions if each.is_parquet)
+    files = snapshot.files_of(partition)
+    content = Path(files.path, DATA_FILE).read_bytes()[: partition.token]
+    yield compare(
+        "resolve a token, CRC and structure (300 columns)",
+        lambda: resolve_partition(files, partition),
+        "pyarrow read_metadata",
+        lambda: pq.read_metadata(io.BytesIO(content)),
+    )
+    yield compare(
+        "read all rows, checked against statistics",
+        lambda: pa.Table.from_batches(list(snapshot.batches()), schema=snapshot.schema),
+        "pyarrow read_table",
+        lambda: pq.read_table(io.BytesIO(content)),
+    )
+    yield compare(
+        "verify", lambda: verify_table(table), "our own read", lambda: pa.Table.from_batches(list(snapshot.batches()))
+    )
+    yield from append_rows(resolve_partition(files, partition).published.content)
+    small = str(golden / "tables/9.4.2/chain/table")
+    judge = Judge(DiskImage.capture(OperatingSystemStorage(), small, size_bytes_max=1 << 30), small)
+    damages = [Flip(file, bit) for file in judge.regions for bit in range(0, judge.size_bytes(file) * 8, 997)]
+    yield compare(
+        f"judge {len(damages)} damages by the part they hit",
+        lambda: [judge.judge(damage) for damage in damages],
+        "verify and read the whole table",
+        lambda: [judge.judge_whole(damage) for damage in damages],
+    )
+
+
+def append_rows(content: bytes) -> Iterator[Row]:
+    """One row group appended to a `_pm` of 1,000 row groups must cost about what it costs with 10."""
+    place = next(walk(content, file="_pm"))
+    metadata = decode_metadata(content, place, file="_pm")
+    block = metadata.blocks[0]
+    new = NewRowGroup(num_rows=block.num_rows, chunks=block.chunks)
+    facts = FooterFacts(parquet_footer_offset=1 << 30, parquet_footer_length=1)
+
+    def appending(row_group_count: int) -> Work:
+        whole = encode_file(metadata.header, [new] * row_group_count, facts)
+        last = next(walk(whole, file="_pm"))
+        old = decode_metadata(whole, last, file="_pm").generation.block_offsets
+        point = append_point(whole, last, base_bytes=len(whole))
+        reused = [ReusedRowGroup(block_offset=offset) for offset in old]
+        return lambda: append_generation(metadata.header, point, [*reused, new], facts)
+
+    yield compare("append to a _pm of 1,000 row groups", appending(1000), "to one of 10", appending(10))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        golden_archive.unpack(Path(folder) / "questdb")
+        results = list(rows(Path(folder) / "questdb"))
+    grid = Grid(box=None, pad_edge=False, title=f"fastest of {ROUNDS} alternating rounds", title_justify="left")
+    for name in ("what", "ms", "peer", "peer ms", "ratio"):
+        grid.add_column(name, justify="left" if name in ("what", "peer") else "right", no_wrap=True)
+    for row in results:
+        grid.add_row(row.what, f"{row.ours_ms:.3f}", row.peer, f"{row.peer_ms:.3f}", f"{row.ratio:.2f}")
+    Console(width=None if sys.stdout.isatty() else 160).print(grid)
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(json.dumps([asdict(row) for row in results], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -162,19 +162,27 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
             expected=f"{metadata.row_count}, the rows of its row groups",
             actual=str(partition.row_count),
         )
-    with files.open_data() as handle:
-        size_bytes = handle.size_bytes()
-        if size_bytes < partition.token:
-            yield Problem(
-                file=files.data_label,
-                field=SIZE_FIELD,
-                offset_bytes=None,
-                expected=f"{partition.token} bytes or more, the committed token",
-                actual=f"{size_bytes} bytes",
-            )
-            return
-        tail = handle.pread(TAIL_BYTES, partition.token - TAIL_BYTES)
-    yield from _check_tail(tail, resolved)
+    yield from _check_data(files, partition.token, metadata.generation.place.fixed.parquet_footer_length)
+
+
+def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
+    """Yield what is wrong with a partition of a release without `_pm`: data.parquet is there and ends at the token.
+
+    A native partition whose flag was damaged looks like one, but for this.
+    """
+    if partition.token < TAIL_BYTES:
+        yield Problem(
+            file=TXN_FILE,
+            field="token",
+            offset_bytes=partition.token_offset_bytes,
+            expected=f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet",
+            actual=str(partition.token),
+        )
+        return
+    try:
+        yield from _check_data(files, partition.token, None)
+    except CorruptError as error:
+        yield error.problem
 
 
 def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
@@ -214,31 +222,35 @@ def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
     return content
 
 
-def _check_tail(tail: bytes, resolved: ResolvedPartition) -> Iterator[Problem]:
-    token, label = resolved.partition.token, resolved.files.data_label
-    start = token - TAIL_BYTES
+def _check_data(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:
+    """Yield what is wrong with the size and the last bytes of data.parquet; CorruptError when it is not there."""
+    label = files.data_label
+    with files.open_data() as handle:
+        size_bytes = handle.size_bytes()
+        # The file may be cut after its size was asked for.
+        tail = handle.pread(TAIL_BYTES, token - TAIL_BYTES) if token <= size_bytes else b""
     if len(tail) < TAIL_BYTES:
         yield Problem(
             file=label,
             field=SIZE_FIELD,
             offset_bytes=None,
-            expected=f"{token} bytes",
-            actual="a file that was cut meanwhile",
+            expected=f"{token} bytes or more, the committed token",
+            actual=f"{size_bytes} bytes" if size_bytes < token else "a file that was cut meanwhile",
         )
         return
+    start = token - TAIL_BYTES
     parsed = ParquetTail.unpack(tail, 0, file=label)
     if parsed.magic != MAGIC:
         offset_bytes = start + ParquetTail.layout.offset_of("magic")
         yield Problem(
             file=label, field="MAGIC", offset_bytes=offset_bytes, expected=str(MAGIC), actual=str(parsed.magic)
         )
-    expected = resolved.metadata.generation.place.fixed.parquet_footer_length
-    if parsed.footer_length != expected:
+    if footer_length is not None and parsed.footer_length != footer_length:
         yield Problem(
             file=label,
             field="FOOTER_LENGTH",
             offset_bytes=start,
-            expected=f"{expected}, as _pm says",
+            expected=f"{footer_length}, as _pm says",
             actual=str(parsed.footer_length),
         )
 

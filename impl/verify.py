@@ -18,10 +18,11 @@ from impl.partition import (
     ResolvedPartition,
     check_native,
     check_partition,
+    check_unmigrated,
     read_chunk,
     resolve_partition,
 )
-from impl.pm.chain import Metadata, decode_metadata, walk
+from impl.pm.chain import Metadata, decode_chain
 from impl.pm.check import check_metadata
 from impl.pm.extent import dead_byte_count, reached_intervals
 from impl.storage import ReadableFile
@@ -104,8 +105,10 @@ def verify_table(table: Table, *, quick: bool = False, progress: Progress = lamb
         files = PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name)
         counts.partitions += 1
         if partition.is_parquet and not partition.parquet_was_generated and not files.has_pm():
-            notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
-            reports.append(_report(name, "parquet", partition))
+            problems = tuple(check_unmigrated(files, partition))
+            reports.append(_report(name, "parquet", partition, problems=problems))
+            if not problems:
+                notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
         elif partition.is_parquet:
             compared = counts.thrift_footers
             reports.append(verify_partition(files, partition, counts=counts, quick=quick))
@@ -207,7 +210,6 @@ def _survey(resolved: ResolvedPartition) -> _Survey:
     survey = _Survey()
     content, label = resolved.published.content, resolved.files.pm_label
     try:
-        # One generation at a time: each decodes all of its row groups, most of which its neighbours share.
         intervals = reached_intervals(content, _generations(resolved, survey), file=label)
         survey.dead_bytes = dead_byte_count(content, resolved.published.file_size_bytes, intervals, file=label)
     except ProblemError as error:
@@ -220,15 +222,15 @@ def _survey(resolved: ResolvedPartition) -> _Survey:
 
 def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metadata]:
     """Yield the resolved generation and the older ones, which are checked here: under its CRC, but by their writer."""
-    survey.generations = 1
-    yield resolved.metadata
     content, label = resolved.published.content, resolved.files.pm_label
-    for place in itertools.islice(walk(content, file=label, end_bytes=resolved.resolved.place.end_bytes), 1, None):
-        metadata = decode_metadata(content, place, file=label)
+    newer: Metadata | None = None
+    for metadata in decode_chain(content, file=label, end_bytes=resolved.resolved.place.end_bytes):
         survey.generations += 1
-        room = PROBLEMS_PER_PARTITION - len(survey.problems)
-        survey.problems += itertools.islice(check_metadata(content, metadata, file=label), room)
+        if newer is not None:
+            room = PROBLEMS_PER_PARTITION - len(survey.problems)
+            survey.problems += itertools.islice(check_metadata(content, metadata, file=label, newer=newer), room)
         yield metadata
+        newer = metadata
 
 
 def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool) -> Iterator[Problem]:

@@ -41,7 +41,8 @@ class DiskImage(ReadableStorage):
     ) -> DiskImage:
         """Copy all regular files below a directory; links are followed, devices, FIFOs and sockets left out.
 
-        Files whose name is not wanted are there, but empty. Raises `UnsupportedError` before it holds more than `size_bytes_max` of content or `entry_count_max` entries.
+        Files whose name is not wanted are there, but empty. Raises `UnsupportedError` before it holds more than
+        `size_bytes_max` of content or `entry_count_max` entries.
         """
         files: dict[str, bytes] = {}
         directories = {"/", ".", *_places(path)}

@@ -21,7 +21,6 @@ PROPERTY = "damage is never read as a wrong answer"
 COMPLETE_BYTES = 64 * 1024
 TASK_SIZE = 512
 SECOND_LOOKS = 200
-FINDINGS_PER_TASK = 3
 MUST_REACH = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
 
 Clock = Callable[[], float]
@@ -125,7 +124,7 @@ def judge_task(judge: Judge, task: Task) -> Tally:
             tally.disagreements.append(f"{damage}: {type(error).__name__}: {error}")
             continue
         tally.outcomes[task.file, field_name, outcome] += 1
-        if outcome is Outcome.SILENT and len(tally.silent) < FINDINGS_PER_TASK:
+        if outcome is Outcome.SILENT and all(name != field_name for _, name in tally.silent):
             tally.silent.append((damage, field_name))
     tally.reached.update(judge.reached)
     return tally
@@ -167,7 +166,7 @@ def _judge_in_worker(task: Task) -> Tally:
 def _phase(
     judge: Judge, tally: Tally, tasks: list[Task], left: list[Task], broken: str, controls: list[str], seconds: float
 ) -> Phase:
-    counts = Counter({outcome: 0 for outcome in Outcome})
+    counts = Counter(dict.fromkeys(Outcome, 0))
     exposures: Counter[str] = Counter()
     fields: defaultdict[str, defaultdict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for (file, name, outcome), count in sorted(tally.outcomes.items(), key=lambda item: (item[0][0], item[0][1])):
@@ -192,7 +191,7 @@ def _phase(
         reached=reached,
         controls="; ".join(controls) or "passed",
         note="; ".join(notes),
-        findings=tuple(_finding(damage, name) for damage, name in tally.silent),
+        findings=tuple(_findings(tally.silent)),
     )
 
 
@@ -211,7 +210,7 @@ def _doubts(
     if any(task.required for task in left):
         notes.append("the time was over before all damage of _txn and _pm was tried")
     if tally.disagreements:
-        notes.append(f"{len(tally.disagreements)} damages could not be judged, such as {tally.disagreements[0]}")
+        notes.append(f"{len(tally.disagreements)} damages could not be judged, such as {min(tally.disagreements)}")
     return notes
 
 
@@ -230,6 +229,15 @@ def _bound(judge: Judge, tasks: list[Task], left: list[Task]) -> str:
             + (f", {skipped} left for lack of time" if skipped else "")
         )
     return "; ".join(parts)
+
+
+def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
+    """Yield one finding a field, the first damage of it, whichever worker was done first."""
+    seen: set[tuple[str, str]] = set()
+    for damage, name in sorted(silent, key=lambda each: (each[0].file, each[0].offset_bytes, str(each[0]))):
+        if (damage.file, name) not in seen:
+            seen.add((damage.file, name))
+            yield _finding(damage, name)
 
 
 def _finding(damage: Damage, field_name: str) -> Finding:

@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from harness.disk.image import DiskImage
 from harness.disk.trace import TracingStorage
+from harness.explore.answer import Answer, bits, read_answer
 from harness.explore.damage_plan import Cut, Damage, Flip
 from harness.explore.regions import PAGE, PAGE_HEADER, THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
 from impl.chunk import decode_chunk
 from impl.errors import ProblemError, TornproofError
+from impl.layout.txn import BaseHeader
 from impl.parquet.fields import Codec
 from impl.parquet.pages import walk_pages
 from impl.partition import DATA_FILE, PM_FILE, ResolvedPartition, check_partition
@@ -28,7 +30,7 @@ from impl.pm.chain import Metadata
 from impl.pm.header import Column
 from impl.reader import Snapshot, open_snapshot
 from impl.table import Table, open_table
-from impl.transaction import TXN_FILE, decode_transaction
+from impl.transaction import TXN_FILE
 from impl.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 
@@ -43,17 +45,8 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """All that a user learns of a snapshot's parquet partitions: the version, their names, their rows."""
-
-    version: int
-    names: tuple[str, ...]
-    rows: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A column chunk and what is needed to decode it."""
+    """A column chunk and what is needed to decode it; `values` as `bits`."""
 
     column: Column
     chunk: Chunk
@@ -71,7 +64,7 @@ class Judge:
         self.answer = read_answer(self.snapshot)
         verify_table(self.snapshot.table)
         self.reached: Counter[str] = Counter()
-        self._legal = _legal_answers(image, self.snapshot)
+        self._legal = _legal_answers(image, path, self.snapshot.transaction.version)
         self._whole: dict[tuple[object, ...], Outcome] = {}
         self._key = _key(self.snapshot)
         self.partitions: dict[str, ResolvedPartition] = {}
@@ -129,7 +122,7 @@ class Judge:
         self.regions[f"{directory}/{PM_FILE}"] = pm_regions(resolved, resolved.published.file_size_bytes)
         self.regions[f"{directory}/{DATA_FILE}"] = data_regions(resolved, content)
         placed = [
-            PlacedChunk(column, chunk, _decode(content, column, chunk))
+            PlacedChunk(column, chunk, bits(_decode(content, column, chunk)))
             for block in resolved.metadata.blocks
             for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True)
         ]
@@ -152,6 +145,7 @@ class Judge:
         if key not in self._whole:
             self._whole[key] = self._judge_table(damaged, False)
         self.reached["another snapshot was read through a damaged _txn"] += 1
+        self.reached["a legal state was read"] += self._whole[key] is Outcome.LEGAL_STATE
         return self._whole[key]
 
     def _judge_pm(self, damage: Damage, directory: str) -> Outcome:
@@ -179,7 +173,7 @@ class Judge:
         except ProblemError as error:
             self.reached[f"a page rejected by {_check_name(error.problem.field)}"] += 1
             return Outcome.REJECTED
-        if values.equals(placed.values):
+        if bits(values).equals(placed.values):
             return Outcome.HARMLESS
         self.reached["a page decoded to other values"] += 1
         return Outcome.EXPOSURE if self._is_unprotected_page(damage) else Outcome.SILENT
@@ -210,7 +204,6 @@ class Judge:
         if answer == self.answer:
             return Outcome.HARMLESS
         if answer in self._legal:
-            self.reached["a legal state was read"] += 1
             return Outcome.LEGAL_STATE
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
 
@@ -234,15 +227,6 @@ class Judge:
         return hit.crc is None or damage.offset_bytes < hit.body_offset_bytes
 
 
-def read_answer(snapshot: Snapshot) -> Answer:
-    """Read all parquet partitions of a snapshot."""
-    names = tuple(
-        snapshot.table.directory_of(partition) for partition in snapshot.transaction.partitions if partition.is_parquet
-    )
-    rows = pa.Table.from_batches(list(snapshot.batches()), schema=snapshot.schema)
-    return Answer(snapshot.transaction.version, names, rows)
-
-
 def is_page(field: str) -> bool:
     """Whether a field's name is that of page bytes."""
     return field in (PAGE, PAGE_HEADER)
@@ -259,14 +243,16 @@ def _key(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _legal_answers(image: DiskImage, snapshot: Snapshot) -> list[Answer]:
+def _legal_answers(image: DiskImage, path: str, version: int) -> list[Answer]:
     """Return the answers that a crash may leave: the other area's record, where it is whole and can be read."""
-    content = image.files[f"{snapshot.table.path}/{TXN_FILE}"]
+    txn_path, field = f"{path}/{TXN_FILE}", BaseHeader.layout.field("version")
+    content = image.files[txn_path]
     answers = []
-    for version in (snapshot.transaction.version - 1, snapshot.transaction.version + 1):
+    for neighbour in (version - 1, version + 1):
+        stored = (neighbour % (1 << 64)).to_bytes(field.wire.size_bytes, "little")
+        legal = image.with_file(txn_path, stored + content[field.end_bytes :])
         try:
-            transaction = decode_transaction(content, file=TXN_FILE, version=version)
-            answers.append(read_answer(replace(snapshot, transaction=transaction)))
+            answers.append(read_answer(open_snapshot(open_table(legal, path))))
         except TornproofError:
             continue
     return answers

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from impl.errors import CorruptError
 from impl.layout import pm as pm_layout
 from impl.layout import txn as txn_layout
 from impl.layout.parquet import MAGIC, ParquetTail
@@ -15,8 +15,8 @@ from impl.parquet.fields import Codec
 from impl.parquet.pages import walk_pages
 from impl.partition import ResolvedPartition
 from impl.pm.block import region_offset
-from impl.pm.chain import decode_metadata, walk
-from impl.pm.footer import TRAILER_BYTES, FooterPlace
+from impl.pm.chain import decode_chain, walk
+from impl.pm.footer import FooterPlace
 from impl.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES, area_of
 
 PAGE = "page"
@@ -86,16 +86,14 @@ def pm_regions(resolved: ResolvedPartition, file_size_bytes: int) -> RegionMap:
         regions.append(Region(block.offset_bytes, block.end_bytes, "out-of-line statistics"))
     committed = resolved.resolved.place
     regions += _footer_regions(committed, "")
-    for place in _places(resolved):
-        if place.end_bytes > committed.end_bytes:
-            regions += [
-                Region(place.offset_bytes, place.end_bytes - TRAILER_BYTES, "orphan footer"),
-                Region(place.end_bytes - TRAILER_BYTES, place.end_bytes, "orphan trailer"),
-            ]
-        elif place.end_bytes < committed.end_bytes:
-            regions += _footer_regions(place, "older ")
-            older = decode_metadata(content, place, file=resolved.files.pm_label)
-            regions += [Region(block.offset_bytes, block.end_bytes, "older block") for block in older.blocks]
+    label = resolved.files.pm_label
+    for place in itertools.takewhile(lambda each: each.end_bytes > committed.end_bytes, walk(content, file=label)):
+        checksum = place.checksum_offset
+        regions.append(Region(place.offset_bytes, checksum, "orphan footer"))
+        regions.append(Region(checksum, place.end_bytes, "orphan trailer"))
+    for older in itertools.islice(decode_chain(content, file=label, end_bytes=committed.end_bytes), 1, None):
+        regions += _footer_regions(older.generation.place, "older ")
+        regions += [Region(block.offset_bytes, block.end_bytes, "older block") for block in older.blocks]
     regions.append(Region(0, committed.end_bytes, "padding and bloom bitsets"))
     regions.append(Region(committed.end_bytes, len(content), "orphan block"))
     return RegionMap(regions, file_size_bytes, "past the published end")
@@ -138,10 +136,3 @@ def _footer_regions(place: FooterPlace, prefix: str) -> list[Region]:
         Region(place.offset_bytes, checksum, f"{prefix}entries and sections"),
         *_fields(pm_layout.Trailer.layout, checksum, prefix=prefix),
     ]
-
-
-def _places(resolved: ResolvedPartition) -> list[FooterPlace]:
-    try:
-        return list(walk(resolved.published.content, file=resolved.files.pm_label))
-    except CorruptError:
-        return [resolved.resolved.place]

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from impl.pm.block import OutOfLineOrder, decode_bitset
-from impl.pm.chain import CHECKSUM_START, Metadata, decode_metadata, walk
+from impl.pm.chain import CHECKSUM_START, Metadata, decode_chain
 from impl.pm.encode import (
     FooterFacts,
     NewRowGroup,
@@ -42,7 +42,7 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
     The checksum is encoded too, so rot shows as a mismatch of the generation in which it lies. Raises CorruptError and
     UnsupportedError where a generation cannot be decoded (format notes 1.2 to 1.6).
     """
-    generations = [decode_metadata(data, place, file=file) for place in walk(data, file=file)]
+    generations = list(decode_chain(data, file=file, end_bytes=len(data)))
     mismatches = []
     published = _first_difference(patch_header(len(data)), data[:CHECKSUM_START])
     if published is not None:

@@ -131,17 +131,37 @@ def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
 
     Raises CorruptError, also where blocks overlap; UnsupportedError for unknown required bits.
     """
+    return next(decode_chain(data, file=file, end_bytes=place.end_bytes))
+
+
+def decode_chain(data: Buffer, *, file: str, end_bytes: int) -> Iterator[Metadata]:
+    """Yield the generation that ends at `end_bytes` and all older ones, newest first.
+
+    A block that several generations refer to is decoded once, so a long chain costs what its bytes cost. Raises as
+    `decode_metadata` and `walk` do.
+    """
+    header: FileHeader | None = None
+    known: dict[int, Block] = {}
+    for place in walk(data, file=file, end_bytes=end_bytes):
+        if header is None:
+            header = _decode_header(data, place, file)
+        generation = decode_generation(data, place, header, file=file)
+        blocks = []
+        for offset_bytes, limit_bytes in zip(generation.block_offsets, _block_limits(generation), strict=True):
+            block = known.get(offset_bytes)
+            if block is None or block.end_bytes > limit_bytes:
+                block = decode_block(data, offset_bytes, len(header.columns), limit_bytes=limit_bytes, file=file)
+                known[offset_bytes] = block
+            blocks.append(block)
+        yield Metadata(header=header, generation=generation, blocks=tuple(blocks))
+
+
+def _decode_header(data: Buffer, place: FooterPlace, file: str) -> FileHeader:
     header = decode_header(data, file=file)
-    generation = decode_generation(data, place, header, file=file)
-    if header.unknown_optional_flags:
-        first = _first_block_offset(data, place, header, file)
-        header = decode_header(data, file=file, first_block_offset=first)
-    limits = _block_limits(generation)
-    blocks = tuple(
-        decode_block(data, offset_bytes, len(header.columns), limit_bytes=limit_bytes, file=file)
-        for offset_bytes, limit_bytes in zip(generation.block_offsets, limits, strict=True)
-    )
-    return Metadata(header=header, generation=generation, blocks=blocks)
+    if not header.unknown_optional_flags:
+        return header
+    first = _first_block_offset(data, place, header, file)
+    return decode_header(data, file=file, first_block_offset=first)
 
 
 def _first_block_offset(data: Buffer, place: FooterPlace, header: FileHeader, file: str) -> int:

@@ -16,25 +16,30 @@ from impl.pm.header import Column, FileHeader
 from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, bounds_of, in_order
 
 
-def check_metadata(data: Buffer, metadata: Metadata, *, file: str) -> Iterator[Problem]:
+def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metadata | None = None) -> Iterator[Problem]:
     """Yield what is wrong with the generation: places of blocks, counts, byte ranges, statistics, order of rows.
 
-    `data` are the published bytes. Raises CorruptError where a bloom bitset cannot be read at all.
+    `data` are the published bytes. Blocks that `newer`, a generation already checked, has too are not looked into
+    again. Raises CorruptError where a bloom bitset cannot be read at all.
     """
+    checked = frozenset(newer.generation.block_offsets) if newer is not None else frozenset()
     yield from _check_columns(metadata, file)
     yield from _check_footer(metadata, file)
     yield from _check_blocks(data, metadata, file)
     yield from _check_bitsets(data, metadata, file)
     yield from _check_external_blooms(metadata, file)
     for ordinal, block in enumerate(metadata.blocks):
+        if block.offset_bytes in checked:
+            continue
         for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True)):
             place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
             label = f"column {column.name!r} of row group {ordinal}"
             for field, expected, actual in _check_chunk(column, chunk, block, metadata):
                 offset = place + layout.ColumnChunk.layout.offset_of(field)
                 yield _problem(file, f"{field.upper()} of {label}", offset, expected, actual)
-    yield from _check_ranges(metadata, file)
-    yield from _check_row_order(metadata, file)
+    if not checked.issuperset(metadata.generation.block_offsets):
+        yield from _check_ranges(metadata, file)
+        yield from _check_row_order(metadata, file)
 
 
 def _problem(file: str, field: str, offset_bytes: int, expected: object, actual: object) -> Problem:

@@ -16,6 +16,7 @@ from inspecting import command, document_of
 from impl.errors import BusyError, StorageError, UnsupportedError
 from impl.layout import pm as layout
 from impl.operating_system import OperatingSystemStorage
+from impl.pm.chain import walk
 from tornproof.inspection import pm_scan
 from tornproof.inspection.inspector import inspect_path
 from tornproof.inspection.pm_scan import whole_generations
@@ -123,9 +124,23 @@ def test_blocks_that_overlap_are_not_decoded_over_and_over(copy_of: Callable[[st
     assert document["row_groups"] == []
 
 
-def test_scan_finds_exactly_the_generations_of_a_sound_file(questdb_data: Path) -> None:
+def test_scan_finds_exactly_the_generations_of_sound_files(questdb_data: Path) -> None:
+    for name in golden_data.files("tables/*/*/table/*/_pm"):
+        content = (questdb_data / name).read_bytes()
+        found = [place.end_bytes for place in whole_generations(content, file=name)]
+        assert found == sorted(place.end_bytes for place in walk(content, file=name)), name
+
+
+@pytest.mark.parametrize("shift_bytes", range(8))
+def test_scan_finds_a_generation_at_any_alignment(questdb_data: Path, shift_bytes: int) -> None:
     content = (questdb_data / KINDS["_pm"]).read_bytes()
-    assert [place.token for place in whole_generations(content, file="_pm")] == sorted(CHAIN_TOKENS)
+    newest = next(walk(content, file="_pm"))
+    shifted = content + bytes(shift_bytes) + content[newest.offset_bytes : newest.checksum_offset]
+    shifted += struct.pack("<II", zlib.crc32(shifted[8:]), newest.trailer.footer_length)
+    assert [place.end_bytes for place in whole_generations(shifted, file="_pm")][-1] == len(shifted)
+
+
+def test_scan_finds_nothing_in_words_that_only_look_like_lengths() -> None:
     assert whole_generations(b"\x2c\0\0\0" * 5000, file="_pm") == []
 
 

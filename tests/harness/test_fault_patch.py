@@ -1,0 +1,52 @@
+"""Planted faults are there inside of their block and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+import impl.pm.chain
+import impl.verify
+from harness.faults.patch import blind_to_metadata, replaced
+
+PLACE = "impl.pm.chain:check_checksum"
+
+
+def substitute(*_: object, **__: object) -> None: ...
+
+
+def test_the_substitute_stands_inside_the_block_only() -> None:
+    original = impl.pm.chain.check_checksum
+    with replaced(PLACE, substitute):
+        assert impl.pm.chain.check_checksum is substitute
+    assert impl.pm.chain.check_checksum is original
+
+
+def test_the_original_comes_back_after_an_exception() -> None:
+    original = impl.pm.chain.check_checksum
+    with pytest.raises(KeyError, match="inside"), replaced(PLACE, substitute):
+        raise KeyError("inside")
+    assert impl.pm.chain.check_checksum is original
+
+
+def test_nested_patches_of_one_place_come_off_in_order() -> None:
+    original = impl.pm.chain.check_checksum
+    with replaced(PLACE, substitute):
+        with replaced(PLACE, len):
+            assert impl.pm.chain.check_checksum is len
+        assert impl.pm.chain.check_checksum is substitute
+    assert impl.pm.chain.check_checksum is original
+
+
+@pytest.mark.parametrize("place", ["impl.pm.chain:no_such_name", "impl.pm.no_such_module:check", "impl.pm.chain"])
+def test_a_place_that_does_not_exist_is_refused(place: str) -> None:
+    with pytest.raises((AttributeError, ImportError)), replaced(place, substitute):
+        raise AssertionError("the block must not run")
+
+
+def test_the_blind_reader_has_its_sight_back_after_an_exception() -> None:
+    originals = impl.pm.chain.check_checksum, impl.verify.compare_footer
+    with pytest.raises(KeyError, match="inside"), blind_to_metadata():
+        now = impl.pm.chain.check_checksum, impl.verify.compare_footer
+        assert not set(now) & set(originals)
+        raise KeyError("inside")
+    assert (impl.pm.chain.check_checksum, impl.verify.compare_footer) == originals

@@ -50,8 +50,8 @@ def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> I
 
 
 def _compare_leaf(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, object, object]]:
-    if len(leaf.path) == 1 and leaf.path[0] != column.name:
-        yield "name", repr(column.name), repr(leaf.path[0])
+    if leaf.top.name != column.name:
+        yield "name", repr(column.name), repr(leaf.top.name)
     if leaf.physical_type != column.physical_type:
         yield "type", layout.PHYSICAL_TYPE_NAMES[column.physical_type], leaf.physical_type.name
     if (leaf.element.type_length or 0) != column.fixed_byte_len and column.fixed_byte_len:
@@ -60,7 +60,7 @@ def _compare_leaf(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, objec
         yield "maximum repetition level", column.max_rep_level, leaf.max_rep
     if leaf.max_def != column.max_def_level:
         yield "maximum definition level", column.max_def_level, leaf.max_def
-    if column.id >= 0 and leaf.top.field_id is not None and leaf.top.field_id != column.id:
+    if leaf.top.field_id is not None and leaf.top.field_id != column.id:
         yield "field_id", column.id, leaf.top.field_id
     if leaf.repetition is Repetition.REPEATED and column.max_rep_level == 0:
         yield "repetition_type", "not repeated", leaf.repetition.name

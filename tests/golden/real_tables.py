@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -19,8 +19,13 @@ from impl.reader import ALL_TIMES, Snapshot, TimeRange, open_snapshot
 from impl.storage import ReadableStorage
 from impl.table import open_table
 from impl.transaction import Partition
+from impl.verify import TableReport, verify_table
 
 IMAGE_BYTES_MAX = 1 << 28
+CHAIN = "tables/9.4.2/chain/table"
+
+Seen: TypeAlias = list[tuple[str, str, int | None]]
+"""Problems as (file, field, offset in bytes)."""
 GEOHASH_DIGITS = "0123456789bcdefghjkmnpqrstuvwxyz"
 DECIMALS_OF_SECOND = {"DATE": 3, "TIMESTAMP": 6, "TIMESTAMP_NS": 9}
 
@@ -44,6 +49,39 @@ def rows_of(snapshot: Snapshot, names: list[str] | None = None, times: TimeRange
 def image_of(folder: Path) -> DiskImage:
     """Return a copy of the folder in memory, found under the same path."""
     return DiskImage.capture(OperatingSystemStorage(), str(folder), size_bytes_max=IMAGE_BYTES_MAX)
+
+
+def table_image(questdb_data: Path, name: str = CHAIN) -> tuple[str, DiskImage]:
+    """Return the path of a real table and a copy of it in memory."""
+    return str(questdb_data / name), image_of(questdb_data / name)
+
+
+def verified(path: Path | str, storage: ReadableStorage | None = None, *, quick: bool = False) -> TableReport:
+    """Return the verdict on the table at `path`."""
+    return verify_table(open_table(storage or OperatingSystemStorage(), str(path)), quick=quick)
+
+
+def seen(report: TableReport) -> Seen:
+    """Return where a report's problems are."""
+    return [(problem.file, problem.field, problem.offset_bytes) for problem in report.all_problems]
+
+
+def seen_with(questdb_data: Path, file: str, change: Callable[[bytes], bytes]) -> Seen:
+    """Return what is wrong with the chain table once a file's content is changed; unchanged it must be sound."""
+    path, image = table_image(questdb_data)
+    assert verified(path, image).sound
+    place = f"{path}/{file}"
+    return seen(verified(path, image.with_file(place, change(image.files[place]))))
+
+
+def put(offset_bytes: int, raw: bytes) -> Callable[[bytes], bytes]:
+    """Return a change that overwrites bytes."""
+    return lambda data: data[:offset_bytes] + raw + data[offset_bytes + len(raw) :]
+
+
+def word(value: int) -> bytes:
+    """Return an integer as 8 little-endian bytes, modulo 2^64."""
+    return (value % (1 << 64)).to_bytes(8, "little")
 
 
 def parquet_partitions(snapshot: Snapshot) -> list[Partition]:

@@ -340,7 +340,7 @@ def test_error_in_the_bytes_names_the_field_and_the_file_offset() -> None:
 
 
 def test_limit_of_nodes_reaches_the_decoder() -> None:
-    with pytest.raises(CorruptError, match="limit"):
+    with pytest.raises(UnsupportedError, match="limit"):
         decode_footer(encode(PLAIN_TREE), file="data.parquet", offset_bytes=0, node_count_max=20)
 
 

@@ -177,6 +177,14 @@ def test_value_that_contradicts_its_statistics_is_refused(questdb_data: Path) ->
         rows_of(snapshot_of(questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"))
 
 
+def test_partition_whose_metadata_and_files_disagree_is_refused_at_the_first_problem(questdb_data: Path) -> None:
+    snapshot = snapshot_of(questdb_data / "tables/9.4.2/chain/table")
+    (partition,) = parquet_partitions(snapshot)
+    with pytest.raises(CorruptError, match=r"ROW_COUNT of 2024-01-01\.1"):
+        rows_of(only(snapshot, replace(partition, row_count=partition.row_count + 1)))
+    assert rows_of(only(snapshot, partition)).num_rows == partition.row_count
+
+
 def test_table_without_metadata_file_has_the_columns_that_its_partitions_name(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / "tables/9.4.2/types/table")
     assert rows_of(open_snapshot(replace(snapshot.table, metadata=None))).equals(rows_of(snapshot))

@@ -121,6 +121,17 @@ def test_pages_of_row_groups_outside_of_the_range_are_not_read(questdb_data: Pat
     assert len(all_groups) == 6
 
 
+def test_row_group_that_starts_where_the_range_ends_is_not_read(questdb_data: Path) -> None:
+    whole, _ = traced(questdb_data / CHAIN)
+    starts = [chunk.minimum for _, name, chunk in chunks(whole) if name == "ts"]
+    for ordinal, start in enumerate(starts):
+        assert start is not None
+        snapshot, storage = traced(questdb_data / CHAIN)
+        rows_of(snapshot, times=TimeRange(end=int.from_bytes(start.value, "little")))
+        touched_groups = {place for place, _, chunk in chunks(snapshot) if touched(snapshot, storage, chunk)}
+        assert touched_groups == set(range(ordinal))
+
+
 def test_every_page_is_read_without_a_range(questdb_data: Path) -> None:
     snapshot, storage = traced(questdb_data / CHAIN)
     rows_of(snapshot)

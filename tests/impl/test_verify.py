@@ -5,21 +5,16 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from real_tables import image_of, parquet_partitions, read_json, rows_of, snapshot_of
+from real_tables import Seen, parquet_partitions, read_json, rows_of, seen, snapshot_of, verified
 
-from harness.disk.image import DiskImage
-from impl.layout import txn
-from impl.operating_system import OperatingSystemStorage
-from impl.storage import ReadableStorage
-from impl.table import open_table
-from impl.verify import PROBLEMS_PER_PARTITION, PartitionReport, TableReport, verify_table
+from impl.verify import PartitionReport, TableReport
 
 DAY = "2024-01-01.1"
 DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
@@ -27,7 +22,7 @@ PAGE = "pages[0].type"
 TRAILER_BYTES, FOOTER_BYTES, CHECKSUM_START = 8, 40, 8
 
 # What the data notes say of each image, as (file, field, offset in bytes).
-POWER_LOSSES: dict[str, dict[str, list[tuple[str, str, int | None]]]] = {
+POWER_LOSSES: dict[str, dict[str, Seen]] = {
     "9.4.2": {
         "control-nothing-lost": [],
         "orphan-header-tail-new-data-new-txn-old-kill-9": [],
@@ -60,14 +55,6 @@ POWER_LOSSES["2026-07"] = POWER_LOSSES["9.4.2"] | {
     ],
     "data-tail-first-512-b-zero": [(DATA, PAGE, offset) for offset in (5637, 5782, 5913)],
 }
-
-
-def verified(folder: Path | str, storage: ReadableStorage | None = None, *, quick: bool = False) -> TableReport:
-    return verify_table(open_table(storage or OperatingSystemStorage(), str(folder)), quick=quick)
-
-
-def seen(report: TableReport) -> list[tuple[str, str, int | None]]:
-    return [(problem.file, problem.field, problem.offset_bytes) for problem in report.all_problems]
 
 
 @dataclass(frozen=True)
@@ -219,29 +206,6 @@ def test_table_of_a_release_before_pm_is_sound_with_a_note_for_each_partition(na
     assert [each.rows for each in report.partitions] == rows
 
 
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        (lambda data: data, []),
-        (lambda data: data + b"dead", []),
-        (lambda data: data[:-1], [("size", None)]),
-        (lambda data: data[:-1] + b"2", [("MAGIC", 4)]),
-        (lambda data: None, [("file", None)]),
-    ],
-)
-def test_partition_without_pm_must_have_its_data(
-    change: Callable[[bytes], bytes | None], found: list[tuple[str, int | None]], questdb_data: Path
-) -> None:
-    path, image = table_image(questdb_data, "legacy/9.3.4/chain/table")
-    place = f"{path}/{DATA}"
-    data = image.files[place]
-    changed = change(data)
-    damaged = image.without_file(place) if changed is None else image.with_file(place, changed)
-    report = verified(path, damaged)
-    assert seen(report) == [(DATA, field, back and len(data) - back) for field, back in found]
-    assert len(report.notes) == (not found)
-
-
 @pytest.mark.parametrize("name", golden_data.LEGACY_TABLES)
 def test_migrated_legacy_table_is_verified_like_any_other(name: str, copy_of: Callable[[str], Path]) -> None:
     folder = copy_of(name)
@@ -275,99 +239,3 @@ def test_generation_that_stands_behind_the_published_size_is_named(
     (problem,) = verified(questdb_data / "power-loss/9.4.2" / image / "table").all_problems
     assert problem.actual.startswith("6667")
     assert ("ends at byte 1748" in problem.actual) is stands_behind
-
-
-def table_image(questdb_data: Path, name: str = "tables/9.4.2/chain/table") -> tuple[str, DiskImage]:
-    return str(questdb_data / name), image_of(questdb_data / name)
-
-
-def with_format_bit(image: DiskImage, path: str, place: int, value: int) -> DiskImage:
-    """Set bit 61 of a partition's entry in `_txn`, by its place in the order of partitions."""
-    partition = snapshot_of(path, image).transaction.partitions[place]
-    content, offset = bytearray(image.files[f"{path}/_txn"]), partition.flags_offset_bytes
-    word = struct.unpack_from("<Q", content, offset)[0]
-    struct.pack_into("<Q", content, offset, word & ~(1 << 61) | value << 61)
-    return image.with_file(f"{path}/_txn", bytes(content))
-
-
-def test_parquet_directory_under_a_native_entry_is_a_problem_of_the_entry(questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-    flipped = with_format_bit(image, path, 0, 0)
-    entry = snapshot_of(path, image).transaction.partitions[0].flags_offset_bytes
-    assert seen(verified(path, flipped)) == [("_txn", f"PARQUET_FORMAT of {DAY}", entry)]
-    with_columns = flipped.with_file(f"{path}/{DAY}/ts.d", b"")
-    assert verified(path, with_columns).sound
-
-
-def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-    token = snapshot_of(path, image).transaction.partitions[1].token_offset_bytes
-    damaged = with_format_bit(image, path, 1, 1)
-    assert verified(path, image).sound
-    assert seen(verified(path, damaged)) == [("_txn", "token", token)]
-    assert verified(path, damaged).notes == ()
-    content = bytearray(damaged.files[f"{path}/_txn"])
-    struct.pack_into("<q", content, token, 1000)
-    with_token = damaged.with_file(f"{path}/_txn", bytes(content))
-    assert seen(verified(path, with_token)) == [("2024-01-02/data.parquet", "file", None)]
-
-
-@pytest.mark.parametrize("content", [None, b"", b"garbage"])
-def test_native_partitions_are_never_judged(content: bytes | None, questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-    native = [place for place in image.files if place.startswith(f"{path}/2024-01-02/")]
-    for place in native:
-        image = image.without_file(place) if content is None else image.with_file(place, content)
-    assert native
-    assert verified(path, image).sound
-
-
-def test_missing_directory_of_a_native_partition_is_no_problem_but_that_of_a_parquet_one_is(questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-
-    def without(name: str) -> DiskImage:
-        files = {place: content for place, content in image.files.items() if f"/{name}/" not in place}
-        return DiskImage(files, frozenset(str(parent) for place in files for parent in PurePosixPath(place).parents))
-
-    assert verified(path, without("2024-01-02")).sound
-    assert seen(verified(path, without(DAY))) == [(PM, "file", None)]
-
-
-def test_quick_leaves_pages_out_and_nothing_else(questdb_data: Path) -> None:
-    path = questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"
-    slow, quick = verified(path), verified(path, quick=True)
-    assert (slow.sound, quick.sound) == (False, True)
-    assert (quick.counts.chunks, quick.counts.pages_bytes) == (0, 0)
-    assert replace(quick.counts, chunks=slow.counts.chunks, pages_bytes=slow.counts.pages_bytes) == slow.counts
-    zeros = verified(questdb_data / "power-loss/9.4.2/data-tail-zeros/table", quick=True)
-    assert [problem.field for problem in zeros.all_problems] == ["MAGIC", "FOOTER_LENGTH", "version"]
-
-
-def test_problems_of_a_partition_are_capped_and_its_counts_are_not_lost(questdb_data: Path) -> None:
-    path, image = table_image(questdb_data, "tables/9.4.2/wide/table")
-    sound = verified(path, image).partitions[0]
-    data = f"{path}/{sound.name}/data.parquet"
-    damaged = image.with_file(data, bytes(sound.token) + image.files[data][sound.token :])
-    report = verified(path, damaged)
-    assert len(report.all_problems) == PROBLEMS_PER_PARTITION
-    assert replace(report.partitions[0], problems=()) == sound
-    assert 0 < report.counts.chunks <= PROBLEMS_PER_PARTITION
-
-
-def test_progress_names_every_partition_in_order(questdb_data: Path) -> None:
-    names: list[str] = []
-    table = open_table(OperatingSystemStorage(), str(questdb_data / "tables/9.4.2/many/table"))
-    report = verify_table(table, progress=names.append)
-    assert names == [partition.name for partition in report.partitions]
-    assert len(names) > 10
-
-
-def test_impossible_time_of_a_partition_is_a_problem_of_the_table(questdb_data: Path) -> None:
-    path, image = table_image(questdb_data)
-    partition = snapshot_of(path, image).transaction.partitions[-1]
-    content = bytearray(image.files[f"{path}/_txn"])
-    struct.pack_into("<q", content, partition.entry_offset_bytes, (1 << 63) - 1)
-    report = verified(path, image.with_file(f"{path}/_txn", bytes(content)))
-    assert seen(report) == [("_txn", "TIMESTAMP of a partition", partition.entry_offset_bytes)]
-    assert (report.version, report.partitions, len(report.problems)) == (None, (), 1)
-    assert txn.PARQUET_FORMAT.mask == 1 << 61

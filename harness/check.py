@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.disk.image import DiskImage
@@ -50,7 +51,9 @@ def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 256 MiB, and what
     opening a table raises.
     """
-    open_table(storage, path)
+    with suppress(ProblemError):
+        # What is no table is refused here; a damaged `_meta` is for the phase that verifies.
+        open_table(storage, path)
     return DiskImage.capture(
         storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=lambda name: name in FILES_THAT_COUNT
     )
@@ -71,16 +74,35 @@ def check_image(
         return
     if PhaseName.ROUNDTRIP in settings.phases:
         on_progress(PhaseName.ROUNDTRIP, 0, None)
-        yield _roundtrip_phase(image, path, clock)
+        yield _or_unknown(PhaseName.ROUNDTRIP, lambda: _roundtrip_phase(image, path, clock))
     if PhaseName.DAMAGE in settings.phases:
-        yield explore_damage(
-            image,
-            path,
-            clock=clock,
-            seconds=settings.seconds,
-            workers=settings.workers,
-            complete_bytes=settings.complete_bytes,
-            on_progress=lambda done, total: on_progress(PhaseName.DAMAGE, done, total),
+        yield _or_unknown(
+            PhaseName.DAMAGE,
+            lambda: explore_damage(
+                image,
+                path,
+                clock=clock,
+                seconds=settings.seconds,
+                workers=settings.workers,
+                complete_bytes=settings.complete_bytes,
+                on_progress=lambda done, total: on_progress(PhaseName.DAMAGE, done, total),
+            ),
+        )
+
+
+def _or_unknown(name: PhaseName, run: Callable[[], Phase]) -> Phase:
+    """Run a phase; what it cannot explore, such as a table without `_pm`, leaves its verdict UNKNOWN."""
+    try:
+        return run()
+    except ProblemError as error:
+        return Phase(
+            name=name,
+            explored=0,
+            complete=False,
+            bound="nothing was explored",
+            verdict=Verdict.UNKNOWN,
+            seconds=0.0,
+            note=str(error),
         )
 
 

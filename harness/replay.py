@@ -25,11 +25,15 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 result = reencode_generations(read_published(files).content, file=files.pm_label)
                 return Verdict.INVALID if result.mismatches else Verdict.VALID
             case "damage":
-                outcome, _ = Judge(image, path).judge(_damage_of(finding))
+                judge, damage = Judge(image, path), _damage_of(finding)
+                if not 0 <= damage.offset_bytes < judge.size_bytes(damage.file):
+                    return Verdict.UNKNOWN
+                outcome, _ = judge.judge(damage)
                 return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
             case _:
                 return Verdict.UNKNOWN
-    except (TornproofError, KeyError, ValueError, IndexError):
+    except (TornproofError, KeyError, TypeError, ValueError, IndexError, OverflowError):
+        # The finding is a file that anybody may have written.
         return Verdict.UNKNOWN
 
 

@@ -26,7 +26,8 @@ from impl.questdb_types import TypeTag, array_dimensions, tag_of
 from impl.raw_arrays import lists_of
 
 VALUE_COUNT_MAX = 1 << 24
-EXPANDED_MAX_BYTES = 256 << 20
+EXPANDED_MAX_BYTES = 64 << 20
+EXPANSION_MAX = 64
 PLAIN, PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 7, 8
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
 
@@ -69,7 +70,8 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     `content` is data.parquet from the chunk's `byte_range_start` to its `byte_range_end`; offsets in errors count from
     the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (format notes 11). Raises CorruptError
     for bytes that do not decode or contradict `_pm`, UnsupportedError for what is not known or would take too much
-    memory (2^24 values, 256 MiB). Nested lists have fewer rows than values, so their count is the caller's to check.
+    memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so their
+    count is the caller's to check.
     """
     leaf = _leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
@@ -142,13 +144,19 @@ def _check_expansion(pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, 
             # Each value can repeat all that came before it in its page.
             expanded_bytes += page.value_count * page.uncompressed_size_bytes
         has_other_pages |= page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY)
-    if expanded_bytes + by_dictionary_bytes <= EXPANDED_MAX_BYTES:
+    bound_bytes = _bound_bytes(chunk)
+    if expanded_bytes + by_dictionary_bytes <= bound_bytes:
         return False
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
-    if expanded_bytes > EXPANDED_MAX_BYTES or has_other_pages:
-        expected = f"pages that cannot decode to more than {EXPANDED_MAX_BYTES} bytes"
+    if expanded_bytes > bound_bytes or has_other_pages:
+        expected = f"pages that cannot decode to more than {bound_bytes} bytes"
         _refuse(column, chunk, file, "pages", expected, expanded_bytes + by_dictionary_bytes)
     return True
+
+
+def _bound_bytes(chunk: Chunk) -> int:
+    """Return what a chunk may decode to: real data takes room on disk too, however well it compresses."""
+    return max(EXPANDED_MAX_BYTES, EXPANSION_MAX * chunk.total_compressed)
 
 
 def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *, as_dictionary: bool) -> pa.Array:
@@ -162,7 +170,6 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
             pa.BufferReader(content),
             metadata=metadata,
             read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
-            page_checksum_verification=True,
         ).read(use_threads=False)
         values = table.column(0).combine_chunks()
         values.validate(full=True)
@@ -175,8 +182,8 @@ def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str)
     """Return a dictionary array as plain values, once their length together is known to be small."""
     lengths = pc.binary_length(values.dictionary).cast(pa.int64())
     expanded_bytes = pc.sum(lengths.take(values.indices)).as_py() or 0
-    if expanded_bytes > EXPANDED_MAX_BYTES:
-        _refuse(column, chunk, file, "pages", f"at most {EXPANDED_MAX_BYTES} bytes of values", expanded_bytes)
+    if expanded_bytes > _bound_bytes(chunk):
+        _refuse(column, chunk, file, "pages", f"at most {_bound_bytes(chunk)} bytes of values", expanded_bytes)
     return values.dictionary_decode()
 
 

@@ -70,7 +70,7 @@ def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
 
 
 def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
-    """Decode `_meta` (format notes 8); raises CorruptError."""
+    """Decode `_meta` (format notes 8); raises CorruptError, UnsupportedError."""
     header = layout.MetaHeader.unpack(data, 0, file=file)
     _check_header(header, len(data), file)
     records = [
@@ -78,6 +78,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
         for index in range(header.column_count)
     ]
     names = _decode_names(data, HEADER_BYTES + header.column_count * COLUMN_BYTES, header.column_count, file)
+    seen: set[str] = set()
     slots: list[TableColumn | None] = []
     slot_of: dict[int, int] = {}
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
@@ -87,6 +88,15 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
             slots.append(None)
         if record.type >= 0:
             _check_free(slots[slot_of[index]], index, record, file)
+            if name in seen:
+                raise CorruptError(
+                    file=file,
+                    field=f"name of column {index}",
+                    offset_bytes=None,
+                    expected="a name of its own",
+                    actual=repr(name),
+                )
+            seen.add(name)
             slots[slot_of[index]] = TableColumn(id=index, name=name, type=record.type)
     _check_timestamp(header, records, file)
     return TableMetadata(
@@ -101,9 +111,17 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
         offset_bytes = layout.MetaHeader.layout.offset_of(name)
         raise CorruptError(file=file, field=name.upper(), offset_bytes=offset_bytes, expected=expected, actual=actual)
 
-    room = min((size_bytes - HEADER_BYTES) // (COLUMN_BYTES + LENGTH_BYTES), COLUMN_COUNT_LIMIT)
+    room = (size_bytes - HEADER_BYTES) // (COLUMN_BYTES + LENGTH_BYTES)
     if not 0 < header.column_count <= room:
         reject("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
+    if header.column_count > COLUMN_COUNT_LIMIT:
+        raise UnsupportedError(
+            file=file,
+            field="COLUMN_COUNT",
+            offset_bytes=layout.MetaHeader.layout.offset_of("column_count"),
+            expected=f"at most {COLUMN_COUNT_LIMIT} columns",
+            actual=header.column_count,
+        )
     if header.partition_by not in set(PartitionBy):
         reject("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
     if not -1 <= header.timestamp_index < header.column_count:

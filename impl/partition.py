@@ -19,7 +19,7 @@ PM_FILE = "_pm"
 DATA_FILE = "data.parquet"
 COLUMN_FILE_SUFFIX = ".d"
 SIZE_FIELD = "size"
-PM_LIMIT_BYTES = 128 * 1024 * 1024
+PM_LIMIT_BYTES = 64 * 1024 * 1024
 CHUNK_LIMIT_BYTES = 128 * 1024 * 1024
 TAIL_BYTES = ParquetTail.layout.size_bytes
 
@@ -96,7 +96,7 @@ class ResolvedPartition:
 def read_published(files: PartitionFiles) -> PublishedMetadata:
     """Read `_pm` up to the size that its header publishes; the file's own size only rejects.
 
-    Raises CorruptError, and UnsupportedError above 128 MiB.
+    Raises CorruptError, and UnsupportedError above 64 MiB.
     """
     label = files.pm_label
     field = layout.Header.layout.field("parquet_meta_file_size")

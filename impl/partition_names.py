@@ -8,10 +8,16 @@ import re
 from impl.metadata_file import PartitionBy
 
 NANOSECONDS_IN_MICROSECOND = 1_000
+UNPARTITIONED_DIRECTORY = "default"
 EPOCH = datetime.datetime(1970, 1, 1)
 
 # How much of 2024-10-01T05:00:00 the name of an interval is made of.
 _NAME_LENGTHS = {PartitionBy.DAY: 10, PartitionBy.MONTH: 7, PartitionBy.YEAR: 4, PartitionBy.HOUR: 13}
+_INTERVALS = {
+    PartitionBy.HOUR: datetime.timedelta(hours=1),
+    PartitionBy.DAY: datetime.timedelta(days=1),
+    PartitionBy.WEEK: datetime.timedelta(weeks=1),
+}
 _TIME = r"T\d{2}(\d{4}(-\d{6}(\d{3})?)?)?"
 _PARTITION_NAME = re.compile(
     rf"(default|\d{{4}}(-W\d{{2}}(-\d({_TIME})?)?|-\d{{2}}(-\d{{2}}({_TIME})?)?)?)(\.\d+)?", re.ASCII
@@ -26,7 +32,7 @@ def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *,
     """
     suffix = "" if name_txn == -1 else f".{name_txn}"
     if partition_by is PartitionBy.NONE:
-        return (f"default{suffix}",)
+        return (f"{UNPARTITIONED_DIRECTORY}{suffix}",)
     microseconds, rest = divmod(timestamp, NANOSECONDS_IN_MICROSECOND) if nanoseconds else (timestamp, 0)
     try:
         start = EPOCH + datetime.timedelta(microseconds=microseconds)
@@ -39,6 +45,25 @@ def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *,
         day = f"{_interval_name(start, partition_by)}-{start.isoweekday()}"
     fraction = f"{start:%f}{rest:03d}" if nanoseconds else f"{start:%f}"
     return (day + _time_name(start, fraction) + suffix,)
+
+
+def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool) -> int | None:
+    """Return the first timestamp after the interval in which `timestamp` lies, or None where there is none."""
+    unit = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1
+    try:
+        start = _floor(EPOCH + datetime.timedelta(microseconds=timestamp // unit), partition_by)
+        match partition_by:
+            case PartitionBy.NONE:
+                return None
+            case PartitionBy.YEAR:
+                end = start.replace(year=start.year + 1)
+            case PartitionBy.MONTH:
+                end = _floor(start + datetime.timedelta(days=31), partition_by)
+            case _:
+                end = start + _INTERVALS[partition_by]
+    except (OverflowError, ValueError):
+        return None
+    return (end - EPOCH) // datetime.timedelta(microseconds=1) * unit
 
 
 def looks_like_partition(name: str) -> bool:

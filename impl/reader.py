@@ -1,30 +1,22 @@
-"""Reading a committed snapshot of a table: its parquet partitions as Arrow record batches, one for each row group."""
+"""Reading a committed snapshot of a table: its parquet partitions as Arrow record batches, row group by row group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from impl.arrow_types import arrow_type, is_nullable, missing_value
-from impl.chunk import VALUE_COUNT_MAX, decode_chunk
+from impl.arrow_types import is_nullable
 from impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
-from impl.metadata_file import META_FILE
-from impl.partition import (
-    PartitionFiles,
-    ResolvedPartition,
-    check_native,
-    check_partition,
-    read_chunk,
-    resolve_partition,
-)
+from impl.partition import PartitionFiles, ResolvedPartition, check_native, check_partition, resolve_partition
 from impl.pm.block import Block
-from impl.pm.header import Column
 from impl.pm.statistics import BYTE_ARRAY, bounds_of
+from impl.row_group import SnapshotColumn, column_key, row_group_columns
 from impl.storage import ReadableFile
 from impl.table import Table
+from impl.table_check import check_against_table
 from impl.transaction import Partition, Transaction
 
 
@@ -44,22 +36,6 @@ ALL_TIMES = TimeRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotColumn:
-    """A column as the table has it; `physical_type` matters only where the QuestDB type says nothing."""
-
-    id: int
-    name: str
-    type: int
-    physical_type: int
-    fixed_byte_len: int = 0
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        """The type that its values are returned in."""
-        return arrow_type(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One committed version of a table, readable as long as its directories stay."""
 
@@ -71,7 +47,7 @@ class Snapshot:
     @property
     def schema(self) -> pa.Schema:
         """Arrow names and types of the table's columns."""
-        return pa.schema([self._field(column) for column in self.columns])
+        return self.schema_of(self.columns)
 
     @property
     def native_partitions(self) -> tuple[str, ...]:
@@ -102,22 +78,25 @@ class Snapshot:
             if partition.is_parquet:
                 yield from self._partition_batches(partition, columns, times)
             else:
-                raise_first(check_native(self.files_of(partition), partition))
+                raise_first(check_native(self.table.files_of(partition), partition))
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises at the first problem."""
-        resolved = _resolve_migrated(self.files_of(partition), partition)
+        resolved = _resolve_migrated(self.table.files_of(partition), partition)
         raise_first(check_partition(resolved))
+        raise_first(check_against_table(resolved, self.table.metadata))
         return resolved
 
-    def files_of(self, partition: Partition) -> PartitionFiles:
-        """Return where the partition's files lie."""
-        name = self.table.directory_of(partition)
-        return PartitionFiles(storage=self.table.storage, path=f"{self.table.path}/{name}", name=name)
-
-    def _field(self, column: SnapshotColumn) -> pa.Field:
-        nullable = is_nullable(column.type) and column.id != self.timestamp_id
-        return pa.field(column.name, column.arrow_type, nullable=nullable)
+    def schema_of(self, columns: Iterable[SnapshotColumn]) -> pa.Schema:
+        """Return Arrow names, types and nullability of some of the columns, in the given order."""
+        return pa.schema(
+            pa.field(
+                column.name,
+                column.arrow_type,
+                nullable=is_nullable(column.type) and column.id != self.timestamp_id,
+            )
+            for column in columns
+        )
 
     def _partition_batches(
         self, partition: Partition, columns: tuple[SnapshotColumn, ...], times: TimeRange
@@ -127,45 +106,26 @@ class Snapshot:
             for block in resolved.metadata.blocks:
                 if not self._overlaps(resolved, block, times):
                     continue
-                batch = self._batch(resolved, block, handle, columns, times)
-                if batch.num_rows:
-                    yield batch
+                yield from self._block_batches(resolved, block, handle, columns, times)
 
-    def _batch(
+    def _block_batches(
         self,
         resolved: ResolvedPartition,
         block: Block,
         handle: ReadableFile,
         columns: tuple[SnapshotColumn, ...],
         times: TimeRange,
-    ) -> pa.RecordBatch:
-        header = resolved.metadata.header
-        places = {column_key(place, column): place for place, column in enumerate(header.columns)}
-
-        def values(column: SnapshotColumn) -> pa.Array:
-            place = places.get(column.id)
-            if place is None:
-                return pa.repeat(missing_value(column.type, physical_type=column.physical_type), block.num_rows)
-            array = read_column(resolved, block, place, handle)
-            if array.type != column.arrow_type:
-                raise _type_mismatch(column, header.columns[place], resolved)
-            return array
-
-        if block.num_rows > VALUE_COUNT_MAX:
-            raise UnsupportedError(
-                file=resolved.files.pm_label,
-                field="NUM_ROWS",
-                offset_bytes=block.offset_bytes,
-                expected=f"at most {VALUE_COUNT_MAX} rows in a row group",
-                actual=block.num_rows,
-            )
-
-        schema = pa.schema([self._field(column) for column in columns])
-        batch = pa.record_batch([values(column) for column in columns], schema=schema)
-        if times == ALL_TIMES:
-            return batch
-        timestamp = next(column for column in self.columns if column.id == self.timestamp_id)
-        return batch.filter(_inside(values(timestamp), times))
+    ) -> Iterator[pa.RecordBatch]:
+        schema = self.schema_of(columns)
+        if times != ALL_TIMES:
+            columns = (*columns, next(column for column in self.columns if column.id == self.timestamp_id))
+        for arrays in row_group_columns(resolved, block, handle, columns):
+            # The timestamp that rows are chosen by comes last, whether or not it was asked for.
+            batch = pa.record_batch(arrays[: len(schema)], schema=schema)
+            if times != ALL_TIMES:
+                batch = batch.filter(_inside(arrays[-1], times))
+            if batch.num_rows:
+                yield batch
 
     def _overlaps(self, resolved: ResolvedPartition, block: Block, times: TimeRange) -> bool:
         dts = resolved.metadata.header.designated_timestamp
@@ -198,21 +158,6 @@ def open_snapshot(table: Table) -> Snapshot:
     return Snapshot(table=table, transaction=transaction, columns=columns, timestamp_id=timestamp_id)
 
 
-def read_column(resolved: ResolvedPartition, block: Block, place: int, handle: ReadableFile) -> pa.Array:
-    """Read one column chunk as an Arrow array; the pages of an all-null chunk are not fetched."""
-    column, chunk = resolved.metadata.header.columns[place], block.chunks[place]
-    label = resolved.files.data_label
-    if column.max_rep_level == 0 and 0 < chunk.num_values == chunk.null_count:
-        of_type = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
-        return pa.nulls(chunk.num_values, of_type)
-    return decode_chunk(read_chunk(handle, chunk, file=label), column, chunk, file=label)
-
-
-def column_key(position: int, column: Column) -> int:
-    """Return what tells a partition's columns apart: the writer index, or a negative number where there is none."""
-    return column.id if column.id >= 0 else -2 - position
-
-
 def _resolve_migrated(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
     """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
     if not partition.parquet_was_generated and not files.has_pm():
@@ -233,32 +178,30 @@ def _columns_of_partitions(table: Table, transaction: Transaction) -> tuple[tupl
     for partition in transaction.partitions:
         if not partition.is_parquet:
             continue
-        name = table.directory_of(partition)
-        files = PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name)
+        files = table.files_of(partition)
         header = _resolve_migrated(files, partition).metadata.header
         for position, column in enumerate(header.columns):
             key = column_key(position, column)
-            columns[key] = SnapshotColumn(
+            found = SnapshotColumn(
                 id=key,
                 name=column.name,
                 type=column.type,
                 physical_type=column.physical_type,
                 fixed_byte_len=column.fixed_byte_len,
             )
+            if columns.setdefault(key, found).arrow_type != found.arrow_type:
+                raise _disagreement(files, f"TYPE of column {column.name!r}", columns[key].type, column.type)
+            columns[key] = found
         if header.designated_timestamp >= 0:
             dts = header.designated_timestamp
             timestamp_id = column_key(dts, header.columns[dts])
+        if len({column.name for column in columns.values()}) < len(columns):
+            raise _disagreement(files, "NAME_STRINGS", "a name of its own for each column", "one name for two columns")
     return tuple(columns.values()), timestamp_id
 
 
-def _type_mismatch(wanted: SnapshotColumn, column: Column, resolved: ResolvedPartition) -> CorruptError:
-    return CorruptError(
-        file=META_FILE,
-        field=f"TYPE of column {wanted.name!r}",
-        offset_bytes=None,
-        expected=f"{column.type}, as in {resolved.files.pm_label}",
-        actual=wanted.type,
-    )
+def _disagreement(files: PartitionFiles, field: str, expected: object, actual: object) -> CorruptError:
+    return CorruptError(file=files.pm_label, field=field, offset_bytes=None, expected=expected, actual=actual)
 
 
 def _inside(timestamps: pa.Array, times: TimeRange) -> pa.Array:

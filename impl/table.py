@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from impl.errors import CorruptError, NotATableError
 from impl.metadata_file import META_FILE, PartitionBy, TableMetadata, read_metadata_file
-from impl.partition_names import directory_names, looks_like_partition
+from impl.partition import PartitionFiles
+from impl.partition_names import UNPARTITIONED_DIRECTORY, directory_names, looks_like_partition
 from impl.storage import EntryKind, ReadableStorage
 from impl.transaction import TXN_FILE, Partition, Transaction, safe_read
 
@@ -37,12 +38,22 @@ class Table:
                 expected="a time between the years 1 and 9999",
                 actual=partition.timestamp,
             )
+        if len(names) == 1:
+            return names[0]
         present = (name for name in names if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY)
         return next(present, names[0])
+
+    def files_of(self, partition: Partition) -> PartitionFiles:
+        """Return where the partition's files lie; raises as `directory_of` does."""
+        name = self.directory_of(partition)
+        return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
 
     def unreferenced_directories(self, transaction: Transaction) -> tuple[str, ...]:
         """Return the partition directories that the committed version does not name, sorted."""
         referenced = {self.directory_of(partition) for partition in transaction.partitions}
+        if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
+            # A table without partitions has no entries in `_txn`, but its one directory is in use.
+            referenced.add(UNPARTITIONED_DIRECTORY)
         return tuple(
             name
             for name in self.storage.listdir(self.path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 from impl.errors import BusyError, CorruptError, UnsupportedError
 from impl.layout import txn as layout
@@ -25,7 +26,8 @@ SIZE_BYTES = layout.PartitionTableSize.layout.size_bytes
 class Partition:
     """One partition of a committed version; the offsets are places in `_txn`.
 
-    `row_count` is the authoritative one, also for the last partition, where it stands in the record itself.
+    `row_count` is the authoritative one, also for the last partition, where it stands in the record itself;
+    `next_timestamp` is the start of the partition after this one.
     """
 
     timestamp: int
@@ -35,6 +37,7 @@ class Partition:
     flags: int
     entry_offset_bytes: int
     row_count_offset_bytes: int
+    next_timestamp: int | None = None
 
     @property
     def is_parquet(self) -> bool:
@@ -265,4 +268,7 @@ def _decode_partitions(
                 row_count_offset_bytes=transient_offset if is_last else offset_bytes + stored_offset,
             )
         )
-    return tuple(partitions)
+    return tuple(
+        replace(partition, next_timestamp=following.timestamp)
+        for partition, following in itertools.pairwise(partitions)
+    ) + tuple(partitions[-1:])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from impl.chunk import decode_chunk
 from impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from impl.footer_comparison import compare_footer
+from impl.metadata_file import TableMetadata
 from impl.parquet.footer import decode_footer
 from impl.partition import (
     PM_FILE,
@@ -27,11 +28,11 @@ from impl.pm.check import check_metadata
 from impl.pm.extent import dead_byte_count, reached_intervals
 from impl.storage import ReadableFile
 from impl.table import Table
+from impl.table_check import check_against_table
 from impl.transaction import Partition
 
 PROBLEMS_PER_PARTITION = 20
 THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
-THRIFT_NODE_LIMIT = 1_000_000
 
 Progress = Callable[[str], None]
 
@@ -90,32 +91,41 @@ class TableReport:
 def verify_table(table: Table, *, quick: bool = False, progress: Progress = lambda _: None) -> TableReport:
     """Verify the committed version of `table`; with `quick` the pages are left out.
 
-    Damage becomes problems of the report. Raises StorageError and BusyError, which say nothing about the table.
+    Damage becomes problems of the report. Raises StorageError and BusyError, which say nothing about the table, and
+    UnsupportedError when all that is wrong is that a partition uses what this release does not know.
     """
     counts = Counts()
     try:
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
-        names = [table.directory_of(partition) for partition in transaction.partitions]
-    except ProblemError as error:
+        places = [table.files_of(partition) for partition in transaction.partitions]
+    except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
-    reports, notes = [], []
-    for name, partition in zip(names, transaction.partitions, strict=True):
+    reports, notes, unsupported = [], [], []
+    for files, partition in zip(places, transaction.partitions, strict=True):
+        name = files.name
         progress(name)
-        files = PartitionFiles(storage=table.storage, path=f"{table.path}/{name}", name=name)
         counts.partitions += 1
         if partition.is_parquet and not partition.parquet_was_generated and not files.has_pm():
             problems = tuple(check_unmigrated(files, partition))
-            reports.append(_report(name, "parquet", partition, problems=problems))
+            reports.append(_report(name, "parquet", partition, problems))
             if not problems:
                 notes.append(f"{name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
         elif partition.is_parquet:
             compared = counts.thrift_footers
-            reports.append(verify_partition(files, partition, counts=counts, quick=quick))
+            try:
+                report = verify_partition(files, partition, counts=counts, quick=quick, metadata=table.metadata)
+            except UnsupportedError as error:
+                unsupported.append(error)
+                report = _report(name, "parquet", partition, (error.problem,))
+            reports.append(report)
             if counts.thrift_footers == compared and not reports[-1].problems:
                 notes.append(f"{name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}")
         else:
-            reports.append(_report(name, "native", partition, problems=tuple(check_native(files, partition))))
+            reports.append(_report(name, "native", partition, check_native(files, partition)))
+    if unsupported and sum(len(report.problems) for report in reports) == len(unsupported):
+        # Nothing is known to be wrong, but not all could be judged: that is no verdict.
+        raise unsupported[0]
     return TableReport(
         table=table.path,
         version=transaction.version,
@@ -127,26 +137,33 @@ def verify_table(table: Table, *, quick: bool = False, progress: Progress = lamb
 
 
 def verify_partition(
-    files: PartitionFiles, partition: Partition, *, counts: Counts, quick: bool = False
+    files: PartitionFiles,
+    partition: Partition,
+    *,
+    counts: Counts,
+    quick: bool = False,
+    metadata: TableMetadata | None = None,
 ) -> PartitionReport:
-    """Verify one parquet partition; raises StorageError."""
+    """Verify one parquet partition, where given against the table's columns.
+
+    Raises StorageError, and UnsupportedError for a generation that this release cannot read.
+    """
     try:
         resolved = resolve_partition(files, partition)
-    except ProblemError as error:
-        return _report(files.name, "parquet", partition, problems=(error.problem,))
+    except CorruptError as error:
+        return _report(files.name, "parquet", partition, (error.problem,))
     survey = _survey(resolved)
     counts.generations += survey.generations
-    found = itertools.chain(_newest_problems(resolved, counts, quick), survey.problems)
+    found = itertools.chain(
+        check_against_table(resolved, metadata), _newest_problems(resolved, counts, quick), survey.problems
+    )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
-    return _report(
-        files.name,
-        "parquet",
-        partition,
+    return replace(
+        _report(files.name, "parquet", partition, problems),
         generations=survey.generations,
         orphans=resolved.resolved.orphan_count,
         unused_bytes=resolved.metadata.generation.place.fixed.unused_bytes,
         dead_bytes=survey.dead_bytes,
-        problems=problems,
     )
 
 
@@ -162,9 +179,7 @@ def check_thrift_footer(resolved: ResolvedPartition) -> list[Problem] | None:
     with resolved.files.open_data() as handle:
         content = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
     try:
-        footer = decode_footer(
-            content, file=label, offset_bytes=fixed.parquet_footer_offset, node_count_max=THRIFT_NODE_LIMIT
-        )
+        footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset)
     except CorruptError as error:
         return [error.problem]
     except UnsupportedError:
@@ -173,26 +188,14 @@ def check_thrift_footer(resolved: ResolvedPartition) -> list[Problem] | None:
 
 
 def _report(
-    name: str,
-    partition_format: str,
-    partition: Partition,
-    *,
-    generations: int = 0,
-    orphans: int = 0,
-    unused_bytes: int = 0,
-    dead_bytes: int = 0,
-    problems: tuple[Problem, ...] = (),
+    name: str, partition_format: str, partition: Partition, problems: Iterable[Problem] = ()
 ) -> PartitionReport:
     return PartitionReport(
         name=name,
         format=partition_format,
         rows=partition.row_count,
         token=partition.token,
-        generations=generations,
-        orphans=orphans,
-        unused_bytes=unused_bytes,
-        dead_bytes=dead_bytes,
-        problems=problems,
+        problems=tuple(problems),
     )
 
 
@@ -212,7 +215,7 @@ def _survey(resolved: ResolvedPartition) -> _Survey:
     try:
         intervals = reached_intervals(content, _generations(resolved, survey), file=label)
         survey.dead_bytes = dead_byte_count(content, resolved.published.file_size_bytes, intervals, file=label)
-    except ProblemError as error:
+    except CorruptError as error:
         survey.problems.append(error.problem)
         return survey
     with suppress(CorruptError), resolved.files.open_data() as handle:

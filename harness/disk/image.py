@@ -28,6 +28,7 @@ class DiskImage(ReadableStorage):
         self._files = files
         self._directories = directories
         self._now_seconds = 0.0
+        self._listing: dict[str, list[str]] | None = None
 
     @classmethod
     def capture(
@@ -81,7 +82,9 @@ class DiskImage(ReadableStorage):
         Directories on the way come into being. Raises `StorageError` where one of them is a file, or `path` is none.
         """
         if path in self._files:
-            return DiskImage({**self._files, path: content}, self._directories)
+            image = DiskImage({**self._files, path: content}, self._directories)
+            image._listing = self._listing
+            return image
         *way, place = _places(path)
         if not self._files.keys().isdisjoint(way):
             raise StorageError(file=path, operation="put a file there", reason=Refusal.NOT_A_DIRECTORY)
@@ -102,15 +105,18 @@ class DiskImage(ReadableStorage):
         return _ImageFile(path, content)
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """Gather the names from all paths: an image has few files."""
+        """Look the names up in an index, which images with the same paths share."""
         directory = self._resolve(path, "list")
         if directory in self._files:
             raise StorageError(file=path, operation="list", reason=Refusal.NOT_A_DIRECTORY)
         if directory not in self._directories:
             raise FileMissingError(file=path, operation="list", reason=Refusal.MISSING)
-        entries = [posixpath.split(place) for place in (*self._files, *self._directories)]
-        names = (name for parent, name in entries if (parent or ".") == directory)
-        return tuple(sorted(name for name in names if name not in ("", ".", "..")))
+        if self._listing is None:
+            self._listing = {}
+            for parent, name in map(posixpath.split, (*self._files, *self._directories)):
+                if name not in ("", ".", ".."):
+                    self._listing.setdefault(parent or ".", []).append(name)
+        return tuple(sorted(self._listing.get(directory, ())))
 
     def kind(self, path: str) -> EntryKind:
         """Look at the entry."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -19,7 +20,7 @@ from impl.partition import DATA_FILE
 
 PROPERTY = "damage is never read as a wrong answer"
 COMPLETE_BYTES = 64 * 1024
-TASK_SIZE = 512
+TASK_SIZE = 128
 SECOND_LOOKS = 200
 MUST_REACH = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
 
@@ -153,6 +154,8 @@ _worker_judge: Judge | None = None
 
 
 def _start(image: DiskImage, path: str) -> None:
+    # Ctrl-C reaches all processes of a terminal; the parent alone ends the run, and says so once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # One judge a process: making it reads the whole table once.
     global _worker_judge
     _worker_judge = Judge(image, path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.explore.damage_judge import Judge, Outcome, is_page
+from harness.explore.damage_judge import Judge, Outcome
 from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Flip
+from harness.explore.regions import PAGE
 from harness.faults.patch import blind_to_metadata
 from impl.layout import pm as layout
 from impl.partition import DATA_FILE, PM_FILE
+
+BODY_BYTES_TRIED = 8
 
 
 def failed_controls(judge: Judge) -> list[str]:
@@ -39,10 +42,10 @@ def _page_flips(judge: Judge) -> Iterator[Flip]:
         file = f"{directory}/{DATA_FILE}"
         for block in resolved.metadata.blocks:
             for chunk in block.chunks:
-                # The last byte of a chunk is page body; its header stands at the start.
-                flip = Flip(file, chunk.byte_range_end * BITS_IN_BYTE - 1)
-                if is_page(judge.field_of(flip)):
-                    yield flip
+                # A chunk ends with the body of its last page, whose last bits may be mere padding.
+                start = max(chunk.byte_range_start, chunk.byte_range_end - BODY_BYTES_TRIED)
+                flips = (Flip(file, bit) for bit in range(start * BITS_IN_BYTE, chunk.byte_range_end * BITS_IN_BYTE))
+                yield from (flip for flip in flips if judge.field_of(flip) == PAGE)
 
 
 def _descriptor_flips(judge: Judge) -> Iterator[Flip]:

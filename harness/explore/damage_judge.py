@@ -17,8 +17,8 @@ import pyarrow as pa
 from harness.disk.image import DiskImage
 from harness.disk.trace import TracingStorage
 from harness.explore.answer import Answer, bits, read_answer
-from harness.explore.damage_plan import Cut, Damage, Flip
-from harness.explore.regions import PAGE, PAGE_HEADER, THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
+from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
+from harness.explore.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
 from impl.chunk import decode_chunk
 from impl.errors import ProblemError, TornproofError
 from impl.layout.txn import BaseHeader
@@ -167,7 +167,7 @@ class Judge:
     def _judge_page(self, damage: Flip, placed: PlacedChunk) -> Outcome:
         start = placed.chunk.byte_range_start
         content = self._content(damage.file)[start : placed.chunk.byte_range_end]
-        damaged = Flip(damage.file, damage.bit - start * 8).apply(content)
+        damaged = Flip(damage.file, damage.bit - start * BITS_IN_BYTE).apply(content)
         try:
             values = decode_chunk(damaged, placed.column, placed.chunk, file=damage.file)
         except ProblemError as error:
@@ -227,16 +227,11 @@ class Judge:
         return hit.crc is None or damage.offset_bytes < hit.body_offset_bytes
 
 
-def is_page(field: str) -> bool:
-    """Whether a field's name is that of page bytes."""
-    return field in (PAGE, PAGE_HEADER)
-
-
 def _key(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all that the rest of reading and verifying takes from `_txn`."""
     transaction = snapshot.transaction
     return transaction.version, *(
-        (snapshot.table.directory_of(each), each.is_parquet, each.parquet_was_generated, each.row_count, each.token)
+        (snapshot.table.directory_of(each), each.parquet_was_generated, each.row_count, each.token, each.next_timestamp)
         if each.is_parquet
         else snapshot.table.directory_of(each)
         for each in transaction.partitions

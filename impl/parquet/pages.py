@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.errors import CorruptError
+from impl.errors import CorruptError, UnsupportedError
 from impl.parquet.fields import PAGE_HEADER, Codec, PageType
 from impl.parquet.records import read
 from impl.parquet.thrift import decode
 from impl.parquet.tree import BrokenError, Step
 
 PAGE_SIZE_MAX_BYTES = 64 << 20
+PAGE_COUNT_MAX = 65_536
 HEADER_NODE_COUNT_MAX = 10_000
 # An empty page still takes a few bytes of framing, whose expansion is not bounded by the ratio.
 EXPANSION_SLACK_BYTES = 64
@@ -93,6 +94,14 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
         if page.kind is not PageType.INDEX:
             pages.append(page)
         index += 1
+        if index > PAGE_COUNT_MAX:
+            raise UnsupportedError(
+                file=file,
+                field="pages",
+                offset_bytes=offset_bytes,
+                expected=f"at most {PAGE_COUNT_MAX} in a chunk",
+                actual="more",
+            )
     found = sum(page.value_count for page in pages if page.kind is not PageType.DICTIONARY)
     if found != value_count:
         raise CorruptError(

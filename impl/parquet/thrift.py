@@ -12,7 +12,7 @@ from typing import Final
 from impl.parquet.tree import BrokenError, Entries, Field, Items, Kind, Padded, Step, Struct, Value, path_text
 
 DEPTH_MAX = 64
-NODE_COUNT_MAX = 5_000_000
+NODE_COUNT_MAX = 1_000_000
 VARINT_LENGTH_MAX_BYTES = 10
 STOP = 0
 LONG_COUNT = 15

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from impl.errors import CorruptError
+from impl.errors import CorruptError, UnsupportedError
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
 from impl.pm.block import Block, decode_block
@@ -14,6 +14,7 @@ from impl.pm.footer import (
     GENERATION_END_MINIMUM,
     FooterPlace,
     Generation,
+    check_flags,
     decode_block_offsets,
     decode_generation,
     locate_footer,
@@ -21,6 +22,7 @@ from impl.pm.footer import (
 )
 from impl.pm.header import FileHeader, decode_header
 
+GENERATION_COUNT_LIMIT = 65_536
 CHECKSUM_START = layout.Header.layout.offset_of("feature_flags")
 
 
@@ -61,12 +63,13 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
     """Yield the footers from the one that ends at `end_bytes` (by default the end of `data`) to the oldest.
 
     `data` are the published bytes. Sizes strictly decrease, so no chain is endless; tokens never increase.
-    Raises CorruptError (specification, Reader flow; protocol notes, section 4).
+    Raises CorruptError, and UnsupportedError beyond 65,536 generations (specification, Reader flow; protocol notes,
+    section 4).
     """
     newer: FooterPlace | None = None
     header: FileHeader | None = None
     end: int = len(data) if end_bytes is None else end_bytes
-    while True:
+    for _ in range(GENERATION_COUNT_LIMIT):
         place = locate_footer(data, end, file=file)
         if newer is not None and place.token >= newer.token:
             header = header or decode_header(data, file=file)
@@ -84,6 +87,13 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
                 actual=prev,
             )
         newer, end = place, prev
+    raise UnsupportedError(
+        file=file,
+        field="PREV_PARQUET_META_FILE_SIZE",
+        offset_bytes=None,
+        expected=f"a chain of at most {GENERATION_COUNT_LIMIT} generations",
+        actual="more",
+    )
 
 
 def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
@@ -131,21 +141,22 @@ def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
 
     Raises CorruptError, also where blocks overlap; UnsupportedError for unknown required bits.
     """
+    check_flags(place, file=file)
     return next(decode_chain(data, file=file, end_bytes=place.end_bytes))
 
 
 def decode_chain(data: Buffer, *, file: str, end_bytes: int) -> Iterator[Metadata]:
     """Yield the generation that ends at `end_bytes` and all older ones, newest first.
 
-    A block that several generations refer to is decoded once, so a long chain costs what its bytes cost. Raises as
-    `decode_metadata` and `walk` do.
+    A block that several generations refer to is decoded once, so a long chain costs what its bytes cost. Footers with
+    unknown required bits are decoded too: only reading by them is refused. Raises CorruptError and UnsupportedError.
     """
     header: FileHeader | None = None
     known: dict[int, Block] = {}
     for place in walk(data, file=file, end_bytes=end_bytes):
         if header is None:
             header = _decode_header(data, place, file)
-        generation = decode_generation(data, place, header, file=file)
+        generation = decode_generation(data, place, header, file=file, for_reading=False)
         blocks = []
         for offset_bytes, limit_bytes in zip(generation.block_offsets, _block_limits(generation), strict=True):
             block = known.get(offset_bytes)

@@ -14,6 +14,7 @@ from impl.pm.extent import Interval, bitset_intervals, block_intervals
 from impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
 from impl.pm.header import Column, FileHeader
 from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, bounds_of, in_order
+from impl.questdb_types import TypeTag, tag_of
 
 
 def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metadata | None = None) -> Iterator[Problem]:
@@ -63,6 +64,8 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
     """Yield (layout field, expected, actual)."""
     if index == header.designated_timestamp and layout.DESCENDING.get(column.flags):
         yield "flags", "not DESCENDING, because it is the designated timestamp", f"{column.flags:#x}"
+    if index == header.designated_timestamp and tag_of(column.type) not in (TypeTag.TIMESTAMP, None):
+        yield "type", "a timestamp, because it is the designated one", column.type
     if (column.physical_type == FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
         yield "fixed_byte_len", "a length for FIXED_LEN_BYTE_ARRAY, 0 for other types", column.fixed_byte_len
     if column.max_rep_level > column.max_def_level:

@@ -17,6 +17,8 @@ FOOTER_BYTES = layout.Footer.layout.size_bytes
 ENTRY_BYTES = layout.RowGroupEntry.layout.size_bytes
 CHECKSUM_BYTES = 4
 FOOTER_LENGTH_BYTES = TRAILER_BYTES - CHECKSUM_BYTES
+ROW_GROUP_COUNT_LIMIT = 100_000
+CHUNK_COUNT_LIMIT = 400_000
 GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILER_BYTES
 
 
@@ -102,12 +104,16 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
     )
 
 
-def decode_generation(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> Generation:
+def decode_generation(
+    data: Buffer, place: FooterPlace, header: FileHeader, *, file: str, for_reading: bool = True
+) -> Generation:
     """Decode the entries and sections of a footer; every count is checked against FOOTER_LENGTH first.
 
-    Raises CorruptError, and UnsupportedError for unknown required bits, which reject this generation alone.
+    Raises CorruptError, and, unless only its structure is wanted, UnsupportedError for unknown required bits: they
+    reject reading by this generation alone.
     """
-    _check_flags(place, file)
+    if for_reading:
+        check_flags(place, file=file)
     block_offsets = decode_block_offsets(data, place, header, file=file)
     blooms, position = _decode_blooms(data, place, header)
     sections = FooterSections()
@@ -115,7 +121,7 @@ def decode_generation(data: Buffer, place: FooterPlace, header: FileHeader, *, f
     if not header.unknown_optional_flags:
         sections, position = _decode_sections(data, position, place, file)
     if position < place.checksum_offset:
-        if not _unknown_optional(place, header):
+        if not _has_unknown_bits(place, header):
             raise CorruptError(
                 file=file,
                 field="FOOTER_LENGTH",
@@ -177,7 +183,8 @@ def same_but_history(data: Buffer, left: FooterPlace, right: FooterPlace, header
     return essence(left) == essence(right)
 
 
-def _check_flags(place: FooterPlace, file: str) -> None:
+def check_flags(place: FooterPlace, *, file: str) -> None:
+    """Raise UnsupportedError for a required bit that this reader does not know."""
     # COVERING_INDEX_REQUIRED has a name here, but this reader cannot honour it, so it counts as unknown.
     required = place.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
     if required:
@@ -191,10 +198,9 @@ def _check_flags(place: FooterPlace, file: str) -> None:
         )
 
 
-def _unknown_optional(place: FooterPlace, header: FileHeader) -> bool:
+def _has_unknown_bits(place: FooterPlace, header: FileHeader) -> bool:
     parsed = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
-    optional = place.fixed.footer_feature_flags & layout.OPTIONAL_FEATURES.mask
-    return bool(optional & ~parsed or header.unknown_optional_flags)
+    return bool(place.fixed.footer_feature_flags & ~parsed or header.unknown_optional_flags)
 
 
 def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
@@ -209,6 +215,15 @@ def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
             offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
             expected=f"entries that fit into the footer's {place.checksum_offset - start} bytes",
             actual=place.fixed.row_group_count,
+        )
+    chunk_count = place.fixed.row_group_count * max(1, len(header.columns))
+    if place.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
+        raise UnsupportedError(
+            file=file,
+            field="ROW_GROUP_COUNT",
+            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
+            expected=f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks",
+            actual=f"{place.fixed.row_group_count} row groups of {len(header.columns)} columns",
         )
     return end
 

@@ -62,7 +62,7 @@ def rows(golden: Path) -> Iterator[Row]:
     table = open_table(OperatingSystemStorage(), path)
     snapshot = open_snapshot(table)
     partition = next(each for each in snapshot.transaction.partitions if each.is_parquet)
-    files = snapshot.files_of(partition)
+    files = snapshot.table.files_of(partition)
     content = Path(files.path, DATA_FILE).read_bytes()[: partition.token]
     yield compare(
         "resolve a token, CRC and structure (300 columns)",

@@ -12,7 +12,7 @@ from harness.disk.image import DiskImage
 from harness.explore.damage import Clock, explore_damage
 from harness.explore.roundtrip import reencode_generations
 from harness.verdict import Finding, Phase, Verdict
-from impl.errors import ProblemError
+from impl.errors import CorruptError, ProblemError
 from impl.metadata_file import META_FILE
 from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, read_published
 from impl.storage import ReadableStorage
@@ -20,7 +20,7 @@ from impl.table import open_table
 from impl.transaction import TXN_FILE
 from impl.verify import TableReport, verify_table
 
-CAPTURE_LIMIT_BYTES = 256 * 1024 * 1024
+CAPTURE_LIMIT_BYTES = 128 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, PM_FILE, DATA_FILE})
 
 
@@ -48,7 +48,7 @@ class CheckSettings:
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     """Return an image of what reading a table needs; `_txn` is copied before the partitions.
 
-    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 256 MiB, and what
+    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 128 MiB, and what
     opening a table raises.
     """
     with suppress(ProblemError):
@@ -110,7 +110,7 @@ def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
     start = clock()
     try:
         report = verify_table(open_table(image, path))
-    except ProblemError as error:
+    except CorruptError as error:
         report = TableReport(table=path, version=None, problems=(error.problem,))
     counts = dataclasses.asdict(report.counts)
     return Phase(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from harness.disk.image import DiskImage
 from harness.explore.damage_judge import Judge, Outcome
 from harness.explore.damage_plan import Cut, Damage, Flip
-from harness.explore.roundtrip import reencode_generations
+from harness.explore.roundtrip import Mismatch, reencode_generations
 from harness.verdict import Finding, Verdict
-from impl.errors import ProblemError, TornproofError
+from impl.errors import CorruptError, Problem, TornproofError
 from impl.partition import PartitionFiles, read_published
 from impl.table import open_table
 from impl.verify import verify_table
@@ -20,16 +20,9 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case "verify":
                 return _replay_problem(finding, image, path)
             case "roundtrip":
-                name = str(finding.evidence["file"]).partition("/")[0]
-                files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
-                result = reencode_generations(read_published(files).content, file=files.pm_label)
-                return Verdict.INVALID if result.mismatches else Verdict.VALID
+                return _replay_mismatch(finding, image, path)
             case "damage":
-                judge, damage = Judge(image, path), _damage_of(finding)
-                if not 0 <= damage.offset_bytes < judge.size_bytes(damage.file):
-                    return Verdict.UNKNOWN
-                outcome, _ = judge.judge(damage)
-                return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
+                return _replay_damage(finding, image, path)
             case _:
                 return Verdict.UNKNOWN
     except (TornproofError, KeyError, TypeError, ValueError, IndexError, OverflowError):
@@ -38,15 +31,38 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 
 def _replay_problem(finding: Finding, image: DiskImage, path: str) -> Verdict:
+    wanted = Problem(**finding.evidence)
     try:
-        problems = [str(problem) for problem in verify_table(open_table(image, path)).all_problems]
-    except ProblemError as error:
-        problems = [str(error.problem)]
-    return Verdict.INVALID if finding.sentence in problems else Verdict.VALID
+        problems = verify_table(open_table(image, path)).all_problems
+    except CorruptError as error:
+        problems = (error.problem,)
+    return Verdict.INVALID if wanted in problems else Verdict.VALID
+
+
+def _replay_mismatch(finding: Finding, image: DiskImage, path: str) -> Verdict:
+    evidence = finding.evidence
+    wanted = Mismatch(generation_end_bytes=evidence["generation_end_bytes"], offset_bytes=evidence["offset_bytes"])
+    name = str(evidence["file"]).partition("/")[0]
+    files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
+    result = reencode_generations(read_published(files).content, file=files.pm_label)
+    return Verdict.INVALID if wanted in result.mismatches else Verdict.VALID
+
+
+def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
+    judge, damage = Judge(image, path), _damage_of(finding)
+    if not 0 <= damage.offset_bytes < judge.size_bytes(damage.file):
+        # Beyond the file's end nothing can be flipped or cut off.
+        return Verdict.UNKNOWN
+    outcome, _ = judge.judge(damage)
+    return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
 
 
 def _damage_of(finding: Finding) -> Damage:
     evidence = finding.evidence
-    if evidence["kind"] == "flip":
-        return Flip(str(evidence["file"]), int(evidence["bit"]))
-    return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
+    match evidence["kind"]:
+        case "flip":
+            return Flip(str(evidence["file"]), int(evidence["bit"]))
+        case "cut":
+            return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
+        case kind:
+            raise ValueError(f"no damage of kind {kind!r}")

@@ -37,7 +37,8 @@ class SnapshotColumn:
 
     def constant(self, row_count: int) -> pa.Array:
         """Return the values of rows that hold nothing in this column: nulls, or false and 0 where there are none."""
-        return pa.repeat(missing_value(self.type, physical_type=self.physical_type), row_count).cast(self.arrow_type)
+        value = missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
+        return pa.repeat(value, row_count).cast(self.arrow_type)
 
 
 def column_key(position: int, column: Column) -> int:

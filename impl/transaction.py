@@ -12,7 +12,8 @@ from impl.storage import ReadableFile, ReadableStorage
 
 TXN_FILE = "_txn"
 AREA_ALIGNMENT_BYTES = 8
-AREA_LIMIT_BYTES = 8 * 1024 * 1024
+AREA_LIMIT_BYTES = 64 * 1024 * 1024
+RECORD_LIMIT_BYTES = 2 * 1024 * 1024
 SPIN_SECONDS = 1.0
 SPIN_PAUSE_SECONDS = 0.001
 HEADER_BYTES = layout.BaseHeader.layout.size_bytes
@@ -110,6 +111,14 @@ def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -
         raise CorruptError(file=file, field="VERSION", offset_bytes=0, expected="0 or more", actual=selected)
     area = area_of(base, selected)
     check_area(area, len(data), file=file)
+    if area.size_bytes > RECORD_LIMIT_BYTES:
+        raise UnsupportedError(
+            file=file,
+            field=f"{area.name}_PARTITIONS_SIZE",
+            offset_bytes=area.slot_offset_bytes,
+            expected=f"a record of at most {RECORD_LIMIT_BYTES} bytes",
+            actual=f"{area.size_bytes} bytes",
+        )
     return _decode_area(memoryview(data)[: area.record_offset + area.size_bytes], area, selected, file)
 
 
@@ -149,7 +158,7 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
             content = _read_live_area(handle, before, file)
             if _read_version(handle, file) == before:
                 # Judging comes after the second look, so that a torn record of a moving file is never called damage.
-                _check_limit(content, before, file)
+                _check_place(content, before, file)
                 return decode_transaction(content, file=file, version=before)
             if storage.monotonic_seconds() > deadline:
                 raise BusyError(f"{file}: the version kept changing for {SPIN_SECONDS:g} s; try again")
@@ -182,16 +191,16 @@ def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
     return head + handle.pread(end_bytes - HEADER_BYTES, HEADER_BYTES)
 
 
-def _check_limit(content: bytes, version: int, file: str) -> None:
+def _check_place(content: bytes, version: int, file: str) -> None:
+    """Refuse a record that is really there but too far behind the start to be read."""
     area = area_of(layout.BaseHeader.unpack(content, 0, file=file), version)
-    end_bytes = area.record_offset + area.size_bytes
-    if end_bytes > AREA_LIMIT_BYTES:
+    if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == len(content):
         raise UnsupportedError(
             file=file,
-            field=f"{area.name}_PARTITIONS_SIZE",
+            field=f"{area.name}_RECORD_OFFSET",
             offset_bytes=area.slot_offset_bytes,
-            expected=f"a record that ends within {AREA_LIMIT_BYTES} bytes",
-            actual=f"byte {end_bytes}",
+            expected=f"a record within the first {AREA_LIMIT_BYTES} bytes",
+            actual=f"{area.size_bytes} bytes at {area.record_offset}",
         )
 
 

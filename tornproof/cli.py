@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 
@@ -29,9 +31,13 @@ for command in (check, verify, inspect, read, replay):
 
 def main() -> None:
     """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error has it: a name that the terminal's encoding lacks is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else ExitCode.VALID)
+        code = _run(sys.argv[1:] or ["--help"])
+        sys.stdout.flush()
+        sys.exit(code)
     except TornproofError as error:
         complain(str(error))
         sys.exit(exit_code_of(error))
@@ -39,15 +45,36 @@ def main() -> None:
         complain(f"{error.format_message()} (tornproof --help tells more)")
         sys.exit(ExitCode.USAGE)
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python must not complain about it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.VALID)
+        # Whoever read the output has seen enough, and asked for no verdict.
+        _abandon_stdout()
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        # The storage wraps what happens to tables, so this happened to the output.
+        _abandon_stdout()
+        complain(f"{error.filename or 'standard output'}: cannot write: {error.strerror or error}")
+        sys.exit(ExitCode.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
-        sys.exit(128 + 2)
+        sys.exit(128 + signal.SIGINT)
     except Exception as error:
         if os.environ.get("TORNPROOF_TRACEBACK"):
             traceback.print_exc()
         complain(f"this is a defect of tornproof, not an answer: {type(error).__name__}: {error}")
         complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
         sys.exit(ExitCode.UNKNOWN)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command; not by the application's own `main`, which takes a broken pipe for exit code 1."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("tornproof", arguments) as context:
+            code = command.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    return code if isinstance(code, int) else ExitCode.VALID
+
+
+def _abandon_stdout() -> None:
+    """Keep Python from flushing at exit what cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from typing import Any
 
@@ -16,11 +17,16 @@ def text_schema(schema: pa.Schema) -> pa.Schema:
 
 def text_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch that Arrow's CSV writer can write."""
-    arrays = [
-        array if _text_type(array.type) == array.type else pa.array(map(_text, array.to_pylist()), pa.string())
-        for array in batch.columns
-    ]
-    return pa.record_batch(arrays, schema=text_schema(batch.schema))
+    return pa.record_batch([_text_array(array) for array in batch.columns], schema=text_schema(batch.schema))
+
+
+def _text_array(array: pa.Array) -> pa.Array:
+    if _text_type(array.type) == array.type:
+        return array
+    if array.null_count == len(array):
+        # A column that a row group does not have may be millions of nulls long.
+        return pa.nulls(len(array), pa.string())
+    return pa.array(map(_text, array.to_pylist()), pa.string())
 
 
 def _text_type(of: pa.DataType) -> pa.DataType:
@@ -41,8 +47,15 @@ def _text(value: Any) -> str | None:
         case bytes():
             return value.hex()
         case list():
-            return json.dumps(value)
+            return json.dumps(_json_value(value))
         case uuid.UUID():
             return str(value)
         case _:
             return format(value, "f")
+
+
+def _json_value(value: Any) -> Any:
+    """Return nested lists of numbers as JSON has them: it knows neither NaN nor infinities, so they become null."""
+    if isinstance(value, list):
+        return [_json_value(element) for element in value]
+    return value if value is None or math.isfinite(value) else None

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.disk.image import DiskImage
 from harness.verdict import Finding, Phase
+from impl.errors import StorageError
 from tornproof import __version__
 from tornproof.output import UsageError, write_json
 
@@ -26,9 +27,10 @@ def save_findings(
     The name follows from the content, so the same finding of a later run is the same file.
     """
     saved = []
+    packed: dict[str, str] = {}
     for phase in phases:
         for finding in phase.findings:
-            document = finding_document(finding, table, path, image)
+            document = finding_document(finding, table, _start_files(finding, path, image, packed))
             digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
             target = directory / f"{phase.name}-{digest:08x}.json"
             try:
@@ -47,12 +49,8 @@ def save_findings(
     return saved
 
 
-def finding_document(finding: Finding, table: str, path: str, image: DiskImage) -> dict[str, Any]:
+def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:
     """Return the JSON form of a finding, with the files that it starts from."""
-    start_files = {
-        place.removeprefix(f"{path}/"): base64.b64encode(zlib.compress(content)).decode()
-        for place, content in sorted(image.files.items())
-    }
     return {
         "format": FORMAT,
         "tornproof": __version__,
@@ -65,6 +63,19 @@ def finding_document(finding: Finding, table: str, path: str, image: DiskImage) 
     }
 
 
+def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
+    """Return the packed files that seeing the finding again takes: all of them where it is about the whole table.
+
+    `packed` keeps what other findings of the run have packed already.
+    """
+    directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
+    only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"
+    for place, content in sorted(image.files.items()):
+        if place.startswith(only) and place not in packed:
+            packed[place] = base64.b64encode(zlib.compress(content)).decode()
+    return {place.removeprefix(f"{path}/"): text for place, text in packed.items() if place.startswith(only)}
+
+
 def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
     """Read a finding back: what was found, the image that it starts from, and where the table stands in the image.
 
@@ -75,15 +86,15 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != FORMAT:
             raise UsageError(f"{path}: a finding of format {document['format']}; this release reads format {FORMAT}")
-        image = DiskImage()
-        unpacked_bytes = 0
-        for name, packed in document["start_files"].items():
+        files: dict[str, bytes] = {}
+        room_bytes = UNPACKED_LIMIT_BYTES
+        for name, text in document["start_files"].items():
             inflater = zlib.decompressobj()
-            content = inflater.decompress(base64.b64decode(packed), UNPACKED_LIMIT_BYTES - unpacked_bytes)
-            if inflater.unconsumed_tail:
+            files[name] = inflater.decompress(base64.b64decode(text), room_bytes)
+            room_bytes -= len(files[name])
+            if inflater.unconsumed_tail or room_bytes <= 0:
                 raise UsageError(f"{path}: its files hold more than {UNPACKED_LIMIT_BYTES} bytes")
-            unpacked_bytes += len(content)
-            image = image.with_file(f"{root}/{name}", content)
+        image = DiskImage.of_files({f"{root}/{name}": content for name, content in files.items()})
         finding = Finding(
             property=str(document["property"]),
             phase=str(document["phase"]),
@@ -92,6 +103,6 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
         )
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-        raise UsageError(f"{path}: not a finding: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError, zlib.error) as error:
+        raise UsageError(f"{path}: not a finding: {type(error).__name__}: {error}") from error
     return finding, image, root

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from impl.errors import BusyError, CorruptError, StorageError
+from impl.errors import BusyError, CorruptError, NotATableError, ProblemError, StorageError
 from impl.storage import ReadableStorage
 from impl.table import open_table
 from impl.verify import Progress, TableReport, verify_table
@@ -50,7 +50,7 @@ def steadily(
     for _ in range(ATTEMPTS):
         try:
             result = attempt()
-        except (CorruptError, StorageError) as error:
+        except (ProblemError, NotATableError, StorageError) as error:
             if str(error) == last:
                 raise
             last = str(error)

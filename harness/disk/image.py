@@ -71,6 +71,21 @@ class DiskImage(ReadableStorage):
                         files[_places(entry_path)[-1]] = file.pread(file_size_bytes, 0)
         return cls(files, frozenset(directories))
 
+    @classmethod
+    def of_files(cls, files: Mapping[str, bytes]) -> DiskImage:
+        """Return an image of these files and the directories that they need; raises as `with_file` does."""
+        placed: dict[str, bytes] = {}
+        directories = {"/", "."}
+        for path, content in files.items():
+            *way, place = _places(path)
+            placed[place] = content
+            directories.update(way)
+        if not directories.isdisjoint(placed):
+            raise StorageError(
+                file=min(directories.intersection(placed)), operation="put a file there", reason=Refusal.IS_A_DIRECTORY
+            )
+        return cls(placed, frozenset(directories))
+
     @property
     def files(self) -> Mapping[str, bytes]:
         """The content of every file by its path, in the order in which they came in."""

@@ -164,8 +164,8 @@ def test_bytes_behind_the_published_end_are_dead(copy_of: Callable[[str], Path],
 @pytest.mark.parametrize(
     ("name", "size_bytes", "tail"),
     [
-        ("_pm", (128 << 20) + 1, b""),
-        ("_txn", (32 << 20) + 1, b""),
+        ("_pm", (64 << 20) + 1, b""),
+        ("_txn", (64 << 20) + 1, b""),
         ("_meta", (16 << 20) + 1, b""),
         ("data.parquet", 300 << 20, struct.pack("<I", (256 << 20) + 1) + b"PAR1"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -48,12 +49,26 @@ def test_a_task_tries_what_its_size_says() -> None:
 @given(
     st.integers(0, 50), st.integers(0, 3_000), st.integers(0, 40).map(lambda half: 2 * half + 1), st.integers(1, 700)
 )
-def test_pieces_are_the_task_in_order_without_gap_or_overlap(start: int, length: int, step: int, size: int) -> None:
+def test_pieces_partition_their_task(start: int, length: int, step: int, size: int) -> None:
     whole = task(start=start, stop=start + length, step=step, required=False)
     pieces = list(split(whole, size))
-    assert [damage for piece in pieces for damage in piece.damages()] == list(whole.damages())
+    damages = [damage for piece in pieces for damage in piece.damages()]
+    assert len(damages) == len(set(damages)) == whole.size
+    assert set(damages) == set(whole.damages())
     assert all(0 < piece.size <= size for piece in pieces)
-    assert {(piece.file, piece.cuts, piece.step, piece.required) for piece in pieces} <= {("f", False, step, False)}
+    assert {(piece.file, piece.cuts, piece.required) for piece in pieces} <= {("f", False, False)}
+
+
+@pytest.mark.parametrize("step", [1, 3, 11])
+def test_each_piece_is_an_even_sample_of_its_task(step: int) -> None:
+    whole = task(stop=40_000 * step, step=step)
+    pieces = list(split(whole, 512))
+    for piece in pieces:
+        damages = [damage.bit for damage in piece.damages() if isinstance(damage, Flip)]
+        assert {bit % BITS_IN_BYTE for bit in damages} == set(range(BITS_IN_BYTE))
+        gaps = {after - before for before, after in pairwise(damages)}
+        assert gaps == {len(pieces) * step}
+        assert damages[0] < max(gaps) and damages[-1] >= whole.stop - max(gaps)
 
 
 def bits_visited(step: int) -> Counter[int]:
@@ -63,7 +78,7 @@ def bits_visited(step: int) -> Counter[int]:
 
 @pytest.mark.parametrize("step", [1, 3, 9, 149])
 def test_an_odd_step_visits_all_eight_bits_alike(step: int) -> None:
-    assert bits_visited(step) == {bit: 8 for bit in range(BITS_IN_BYTE)}
+    assert bits_visited(step) == dict.fromkeys(range(BITS_IN_BYTE), 8)
 
 
 def test_an_even_step_would_not() -> None:

@@ -47,7 +47,9 @@ def labels(regions: RegionMap, size_bytes: int) -> Counter[str]:
 
 
 REGIONS = st.lists(
-    st.builds(lambda start, length, label: Region(start, start + length, label), *[st.integers(0, 40)] * 2, st.text("ab"))
+    st.builds(
+        lambda start, length, label: Region(start, start + length, label), *[st.integers(0, 40)] * 2, st.text("ab")
+    )
 )
 
 
@@ -111,7 +113,12 @@ def test_fields_have_their_size_and_nothing_below_the_ends_is_left_over() -> Non
         "PARTITIONS_SIZE": 4,
     }
     of_pm = labels(pm_regions(resolved, len(pm)), len(pm))
-    assert (of_pm["PARQUET_META_FILE_SIZE"], of_pm["CHECKSUM"], of_pm["FOOTER_LENGTH"], of_pm["column ID"]) == (8, 4, 4, 4)
+    assert (of_pm["PARQUET_META_FILE_SIZE"], of_pm["CHECKSUM"], of_pm["FOOTER_LENGTH"], of_pm["column ID"]) == (
+        8,
+        4,
+        4,
+        4,
+    )
     of_data = labels(data_regions(resolved, data), len(data))
     assert (of_data["MAGIC"], of_data["FOOTER_LENGTH"], of_data["leading magic"]) == (4, 4, 4)
     assert of_data["page"] + of_data["page header"] == sum(

@@ -365,7 +365,21 @@ def test_values_that_repeat_their_predecessors_are_measured_before_they_are_expa
 
 def test_wide_fixed_values_are_measured_before_they_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     case = written(pa.array([b"a" * 100] * 100, pa.binary(100)), -1)
-    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", 20_000)
+    # 100 values of 100 bytes, and pages of 111: what the pages unpack to counts beside what the values take.
+    needed_bytes = 10_000 + 111
+    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 1)
+    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", needed_bytes)
     assert len(case.decode()) == 100
-    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", 10_000)
+    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", needed_bytes - 1)
+    assert refused(case, UnsupportedError) == "pages"
+
+
+def test_what_a_chunk_may_expand_to_grows_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = written(pa.array([b"a" * 100] * 100, pa.binary(100)), -1)
+    assert (chunk_module.EXPANDED_MAX_BYTES, chunk_module.EXPANSION_MAX) == (64 * MIB, 64)
+    assert 38 * case.chunk.total_compressed < 10_111 < 39 * case.chunk.total_compressed
+    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", 0)
+    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 39)
+    assert len(case.decode()) == 100
+    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 38)
     assert refused(case, UnsupportedError) == "pages"

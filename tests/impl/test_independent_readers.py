@@ -22,7 +22,8 @@ from impl.parquet.footer import read_footer_tail
 from impl.parquet.thrift import decode, encode
 from impl.parquet.tree import Items, Struct
 from impl.questdb_types import TypeTag, tag_of
-from impl.reader import Snapshot, column_key, open_snapshot
+from impl.reader import Snapshot, open_snapshot
+from impl.row_group import column_key
 from impl.transaction import Partition
 
 LAST_STEPS = [

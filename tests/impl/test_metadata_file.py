@@ -12,6 +12,7 @@ import pytest
 from impl.errors import CorruptError, FileMissingError, UnsupportedError
 from impl.layout import meta as layout
 from impl.metadata_file import (
+    COLUMN_COUNT_LIMIT,
     META_LIMIT_BYTES,
     PartitionBy,
     TableColumn,
@@ -239,3 +240,22 @@ def test_a_file_is_read_whole_and_one_that_is_too_large_is_not_read_at_all(tmp_p
     with pytest.raises(UnsupportedError):
         read_metadata_file(storage, str(path))
     assert storage.counters().read_bytes == read_bytes
+
+
+def test_two_live_columns_of_one_name_are_refused_and_a_dropped_one_may_have_it() -> None:
+    dropped = replace(LIVE, type=-TypeTag.LONG)
+    assert names_and_ids(decode(meta_file(("a", LIVE), ("b", LIVE)))) == [("a", 0), ("b", 1)]
+    assert names_and_ids(decode(meta_file(("a", dropped), ("a", LIVE)))) == [("a", 1)]
+    problem = refused(meta_file(("a", LIVE), ("b", LIVE), ("a", LIVE))).problem
+    assert (problem.field, problem.expected, problem.actual) == ("name of column 2", "a name of its own", "'a'")
+
+
+def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = meta_file(("a", LIVE), ("b", LIVE))
+    assert COLUMN_COUNT_LIMIT == 100_000
+    monkeypatch.setattr("impl.metadata_file.COLUMN_COUNT_LIMIT", 2)
+    assert names_and_ids(decode(content)) == [("a", 0), ("b", 1)]
+    monkeypatch.setattr("impl.metadata_file.COLUMN_COUNT_LIMIT", 1)
+    with pytest.raises(UnsupportedError) as caught:
+        decode(content)
+    assert (caught.value.problem.field, caught.value.problem.actual) == ("COLUMN_COUNT", "2")

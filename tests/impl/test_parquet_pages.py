@@ -22,7 +22,14 @@ from impl.parquet.fields import (
     PageType,
 )
 from impl.parquet.footer import ColumnChunk, ParquetFooter, decode_footer, read_footer_tail
-from impl.parquet.pages import EXPANSION_SLACK_BYTES, HEADER_NODE_COUNT_MAX, PAGE_SIZE_MAX_BYTES, PageInfo, walk_pages
+from impl.parquet.pages import (
+    EXPANSION_SLACK_BYTES,
+    HEADER_NODE_COUNT_MAX,
+    PAGE_COUNT_MAX,
+    PAGE_SIZE_MAX_BYTES,
+    PageInfo,
+    walk_pages,
+)
 from impl.parquet.records import Table
 from impl.parquet.thrift import encode
 from impl.parquet.tree import Field, Items, Kind, Struct
@@ -339,6 +346,16 @@ def test_header_of_too_many_nodes_is_refused() -> None:
     walk(chunk(HEADER_NODE_COUNT_MAX - fields))
     with pytest.raises(UnsupportedError, match="limit"):
         walk(chunk(HEADER_NODE_COUNT_MAX - fields + 1))
+
+
+def test_a_chunk_has_a_limit_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    three = v1(b"ab", 1) * 3
+    assert PAGE_COUNT_MAX == 65_536
+    monkeypatch.setattr("impl.parquet.pages.PAGE_COUNT_MAX", 3)
+    assert len(walk(three, value_count=3)) == 3
+    monkeypatch.setattr("impl.parquet.pages.PAGE_COUNT_MAX", 2)
+    with pytest.raises(UnsupportedError, match="pages at byte 1000: expected at most 2 in a chunk"):
+        walk(three, value_count=3)
 
 
 @given(st.binary(max_size=60), st.sampled_from(Codec))

@@ -9,7 +9,7 @@ import golden_data
 import pytest
 
 from impl.metadata_file import PartitionBy, decode_metadata_file
-from impl.partition_names import directory_names, looks_like_partition
+from impl.partition_names import directory_names, interval_end, looks_like_partition
 from impl.transaction import decode_transaction
 
 TABLES = tuple(
@@ -184,3 +184,39 @@ def test_a_table_without_intervals_has_one_name_for_any_time(timestamp: int) -> 
 )
 def test_other_names_do_not_look_like_partitions(name: str) -> None:
     assert not looks_like_partition(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "partition_by", "end"),
+    [
+        ("2024-01-01T05:00:00", PartitionBy.HOUR, "2024-01-01T06:00:00"),
+        ("2024-01-01T23:59:59.999999", PartitionBy.HOUR, "2024-01-02T00:00:00"),
+        ("2024-01-01T00:00:00", PartitionBy.DAY, "2024-01-02T00:00:00"),
+        ("2024-02-28T07:50:00.000001", PartitionBy.DAY, "2024-02-29T00:00:00"),
+        ("2024-01-01T00:00:00", PartitionBy.WEEK, "2024-01-08T00:00:00"),
+        ("2024-01-07T23:59:59", PartitionBy.WEEK, "2024-01-08T00:00:00"),
+        ("2021-01-03T00:00:00", PartitionBy.WEEK, "2021-01-04T00:00:00"),
+        ("2024-02-01T00:00:00", PartitionBy.MONTH, "2024-03-01T00:00:00"),
+        ("2023-02-28T00:00:00", PartitionBy.MONTH, "2023-03-01T00:00:00"),
+        ("2024-12-31T23:00:00", PartitionBy.MONTH, "2025-01-01T00:00:00"),
+        ("2024-01-31T00:00:00", PartitionBy.MONTH, "2024-02-01T00:00:00"),
+        ("2024-01-01T00:00:00", PartitionBy.YEAR, "2025-01-01T00:00:00"),
+        ("2024-02-29T05:00:00", PartitionBy.YEAR, "2025-01-01T00:00:00"),
+        ("1969-12-31T23:59:59", PartitionBy.DAY, "1970-01-01T00:00:00"),
+    ],
+)
+def test_an_interval_ends_where_the_next_one_begins_wherever_in_it_a_partition_was_split_off(
+    text: str, partition_by: PartitionBy, end: str
+) -> None:
+    assert interval_end(microseconds(text), partition_by, nanoseconds=False) == microseconds(end)
+    split_off = microseconds(text) * 1000 + 999
+    assert interval_end(split_off, partition_by, nanoseconds=True) == microseconds(end) * 1000
+
+
+def test_a_table_without_intervals_and_a_time_that_no_calendar_has_end_nowhere() -> None:
+    assert interval_end(0, PartitionBy.NONE, nanoseconds=False) is None
+    for partition_by in PartitionBy:
+        assert interval_end(2**63 - 1, partition_by, nanoseconds=False) is None
+        assert interval_end(-(2**63), partition_by, nanoseconds=False) is None
+        assert interval_end(microseconds("9999-12-31T23:30:00"), partition_by, nanoseconds=False) is None
+    assert interval_end(microseconds("9998-12-31T00:00:00"), PartitionBy.YEAR, nanoseconds=False) is not None

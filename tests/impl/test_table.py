@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import golden_data
+import pm_builder as pm
 import pytest
+import table_builder as tb
 
 from impl.errors import CorruptError, NotATableError
+from impl.layout.meta import MetaHeader
 from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
+from impl.questdb_types import TypeTag
 from impl.table import Table, open_table
 
 CopyOf = Callable[[str], Path]
@@ -123,3 +127,23 @@ def test_a_partition_of_an_impossible_time_is_damage_of_txn(copy_of: CopyOf) -> 
         table.directory_of(partition)
     assert caught.value.problem.file == "_txn"
     assert caught.value.problem.offset_bytes == partition.entry_offset_bytes
+
+
+@pytest.mark.parametrize(("partition_by", "left_over"), [(PartitionBy.NONE, ()), (PartitionBy.DAY, ("default",))])
+def test_the_one_directory_of_a_table_without_intervals_is_in_use(
+    partition_by: PartitionBy, left_over: tuple[str, ...], tmp_path: Path
+) -> None:
+    content = pm.set_field(tb.meta({"ts": TypeTag.TIMESTAMP}), MetaHeader, 0, "partition_by", partition_by)
+    tb.BuiltTable(files={"_txn": tb.txn(rows=0, token=0, entries=[]), "_meta": content}).write_to(tmp_path)
+    for name in ("default", "2024-01-01"):
+        (tmp_path / name).mkdir()
+    table = opened(tmp_path)
+    assert table.transaction().partitions == ()
+    assert table.unreferenced_directories(table.transaction()) == ("2024-01-01", *left_over)
+
+
+def test_files_of_a_partition_lie_in_its_directory(copy_of: CopyOf) -> None:
+    table = opened(copy_of(CHAIN))
+    files = table.files_of(table.transaction().partitions[0])
+    assert (files.name, files.path) == ("2024-01-01.1", f"{table.path}/2024-01-01.1")
+    assert files.has_pm()

@@ -15,7 +15,16 @@ from impl.errors import BusyError, CorruptError, FileMissingError, UnsupportedEr
 from impl.layout import txn as layout
 from impl.operating_system import OperatingSystemStorage
 from impl.storage import EntryKind, ReadableFile, ReadableStorage
-from impl.transaction import AREA_LIMIT_BYTES, RECORD_BYTES, Area, Transaction, area_of, check_area, decode_transaction
+from impl.transaction import (
+    AREA_LIMIT_BYTES,
+    RECORD_BYTES,
+    RECORD_LIMIT_BYTES,
+    Area,
+    Transaction,
+    area_of,
+    check_area,
+    decode_transaction,
+)
 
 TORN_IMAGES = tuple(name for name in golden_data.POWER_LOSSES if name.endswith("txn-version-new-record-area-old"))
 FILES = tuple(name for name in golden_data.files_named("_txn") if not name.startswith(TORN_IMAGES))
@@ -248,16 +257,34 @@ def test_hostile_sizes_are_refused_before_they_cost_anything(questdb_data: Path,
         safe_read(unchanging(hostile))
 
 
-def test_a_record_beyond_the_limit_is_called_unsupported_and_one_before_it_only_wrong(questdb_data: Path) -> None:
+def test_a_record_beyond_the_limit_is_called_unsupported_and_a_claim_of_one_wrong(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     live = live_area(content)
-    largest = AREA_LIMIT_BYTES - live.record_offset - (live.size_bytes - live.partitions_size)
     sizes = live.slot_offset_bytes + 8
+    largest = (RECORD_LIMIT_BYTES - (live.size_bytes - live.partitions_size)) // 32 * 32
+    grown = content.ljust(live.record_offset + 2 * RECORD_LIMIT_BYTES, b"\0")
     with pytest.raises(CorruptError):
-        safe_read(unchanging(patched(content, sizes, largest // 32 * 32, 4)))
+        safe_read(unchanging(patched(content, sizes, largest + 32, 4)))
+    with pytest.raises(CorruptError):
+        safe_read(unchanging(patched(grown, sizes, largest, 4)))
     with pytest.raises(UnsupportedError) as caught:
-        safe_read(unchanging(patched(content, sizes, largest // 32 * 32 + 32, 4)))
+        safe_read(unchanging(patched(grown, sizes, largest + 32, 4)))
     assert caught.value.problem.offset_bytes == live.slot_offset_bytes
+
+
+def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Path) -> None:
+    content = (questdb_data / CHAIN).read_bytes()
+    live = live_area(content)
+    record = content[live.record_offset : live.record_offset + live.size_bytes]
+
+    def moved(record_offset: int) -> bytes:
+        patched_slot = patched(content, live.slot_offset_bytes, record_offset, 4)
+        return patched_slot.ljust(record_offset, b"\0") + record
+
+    committed = decode_transaction(content, file="_txn")
+    assert safe_read(unchanging(moved(9 * 1024 * 1024))).version == committed.version
+    with pytest.raises(UnsupportedError, match="RECORD_OFFSET"):
+        safe_read(unchanging(moved(AREA_LIMIT_BYTES)))
 
 
 def test_every_flipped_bit_is_refused_or_decodes_and_never_costs_more_than_a_moment(questdb_data: Path) -> None:

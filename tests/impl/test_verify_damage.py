@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -14,6 +15,7 @@ from real_tables import put, seen, seen_with, snapshot_of, table_image, verified
 from harness.disk.image import DiskImage
 from impl.layout import txn
 from impl.operating_system import OperatingSystemStorage
+from impl.parquet.footer import decode_footer
 from impl.table import open_table
 from impl.transaction import area_of
 from impl.verify import PROBLEMS_PER_PARTITION, verify_table
@@ -219,13 +221,17 @@ def test_problem_of_an_older_generation_is_found(questdb_data: Path) -> None:
     assert report.partitions[0].generations == 4
 
 
-@pytest.mark.parametrize("limit", ["THRIFT_LIMIT_BYTES", "THRIFT_NODE_LIMIT"])
+@pytest.mark.parametrize(
+    ("place", "limited"),
+    [("THRIFT_LIMIT_BYTES", 100), ("decode_footer", partial(decode_footer, node_count_max=100))],
+    ids=["bytes", "nodes"],
+)
 def test_thrift_footer_above_the_limit_is_left_out_with_a_note(
-    limit: str, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, image = table_image(questdb_data)
     sound = verified(path, image)
-    monkeypatch.setattr(f"impl.verify.{limit}", 100)
+    monkeypatch.setattr(f"impl.verify.{place}", limited)
     report = verified(path, image)
     assert (sound.counts.thrift_footers, sound.notes) == (1, ())
     assert (report.sound, report.counts.thrift_footers) == (True, 0)

@@ -39,7 +39,9 @@ def check(
     json_target: JsonOption = None,
 ) -> int:
     """Verify a real table, encode its metadata again, and try every flipped bit and every length of its files."""
-    storage, path = OperatingSystemStorage(), os.path.abspath(table)  # noqa: PTH100 (the image is keyed by plain text)
+    storage = OperatingSystemStorage()
+    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
+    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
     image = steadily(storage, path, lambda: capture_table(storage, path), lambda _: None)
     settings = CheckSettings(
         seconds=seconds,

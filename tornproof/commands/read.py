@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +16,10 @@ from impl.operating_system import OperatingSystemStorage
 from impl.reader import Snapshot, TimeRange, UnknownColumnError, open_snapshot
 from impl.table import open_table
 from tornproof.csv_text import text_batch, text_schema
-from tornproof.output import JsonOption, UsageError, complain, progress_bar, replacing, write_json
+from tornproof.output import JsonOption, UsageError, complain, copy_to_stdout, progress_bar, replacing, write_json
 from tornproof.steady import steadily
 
+NATIVE_SHOWN = 20
 SPOOL_BYTES = 64 * 1024 * 1024
 
 
@@ -46,12 +45,15 @@ def read(
     def attempt() -> tuple[Snapshot, pa.Schema, int]:
         snapshot = open_snapshot(open_table(storage, table))
         times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
-        schema = pa.schema([snapshot.schema.field(column.name) for column in snapshot.selected(names)])
+        schema = snapshot.schema_of(snapshot.selected(names))
         return snapshot, schema, _write(snapshot.batches(names, times), schema, out, suffix)
 
     snapshot, schema, row_count = steadily(storage, table, attempt, lambda _: None)
-    for name in snapshot.native_partitions:
+    native = snapshot.native_partitions
+    for name in native[:NATIVE_SHOWN]:
         complain(f"left out: {name} is a native partition")
+    if len(native) > NATIVE_SHOWN:
+        complain(f"left out: {len(native) - NATIVE_SHOWN} more native partitions (--json lists them all)")
     write_json(_summary(snapshot, row_count, schema), json_target)
 
 
@@ -61,8 +63,7 @@ def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffi
         with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
             row_count = _write_batches(pa_csv.CSVWriter(spool, text_schema(schema)), batches, as_text=True)
             spool.seek(0)
-            shutil.copyfileobj(spool, sys.stdout.buffer)
-            sys.stdout.flush()
+            copy_to_stdout(spool)
         return row_count
     with replacing(Path(out)) as partial:
         if suffix == ".csv":

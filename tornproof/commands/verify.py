@@ -11,11 +11,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from impl.operating_system import OperatingSystemStorage
-from impl.verify import TableReport
+from impl.verify import PartitionReport, TableReport
 from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.steady import verify_steadily
 
 PROBLEMS_SHOWN = 20
+PARTITIONS_SHOWN = 500
 
 
 def verify(
@@ -61,7 +62,10 @@ def report_document(report: TableReport) -> dict[str, Any]:
 def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
     """Print a report for a person."""
     if report.partitions:
-        console.print(_partition_grid(report))
+        partitions = _most_telling(report.partitions)
+        console.print(_partition_grid(partitions))
+        if len(partitions) < len(report.partitions):
+            console.print(f"and {len(report.partitions) - len(partitions)} more partitions (--json lists them all)")
     for name in report.unreferenced:
         console.print(f"unreferenced: {name} (no committed version names it)", markup=False)
     for note in report.notes:
@@ -82,13 +86,19 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
     console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
 
 
-def _partition_grid(report: TableReport) -> Grid:
+def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionReport]:
+    """Return as many partitions as a person reads, damaged ones if there are any, in their order."""
+    ranked = sorted(enumerate(partitions), key=lambda each: not each[1].problems)[:PARTITIONS_SHOWN]
+    return [partition for _, partition in sorted(ranked, key=lambda each: each[0])]
+
+
+def _partition_grid(partitions: list[PartitionReport]) -> Grid:
     grid = Grid(box=None, pad_edge=False, header_style="bold", caption="unused and dead: bytes", caption_justify="left")
     grid.add_column("partition", no_wrap=True)
     grid.add_column("format", no_wrap=True)
     for name in ("rows", "token", "generations", "orphans", "unused", "dead", "problems"):
         grid.add_column(name, justify="right", no_wrap=True)
-    for partition in report.partitions:
+    for partition in partitions:
         numbers = (
             partition.rows,
             partition.token,

@@ -108,8 +108,10 @@ def _published_bytes(fixed: layout.Header, size_bytes: int, file: str) -> int:
 def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     data = found.published
     places: list[FooterPlace] = []
-    with problems.noted():
+    try:
         places.extend(walk(data, file=found.file))
+    except CorruptError as error:
+        problems.append(error.problem)
     found.places = tuple(places)
     found.checksums = computed_checksums(data, places)
     problems += [
@@ -121,7 +123,7 @@ def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     for place in places:
         generations.append(None)
         with problems.noted():
-            generations[-1] = decode_generation(data, place, found.header, file=found.file)
+            generations[-1] = decode_generation(data, place, found.header, file=found.file, for_reading=False)
     found.generations = tuple(generations)
     for position, generation in enumerate(generations):
         if generation is not None:

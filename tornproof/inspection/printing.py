@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tornproof.inspection.report import Document, counted
+from tornproof.output import visible
 
 ROW_LIMIT = 40
 ROW_GROUP_LIMIT = 4
@@ -24,11 +25,6 @@ ENCODING_WORDS = {
     "DELTA_BYTE_ARRAY": "DELTA_BYTES",
     "BYTE_STREAM_SPLIT": "SPLIT",
 }
-
-
-def visible(text: object) -> str:
-    """Return text whose control characters are written out, so that a name in a file cannot steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
 
 
 def shown(value: object) -> str:

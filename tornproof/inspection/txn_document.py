@@ -24,7 +24,6 @@ from impl.transaction import (
 from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document
 from tornproof.inspection.values import time_of
 
-TXN_LIMIT_BYTES = 4 * AREA_LIMIT_BYTES
 VERSION = layout.BaseHeader.layout.field("version")
 
 
@@ -38,13 +37,13 @@ class TransactionFile:
 
 
 def read_transaction_file(storage: ReadableStorage, path: str, *, file: str) -> TransactionFile:
-    """Read a `_txn` while its version stands still; raises StorageError, BusyError, UnsupportedError above 32 MiB."""
+    """Read a `_txn` while its version stands still; raises StorageError, BusyError, UnsupportedError above 64 MiB."""
     deadline = storage.monotonic_seconds() + SPIN_SECONDS
     with storage.open_for_reading(path) as handle:
         while True:
             size_bytes = handle.size_bytes()
-            if size_bytes > TXN_LIMIT_BYTES:
-                expected = f"at most {TXN_LIMIT_BYTES} bytes"
+            if size_bytes > AREA_LIMIT_BYTES:
+                expected = f"at most {AREA_LIMIT_BYTES} bytes"
                 raise UnsupportedError(file=file, field="size", offset_bytes=None, expected=expected, actual=size_bytes)
             content = handle.pread(size_bytes, 0)
             if handle.pread(VERSION.wire.size_bytes, VERSION.offset_bytes) == content[: VERSION.end_bytes]:

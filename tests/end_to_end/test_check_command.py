@@ -1,0 +1,204 @@
+"""`tornproof check` as its users meet it: verdicts as exit codes, the JSON contract, a table that stays as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pm_builder as pm
+import pyarrow as pa
+import pytest
+import table_builder as tb
+from command_line import Run, WarmRunner, cold_run, sentence_of
+
+from impl.questdb_types import TypeTag
+
+CHAIN = "tables/9.4.2/chain/table"
+CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
+LEGACY = "legacy/9.3.4/chain/table"
+TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+KEYS = {"format", "target", "preset", "seed", "verdict", "phases", "findings"}
+PHASE_KEYS = {
+    "name",
+    "explored",
+    "complete",
+    "bound",
+    "verdict",
+    "seconds",
+    "counts",
+    "exposures",
+    "reached",
+    "controls",
+}
+PHASE_KEYS |= {"note", "fields"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return TABLE.write_to(tmp_path / "table")
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def phases_of(run: Run) -> dict[str, dict[str, object]]:
+    return {phase["name"]: phase for phase in run.document["phases"]}
+
+
+def test_a_sound_table_is_valid_from_a_shell_and_stays_as_it_was(table: Path, tmp_path: Path) -> None:
+    before = content_of(table)
+    run = cold_run("check", table, "--workers", "2", folder=tmp_path)
+    assert (run.code, run.err) == (0, "")
+    assert run.out.endswith(f"{table}: VALID\n")
+    assert not {"\x1b", "\r"} & set(run.out)
+    assert content_of(table) == before
+    assert list(tmp_path.iterdir()) == [table]
+
+
+def test_json_has_the_keys_of_the_contract(tornproof: WarmRunner, table: Path) -> None:
+    run = tornproof("check", table, "--workers", "1", "--json", "-")
+    assert (run.code, run.err) == (0, "")
+    document = run.document
+    assert document.keys() == KEYS
+    assert (document["format"], document["target"], document["verdict"]) == (1, str(table), "VALID")
+    assert document["findings"] == []
+    assert [phase["name"] for phase in document["phases"]] == ["verify", "roundtrip", "damage"]
+    assert all(phase.keys() == PHASE_KEYS for phase in document["phases"])
+    assert all(phase["complete"] and phase["verdict"] == "VALID" for phase in document["phases"])
+    damage = document["phases"][2]
+    assert damage["explored"] == sum(damage["counts"].values()) > 5_000
+    assert damage["counts"].keys() == {"rejected", "harmless", "legal state", "exposure", "silent"}
+    assert damage["controls"] == "passed"
+    by_field = sum(sum(found.values()) for fields in damage["fields"].values() for found in fields.values())
+    assert by_field == damage["explored"]
+
+
+def test_text_adds_up_to_what_json_says(tornproof: WarmRunner, table: Path) -> None:
+    target = table.parent / "out.json"
+    run = tornproof("check", table, "--only", "damage", "--workers", "1", "--json", target)
+    (damage,) = json.loads(target.read_text())["phases"]
+    (totals,) = (line.split()[1:] for line in run.out.splitlines() if line.startswith("all "))
+    assert [int(total.replace(",", "")) for total in totals] == list(damage["counts"].values())
+
+
+@pytest.mark.parametrize("only", ["verify", "roundtrip", "damage"])
+def test_one_explorer_can_run_alone(tornproof: WarmRunner, table: Path, only: str) -> None:
+    run = tornproof("check", table, "--only", only, "--workers", "1", "--json", "-")
+    assert run.code == 0
+    assert phases_of(run).keys() == {only}
+
+
+def test_explorers_add_up(tornproof: WarmRunner, table: Path) -> None:
+    run = tornproof("check", table, "--only", "roundtrip", "--only", "verify", "--json", "-")
+    assert list(phases_of(run)) == ["verify", "roundtrip"]
+
+
+def test_a_damaged_table_is_exit_1_whatever_was_asked_for(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    damaged, findings = copy_of(CUT_DATA), tmp_path / "findings"
+    before = content_of(damaged)
+    run = tornproof("check", damaged, "--only", "damage", "--findings", findings, "--json", "-")
+    assert run.code == 1
+    assert run.document["verdict"] == "INVALID"
+    assert phases_of(run).keys() == {"verify"}
+    (found,) = run.document["findings"]
+    assert found.keys() == {"file", "property", "phase", "sentence"}
+    assert [str(path) for path in findings.iterdir()] == [found["file"]]
+    assert "size: expected 6667 bytes or more" in found["sentence"]
+    assert content_of(damaged) == before
+
+
+def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, tmp_path: Path) -> None:
+    # A count that no flag declares: no reader looks at it, and our writer would have left it zero.
+    odd = TABLE.with_file(tb.PM, pm.set_chunk(TABLE.files[tb.PM], "distinct_count", 7))
+    folder = odd.write_to(tmp_path / "table")
+    assert tornproof("verify", folder).code == 0
+    run = tornproof("check", folder, "--only", "roundtrip", "--findings", tmp_path / "findings")
+    assert run.code == 1
+    assert "is encoded differently from byte" in run.out
+    assert "replay: tornproof replay" in run.out
+
+
+def test_a_budget_that_ends_too_early_is_exit_3(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("check", questdb_data / "tables/9.4.2/wide/table", "--seconds", "1", "--workers", "1")
+    assert run.code == 3
+    assert "the time was over before all damage of _txn and _pm was tried" in run.out
+    assert "left for lack of time" in run.out
+    assert run.seconds < 15
+
+
+def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp_path: Path) -> None:
+    empty = TABLE.with_file("_txn", tb.txn(rows=0, token=0, entries=[])).write_to(tmp_path / "table")
+    run = tornproof("check", empty, "--workers", "1", "--json", "-")
+    assert run.code == 3
+    assert {name: phase["verdict"] for name, phase in phases_of(run).items()} == {
+        "verify": "VALID",
+        "roundtrip": "UNKNOWN",
+        "damage": "UNKNOWN",
+    }
+
+
+def test_a_bound_below_the_size_of_data_makes_a_sample_and_says_so(tornproof: WarmRunner, table: Path) -> None:
+    run = tornproof("check", table, "--only", "damage", "--bound", "50", "--workers", "1", "--json", "-")
+    assert run.code == 0
+    damage = phases_of(run)["damage"]
+    assert not damage["complete"]
+    step = -(-len(TABLE.files[tb.DATA]) // 50) | 1
+    assert f"data.parquet: one of {step} bits and lengths" in str(damage["bound"])
+
+
+def test_a_table_from_before_pm_is_exit_3(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("check", questdb_data / LEGACY, "--workers", "1", "--json", "-")
+    assert run.code == 3
+    phases = phases_of(run)
+    assert {name: phase["verdict"] for name, phase in phases.items()} == {
+        "verify": "VALID",
+        "roundtrip": "UNKNOWN",
+        "damage": "UNKNOWN",
+    }
+    assert "it can be migrated" in str(phases["verify"]["note"])
+    assert "was not migrated" in str(phases["damage"]["note"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--only", "nope"), ("--seconds", "0"), ("--workers", "0"), ("--bound", "0"), ("--seconds", "soon"), ("more",)],
+    ids=" ".join,
+)
+def test_arguments_that_make_no_sense_are_exit_2(
+    tornproof: WarmRunner, table: Path, arguments: tuple[str, ...]
+) -> None:
+    run = tornproof("check", table, *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert sentence_of(run)
+
+
+def test_json_to_a_place_that_cannot_be_written_is_exit_2(tornproof: WarmRunner, table: Path, tmp_path: Path) -> None:
+    target = tmp_path / "missing" / "out.json"
+    run = tornproof("check", table, "--only", "verify", "--json", target)
+    assert run.code == 2
+    assert sentence_of(run) == f"{target}: cannot write: No such file or directory"
+
+
+def test_findings_that_cannot_be_written_are_exit_2(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    run = tornproof("check", copy_of(CUT_DATA), "--findings", taken)
+    assert run.code == 2
+    assert sentence_of(run) == f"{taken}: cannot be made: File exists"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [CHAIN, "tables/9.4.2/history/history/00", "crashes/9.4.2/sync-1-00/table"])
+def test_every_damage_of_a_real_table_is_rejected_or_harmless(
+    tornproof: WarmRunner, questdb_data: Path, name: str
+) -> None:
+    run = tornproof("check", questdb_data / name, "--seconds", "600", "--json", "-", timeout_seconds=700)
+    assert run.code == 0
+    damage = phases_of(run)["damage"]
+    assert (damage["complete"], damage["verdict"], damage["note"]) == (True, "VALID", "")

@@ -1,0 +1,77 @@
+"""Imports tornproof once, then forks for every line on standard input and runs `main` in the child."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    from tornproof.cli import main as command
+
+    # What is imported at first use would be imported by every child again, and not at all by one without rights.
+    sys.argv = ["tornproof", "verify", os.devnull]
+    with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing), contextlib.suppress(SystemExit):
+        command()
+    codecs.lookup("utf-16-le")
+    for line in sys.stdin:
+        request = json.loads(line)
+        started = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            run(request, command)
+        _, status, usage = os.wait4(child, 0)
+        answer = {
+            "code": os.waitstatus_to_exitcode(status),
+            "seconds": time.monotonic() - started,
+            "peak_bytes": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        }
+        print(json.dumps(answer), flush=True)
+
+
+def run(request: dict[str, Any], command: Any) -> None:
+    """Be the command line: outputs into files, a limit of time, an exit code as Python gives one."""
+    code: object = 70
+    try:
+        signal.setitimer(signal.ITIMER_REAL, request["timeout_seconds"])
+        os.chdir(request["folder"])
+        redirect(os.devnull, os.O_RDONLY, 0)
+        redirect(request["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 1)
+        redirect(request["err"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 2)
+        if request["user"] is not None:
+            os.setgroups([])
+            os.setgid(request["user"])
+            os.setuid(request["user"])
+        sys.argv = ["tornproof", *request["arguments"]]
+        command()
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def redirect(path: str, flags: int, descriptor: int) -> None:
+    """Put a file in the place of a standard stream."""
+    opened = os.open(path, flags, 0o666)
+    os.dup2(opened, descriptor)
+    os.close(opened)
+
+
+if __name__ == "__main__":
+    main()

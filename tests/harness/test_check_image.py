@@ -1,0 +1,90 @@
+"""A check of tables that some phase cannot explore, and of tables that are damaged before any phase begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pm_builder as pm
+import pyarrow as pa
+import pytest
+import table_builder as tb
+
+from harness.check import CheckSettings, PhaseName, capture_table, check_image
+from harness.disk.image import DiskImage
+from harness.verdict import Phase, Verdict
+from impl.errors import NotATableError, UnsupportedError
+from impl.layout import pm as layout
+from impl.operating_system import OperatingSystemStorage
+from impl.questdb_types import TypeTag
+
+TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+LEGACY = "legacy/9.3.4/chain/table"
+
+
+def phases_of(image: DiskImage, path: str, *phases: PhaseName) -> dict[str, Phase]:
+    settings = CheckSettings(seconds=60, workers=1, complete_bytes=1 << 16, phases=phases or tuple(PhaseName))
+    found = check_image(image, path, settings, clock=lambda: 0.0, on_progress=lambda name, done, total: None)
+    return {phase.name: phase for phase in found}
+
+
+def captured(path: Path) -> DiskImage:
+    return capture_table(OperatingSystemStorage(), str(path))
+
+
+def test_a_table_that_can_be_explored_is_verified_encoded_and_damaged() -> None:
+    phases = phases_of(TABLE.image(), "/table")
+    assert list(phases) == ["verify", "roundtrip", "damage"]
+    assert [phase.verdict for phase in phases.values()] == [Verdict.VALID] * 3
+    assert [phase.note for phase in phases.values()] == [""] * 3
+
+
+def test_a_table_of_an_older_release_is_sound_and_the_rest_is_unknown(questdb_data: Path) -> None:
+    path = questdb_data / LEGACY
+    phases = phases_of(captured(path), str(path))
+    assert list(phases) == ["verify", "roundtrip", "damage"]
+    verdicts = [phase.verdict for phase in phases.values()]
+    assert verdicts == [Verdict.VALID, Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert "a release before 9.4.0 wrote it" in phases["verify"].note
+    assert phases["roundtrip"].note == "the table has no _pm, so there was nothing to encode"
+    assert "a release before 9.4.0 and was not migrated" in phases["damage"].note
+    for name in ("roundtrip", "damage"):
+        assert (phases[name].explored, phases[name].findings) == (0, ())
+    assert not phases["damage"].complete
+    assert phases["damage"].bound == "nothing was explored"
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 100, TABLE.files["_meta"][:-1]])
+def test_damaged_metadata_of_the_table_is_the_finding(content: bytes, tmp_path: Path) -> None:
+    table = TABLE.with_file("_meta", content).write_to(tmp_path)
+    phases = phases_of(captured(table), str(table))
+    assert list(phases) == ["verify"]
+    verify = phases["verify"]
+    assert (verify.verdict, verify.counts["problems"]) == (Verdict.INVALID, 1)
+    (finding,) = verify.findings
+    assert finding.evidence["file"] == "_meta"
+    assert finding.sentence.startswith("_meta: ")
+
+
+def test_damage_is_said_even_by_a_run_that_asks_for_another_phase() -> None:
+    damaged = TABLE.with_file(tb.DATA, b"").image()
+    assert list(phases_of(damaged, "/table", PhaseName.ROUNDTRIP)) == ["verify"]
+    assert list(phases_of(TABLE.image(), "/table", PhaseName.ROUNDTRIP)) == ["roundtrip"]
+
+
+def test_a_table_that_this_release_does_not_know_has_no_verdict() -> None:
+    bit = layout.REQUIRED_FEATURES.mask & -layout.REQUIRED_FEATURES.mask
+    unknown = TABLE.with_file(tb.PM, pm.set_footer(TABLE.files[tb.PM], "footer_feature_flags", bit))
+    with pytest.raises(UnsupportedError, match="FOOTER_FEATURE_FLAGS"):
+        phases_of(unknown.image(), "/table")
+
+
+def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
+    with pytest.raises(NotATableError):
+        captured(tmp_path)
+    folder = copy_of("tables/9.4.2/chain/table")
+    (folder / "_meta").write_bytes(b"")
+    (folder / "notes.txt").write_bytes(b"not of the table")
+    image = captured(folder)
+    assert image.files[f"{folder}/_meta"] == image.files[f"{folder}/notes.txt"] == b""
+    assert image.files[f"{folder}/_txn"] == (folder / "_txn").read_bytes()

@@ -59,6 +59,14 @@ def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     )
 
 
+def complaint_of(image: DiskImage, path: str) -> object:
+    """Return what is wrong with the metadata of a copied table, or None: a copy of a moving table may be torn."""
+    try:
+        return verify_table(open_table(image, path), quick=True).all_problems or None
+    except ProblemError as error:
+        return str(error)
+
+
 def check_image(
     image: DiskImage, path: str, settings: CheckSettings, *, clock: Clock, on_progress: OnProgress
 ) -> Iterator[Phase]:

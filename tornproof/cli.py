@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 
 import typer
 from typer.exceptions import TyperException
@@ -31,6 +32,9 @@ for command in (check, verify, inspect, read, replay):
 
 def main() -> None:
     """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    if sys.stdout is None:
+        # Started with standard output closed: there is nobody to write to, and the exit code still says it all.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it lives as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As standard error has it: a name that the terminal's encoding lacks is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")

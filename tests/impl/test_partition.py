@@ -97,14 +97,15 @@ def test_data_that_is_cut_while_it_is_read_is_a_problem_of_its_size(end_bytes: i
 def test_a_chunk_that_is_cut_while_it_is_read_is_named(questdb_data: Path) -> None:
     path, image = table_image(questdb_data)
     chunk = pm.read(image.files[f"{path}/{PM}"], TOKEN).blocks[0].chunks[1]
-    for end_bytes in (chunk.byte_range_end, chunk.byte_range_end - 1):
+
+    def read(end_bytes: int) -> bytes:
         handle = UnkindStorage(image, {f"{path}/{DATA}": end_bytes}).open_for_reading(f"{path}/{DATA}")
-        if end_bytes == chunk.byte_range_end:
-            assert len(read_chunk(handle, chunk, file=DATA)) == chunk.total_compressed
-            continue
-        problem = pm.refusal(lambda opened=handle: read_chunk(opened, chunk, file=DATA))
-        assert (problem.field, problem.offset_bytes) == ("column chunk", chunk.byte_range_start)
-        assert problem.actual == f"{chunk.total_compressed - 1} bytes before the file ends"
+        return read_chunk(handle, chunk, file=DATA)
+
+    assert len(read(chunk.byte_range_end)) == chunk.total_compressed
+    problem = pm.refusal(lambda: read(chunk.byte_range_end - 1))
+    assert (problem.field, problem.offset_bytes) == ("column chunk", chunk.byte_range_start)
+    assert problem.actual == f"{chunk.total_compressed - 1} bytes before the file ends"
 
 
 @pytest.mark.parametrize("size_bytes", [TOKEN - 1, TOKEN - 500, 0])

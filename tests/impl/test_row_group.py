@@ -124,7 +124,7 @@ def held_together(values: pa.Array, type_: int, bound_bytes: int, monkeypatch: p
     monkeypatch.setattr("impl.row_group.EXPANSION_MAX", 0)
     snapshot = opened(tb.build({"v": (type_, values)}))
     try:
-        return rows_of(snapshot).num_rows == len(values)
+        return bool(rows_of(snapshot).num_rows == len(values))
     except UnsupportedError as error:
         assert (error.problem.file, error.problem.field) == (tb.PM, "NUM_ROWS")
         assert f"columns of at most {bound_bytes} bytes" in error.problem.expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def problems_of(table: tb.BuiltTable) -> list[Problem]:
     return found
 
 
-def with_meta(types: dict[str, int], timestamp_index: int = 0) -> tb.BuiltTable:
+def with_meta(types: Mapping[str, int], timestamp_index: int = 0) -> tb.BuiltTable:
     content = pm.set_field(tb.meta(types), meta_layout.MetaHeader, 0, "timestamp_index", timestamp_index)
     return BOTH.with_file("_meta", content)
 

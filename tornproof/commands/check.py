@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from harness.check import CheckSettings, PhaseName, capture_table, check_image
+from harness.check import CheckSettings, PhaseName, capture_table, check_image, complaint_of
 from harness.explore.damage import COMPLETE_BYTES
 from harness.verdict import Verdict, worst
 from impl.operating_system import OperatingSystemStorage
@@ -42,7 +42,7 @@ def check(
     storage = OperatingSystemStorage()
     # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
     path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
-    image = steadily(storage, path, lambda: capture_table(storage, path), lambda _: None)
+    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
     settings = CheckSettings(
         seconds=seconds,
         workers=workers,

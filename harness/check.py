@@ -20,7 +20,7 @@ from impl.table import open_table
 from impl.transaction import TXN_FILE
 from impl.verify import TableReport, verify_table
 
-CAPTURE_LIMIT_BYTES = 128 * 1024 * 1024
+CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, PM_FILE, DATA_FILE})
 
 
@@ -48,7 +48,7 @@ class CheckSettings:
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     """Return an image of what reading a table needs; `_txn` is copied before the partitions.
 
-    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 128 MiB, and what
+    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
     opening a table raises.
     """
     with suppress(ProblemError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,9 @@ from impl.operating_system import OperatingSystemStorage
 from impl.storage import EntryKind, File, OpenMode, Refusal
 
 
-@pytest.fixture
-def storage() -> OperatingSystemStorage:
-    return OperatingSystemStorage()
-
-
 @pytest.fixture(autouse=True)
 def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def file(storage: OperatingSystemStorage) -> Iterator[File]:
-    with storage.open_for_writing("file", OpenMode.NEW) as opened:
-        opened.pwrite(bytes(range(100)), 0)
-        yield opened
 
 
 def descriptor_count() -> int:

@@ -16,26 +16,14 @@ import pytest
 import impl
 from impl.errors import StorageError
 from impl.operating_system import OperatingSystemStorage
-from impl.storage import File, LockMode, OpenMode, Refusal
+from impl.storage import File, LockMode, Refusal
 
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
-
-
-@pytest.fixture
-def storage() -> OperatingSystemStorage:
-    return OperatingSystemStorage()
 
 
 @pytest.fixture(autouse=True)
 def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def file(storage: OperatingSystemStorage) -> Iterator[File]:
-    with storage.open_for_writing("file", OpenMode.NEW) as opened:
-        opened.pwrite(bytes(range(100)), 0)
-        yield opened
 
 
 def descriptor_count() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,24 +14,12 @@ import pytest
 
 from impl.errors import FileMissingError, StorageError
 from impl.operating_system import OperatingSystemStorage
-from impl.storage import File, OpenMode, Refusal
-
-
-@pytest.fixture
-def storage() -> OperatingSystemStorage:
-    return OperatingSystemStorage()
+from impl.storage import File, Refusal
 
 
 @pytest.fixture(autouse=True)
 def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def file(storage: OperatingSystemStorage) -> Iterator[File]:
-    with storage.open_for_writing("file", OpenMode.NEW) as opened:
-        opened.pwrite(bytes(range(100)), 0)
-        yield opened
 
 
 def descriptor_count() -> int:

@@ -23,21 +23,9 @@ from impl.storage import Counters, EntryKind, File, LockMode, OpenMode, Refusal
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
 
 
-@pytest.fixture
-def storage() -> OperatingSystemStorage:
-    return OperatingSystemStorage()
-
-
 @pytest.fixture(autouse=True)
 def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def file(storage: OperatingSystemStorage) -> Iterator[File]:
-    with storage.open_for_writing("file", OpenMode.NEW) as opened:
-        opened.pwrite(bytes(range(100)), 0)
-        yield opened
 
 
 @contextmanager

@@ -1,0 +1,22 @@
+"""The operating-system storage, and a file of its own, for the tests of the seam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from impl.operating_system import OperatingSystemStorage
+from impl.storage import File, OpenMode
+
+
+@pytest.fixture
+def storage() -> OperatingSystemStorage:
+    return OperatingSystemStorage()
+
+
+@pytest.fixture
+def file(storage: OperatingSystemStorage) -> Iterator[File]:
+    with storage.open_for_writing("file", OpenMode.NEW) as opened:
+        opened.pwrite(bytes(range(100)), 0)
+        yield opened

@@ -14,7 +14,7 @@ from harness.explore.roundtrip import reencode_generations
 from harness.verdict import Finding, Phase, Verdict
 from impl.errors import CorruptError, ProblemError
 from impl.metadata_file import META_FILE
-from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, read_published
+from impl.partition import DATA_FILE, PM_FILE, read_published
 from impl.storage import ReadableStorage
 from impl.table import open_table
 from impl.transaction import TXN_FILE
@@ -147,8 +147,7 @@ def _roundtrip_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
     table = open_table(image, path)
     generations, files, findings = 0, 0, []
     for partition in table.transaction().partitions:
-        name = table.directory_of(partition)
-        where = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)
+        where = table.files_of(partition)
         if not partition.is_parquet or not where.has_pm():
             continue
         result = reencode_generations(read_published(where).content, file=where.pm_label)

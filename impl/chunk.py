@@ -80,18 +80,23 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
         _refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
     if chunk.codec == Codec.LZO:
         _refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
-    pages = walk_pages(
+    pages = pages_of(content, chunk, file=file)
+    as_dictionary = _check_expansion(pages, column, chunk, file)
+    stored = _read(content, leaf, column, chunk, file, as_dictionary=as_dictionary)
+    if leaf.dimensions == 0:
+        check_statistics(stored, column, chunk, file=file)
+    return _final(stored, column, chunk, file)
+
+
+def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]:
+    """Return the checked pages of a chunk, all of whose bytes are `content`; raises as `walk_pages` does."""
+    return walk_pages(
         content,
         file=file,
         offset_bytes=chunk.byte_range_start,
         codec=Codec(chunk.codec),
         value_count=chunk.num_values,
     )
-    as_dictionary = _check_expansion(pages, column, chunk, file)
-    stored = _read(content, leaf, column, chunk, file, as_dictionary=as_dictionary)
-    if leaf.dimensions == 0:
-        check_statistics(stored, column, chunk, file=file)
-    return _final(stored, column, chunk, file)
 
 
 def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:

@@ -129,7 +129,7 @@ class Snapshot:
 
     def _overlaps(self, resolved: ResolvedPartition, block: Block, times: TimeRange) -> bool:
         dts = resolved.metadata.header.designated_timestamp
-        if dts < 0 or times == ALL_TIMES:
+        if dts < 0:
             return True
         bounds = bounds_of(resolved.metadata.header.columns[dts], block.chunks[dts])
         if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):

@@ -19,11 +19,9 @@ from harness.disk.trace import TracingStorage
 from harness.explore.answer import Answer, bits, read_answer
 from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
 from harness.explore.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
-from impl.chunk import decode_chunk
+from impl.chunk import decode_chunk, pages_of
 from impl.errors import ProblemError, TornproofError
 from impl.layout.txn import BaseHeader
-from impl.parquet.fields import Codec
-from impl.parquet.pages import walk_pages
 from impl.partition import DATA_FILE, PM_FILE, ResolvedPartition, check_partition
 from impl.pm.block import Chunk
 from impl.pm.chain import Metadata
@@ -216,13 +214,7 @@ class Judge:
         if placed is None:
             return False
         start, end = placed.chunk.byte_range_start, placed.chunk.byte_range_end
-        pages = walk_pages(
-            self._content(damage.file)[start:end],
-            file=damage.file,
-            offset_bytes=start,
-            codec=Codec(placed.chunk.codec),
-            value_count=placed.chunk.num_values,
-        )
+        pages = pages_of(self._content(damage.file)[start:end], placed.chunk, file=damage.file)
         hit = next(page for page in reversed(pages) if page.header_offset_bytes <= damage.offset_bytes)
         return hit.crc is None or damage.offset_bytes < hit.body_offset_bytes
 

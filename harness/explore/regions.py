@@ -7,12 +7,11 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from impl.chunk import pages_of
 from impl.layout import pm as pm_layout
 from impl.layout import txn as txn_layout
 from impl.layout.parquet import MAGIC, ParquetTail
 from impl.layout.record import Layout
-from impl.parquet.fields import Codec
-from impl.parquet.pages import walk_pages
 from impl.partition import ResolvedPartition
 from impl.pm.block import region_offset
 from impl.pm.chain import decode_chain, walk
@@ -106,13 +105,8 @@ def data_regions(resolved: ResolvedPartition, content: bytes) -> RegionMap:
     regions = [Region(0, len(MAGIC), "leading magic")]
     for block in resolved.metadata.blocks:
         for chunk in block.chunks:
-            pages = walk_pages(
-                content[chunk.byte_range_start : chunk.byte_range_end],
-                file=resolved.files.data_label,
-                offset_bytes=chunk.byte_range_start,
-                codec=Codec(chunk.codec),
-                value_count=chunk.num_values,
-            )
+            chunk_content = content[chunk.byte_range_start : chunk.byte_range_end]
+            pages = pages_of(chunk_content, chunk, file=resolved.files.data_label)
             regions += [Region(page.header_offset_bytes, page.body_offset_bytes, PAGE_HEADER) for page in pages]
             regions.append(Region(chunk.byte_range_start, chunk.byte_range_end, PAGE))
     regions.append(

@@ -11,18 +11,12 @@ import typer
 
 from harness.check import CheckSettings, PhaseName, capture_table, check_image, complaint_of
 from harness.explore.damage import COMPLETE_BYTES
-from harness.verdict import Verdict, worst
+from harness.verdict import worst
 from impl.operating_system import OperatingSystemStorage
 from tornproof.check_report import check_document, print_check
 from tornproof.findings import save_findings
 from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.steady import steadily
-
-EXIT_CODES = {
-    Verdict.VALID: ExitCode.VALID,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-    Verdict.INVALID: ExitCode.INVALID,
-}
 
 
 def check(
@@ -65,4 +59,4 @@ def check(
     saved = save_findings(phases, table, path, image, findings)
     write_json(check_document(table, phases, saved), json_target)
     print_check(result_console(json_target), table, phases, saved)
-    return EXIT_CODES[worst(phase.verdict for phase in phases)]
+    return ExitCode[worst(phase.verdict for phase in phases).name]

@@ -17,11 +17,6 @@ ANSWERS = {
     Verdict.VALID: "VALID: it does not happen any more",
     Verdict.UNKNOWN: "UNKNOWN: this release cannot replay it",
 }
-EXIT_CODES = {
-    Verdict.INVALID: ExitCode.INVALID,
-    Verdict.VALID: ExitCode.VALID,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-}
 
 
 def replay(
@@ -34,4 +29,4 @@ def replay(
     console = result_console(json_target)
     console.print(found.sentence, markup=False)
     console.print(ANSWERS[verdict], markup=False)
-    return EXIT_CODES[verdict]
+    return ExitCode[verdict.name]

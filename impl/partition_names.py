@@ -66,9 +66,27 @@ def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool
     return (end - EPOCH) // datetime.timedelta(microseconds=1) * unit
 
 
+def interval_start(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool) -> int | None:
+    """Return the first timestamp of the interval in which `timestamp` lies, or None where there is none."""
+    unit = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1
+    if partition_by is PartitionBy.NONE:
+        return None
+    try:
+        start = _floor(EPOCH + datetime.timedelta(microseconds=timestamp // unit), partition_by)
+    except (OverflowError, ValueError):
+        return None
+    return (start - EPOCH) // datetime.timedelta(microseconds=1) * unit
+
+
 def looks_like_partition(name: str) -> bool:
     """Return whether a directory's name is that of a partition, of any interval and any transaction."""
     return _PARTITION_NAME.fullmatch(name) is not None
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """Return the interval's part of a partition directory's name and its transaction, -1 where it has none."""
+    interval, _, name_txn = name.partition(".")
+    return interval, int(name_txn) if name_txn else -1
 
 
 def _interval_name(start: datetime.datetime, partition_by: PartitionBy) -> str:

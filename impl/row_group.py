@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from impl.arrow_types import arrow_type, is_nullable, missing_value
 from impl.chunk import EXPANSION_MAX, VALUE_COUNT_MAX, decode_chunk
 from impl.errors import UnsupportedError
-from impl.partition import ResolvedPartition, read_chunk
+from impl.partition import PartitionFiles, read_chunk
 from impl.pm.block import Block
+from impl.pm.chain import Metadata
 from impl.pm.header import Column
 from impl.storage import ReadableFile
 
@@ -46,8 +48,20 @@ def column_key(position: int, column: Column) -> int:
     return column.id if column.id >= 0 else -2 - position
 
 
+class Described(Protocol):
+    """A partition's files and a generation that describes them, as a reader resolves or a writer remembers it."""
+
+    @property
+    def files(self) -> PartitionFiles:
+        """Where the partition's files are."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The generation to read by."""
+
+
 def row_group_columns(
-    resolved: ResolvedPartition, block: Block, handle: ReadableFile, columns: Sequence[SnapshotColumn]
+    resolved: Described, block: Block, handle: ReadableFile, columns: Sequence[SnapshotColumn]
 ) -> Iterator[list[pa.Array]]:
     """Yield arrays in the order of `columns` until all rows of the row group are there.
 
@@ -73,7 +87,7 @@ def row_group_columns(
 
 
 def _fetch(
-    resolved: ResolvedPartition,
+    resolved: Described,
     block: Block,
     handle: ReadableFile,
     fetched: dict[int, int],
@@ -99,7 +113,7 @@ def _fetch(
     return arrays
 
 
-def _is_all_null(resolved: ResolvedPartition, block: Block, place: int) -> bool:
+def _is_all_null(resolved: Described, block: Block, place: int) -> bool:
     column, chunk = resolved.metadata.header.columns[place], block.chunks[place]
     return column.max_rep_level == 0 and 0 < chunk.num_values == chunk.null_count
 
@@ -111,7 +125,7 @@ def _width_bytes(of: pa.DataType) -> int:
         return VARIABLE_WIDTH_BYTES
 
 
-def _check_row_count(resolved: ResolvedPartition, block: Block) -> None:
+def _check_row_count(resolved: Described, block: Block) -> None:
     if block.num_rows > VALUE_COUNT_MAX:
         raise UnsupportedError(
             file=resolved.files.pm_label,
@@ -122,7 +136,7 @@ def _check_row_count(resolved: ResolvedPartition, block: Block) -> None:
         )
 
 
-def _check_held(held_bytes: int, bound_bytes: int, resolved: ResolvedPartition, block: Block) -> None:
+def _check_held(held_bytes: int, bound_bytes: int, resolved: Described, block: Block) -> None:
     if held_bytes > bound_bytes:
         raise UnsupportedError(
             file=resolved.files.pm_label,

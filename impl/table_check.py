@@ -33,7 +33,7 @@ def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iter
     by_key = {column_key(position, column): column for position, column in enumerate(header.columns)}
     for wanted in metadata.columns:
         found = by_key.get(wanted.id)
-        if found is not None and not _is_same_type(found, wanted.type):
+        if found is not None and not is_same_type(found, wanted.type):
             yield _meta_problem(f"TYPE of column {wanted.name!r}", f"{found.type}, as in {label}", wanted.type)
     dts = header.designated_timestamp
     if dts >= 0 and metadata.timestamp_id >= 0:
@@ -42,7 +42,8 @@ def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iter
             yield _meta_problem("TIMESTAMP_INDEX", f"{key}, as in {label}", metadata.timestamp_id)
 
 
-def _is_same_type(column: Column, table_type: int) -> bool:
+def is_same_type(column: Column, table_type: int) -> bool:
+    """Whether a partition's column has the type that `_meta` gives it."""
     if column.type < 0:
         return _arrow(column, table_type) == _arrow(column, column.type)
     # Only `_pm` marks the designated timestamp in its type.

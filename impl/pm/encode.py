@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
-from impl.pm.block import Chunk, OutOfLineOrder, encode_block
+from impl.pm.block import Block, Chunk, OutOfLineOrder, encode_block
 from impl.pm.chain import CHECKSUM_START
 from impl.pm.footer import (
     CHECKSUM_BYTES,
@@ -31,9 +32,8 @@ class NewRowGroup:
     order: OutOfLineOrder = OutOfLineOrder.STATISTICS_FIRST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReusedRowGroup:
-    """A row group whose block an earlier generation wrote."""
+class ReusedRowGroup(NamedTuple):
+    """A row group whose block an earlier generation wrote; a tuple, because every footer names all of them again."""
 
     block_offset: int
     blooms: tuple[BloomReference | None, ...] = ()
@@ -64,6 +64,26 @@ class AppendPoint:
     since_checksum: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedGeneration:
+    """The bytes of a generation and what a reader will find in them; `new_blocks` are those of the new row groups."""
+
+    content: bytes
+    generation: Generation
+    new_blocks: tuple[Block, ...]
+
+    @property
+    def next_point(self) -> AppendPoint:
+        """The point after this generation, for one that continues it."""
+        place = self.generation.place
+        return AppendPoint(
+            base_bytes=place.end_bytes,
+            prev=place.end_bytes,
+            checksum=place.trailer.checksum,
+            since_checksum=place.trailer.pack(),
+        )
+
+
 def append_point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
     """Return the point after `base_bytes` for a generation that continues `anchor` (format notes 1.6)."""
     return AppendPoint(
@@ -76,10 +96,15 @@ def append_point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> Appen
 
 def encode_file(header: FileHeader, row_groups: Sequence[NewRowGroup], facts: FooterFacts) -> bytes:
     """Encode a whole `_pm` with one generation, published: the bytes of a conversion or a rewrite."""
-    head = encode_header(header, parquet_meta_file_size=0)
-    point = AppendPoint(base_bytes=len(head), prev=0, checksum=0, since_checksum=head[CHECKSUM_START:])
+    head, point = start_file(header)
     content = head + append_generation(header, point, row_groups, facts)
     return patch_header(len(content)) + content[CHECKSUM_START:]
+
+
+def start_file(header: FileHeader) -> tuple[bytes, AppendPoint]:
+    """Return the encoded header, which publishes nothing yet, and the point of the first generation behind it."""
+    head = encode_header(header, parquet_meta_file_size=0)
+    return head, AppendPoint(base_bytes=len(head), prev=0, checksum=0, since_checksum=head[CHECKSUM_START:])
 
 
 def append_generation(
@@ -88,10 +113,21 @@ def append_generation(
     row_groups: Sequence[NewRowGroup | ReusedRowGroup],
     facts: FooterFacts,
 ) -> bytes:
-    """Encode the bytes that follow `point.base_bytes`: new blocks, footer, checksum and length."""
+    """Return the bytes that follow `point.base_bytes`: new blocks, footer, checksum and length."""
+    return lay_out_generation(header, point, row_groups, facts).content
+
+
+def lay_out_generation(
+    header: FileHeader,
+    point: AppendPoint,
+    row_groups: Sequence[NewRowGroup | ReusedRowGroup],
+    facts: FooterFacts,
+) -> AppendedGeneration:
+    """Encode the bytes that follow `point.base_bytes`, and say where everything in them stands."""
     appended = bytearray()
     offsets: list[int] = []
     blooms: list[tuple[BloomReference | None, ...]] = []
+    new_blocks: list[Block] = []
     for row_group in row_groups:
         if isinstance(row_group, ReusedRowGroup):
             offsets.append(row_group.block_offset)
@@ -101,6 +137,10 @@ def append_generation(
         offset_bytes = point.base_bytes + len(appended)
         block, references = _place(header, row_group, offset_bytes)
         appended.extend(block)
+        end_bytes = point.base_bytes + len(appended)
+        new_blocks.append(
+            Block(offset_bytes=offset_bytes, end_bytes=end_bytes, num_rows=row_group.num_rows, chunks=row_group.chunks)
+        )
         offsets.append(offset_bytes)
         blooms.append(references)
     footer_offset = point.base_bytes + len(appended)
@@ -112,8 +152,15 @@ def append_generation(
     )
     footer = encode_footer(generation, header)
     appended.extend(footer)
-    checksum = zlib.crc32(appended, zlib.crc32(point.since_checksum, point.checksum))
-    return bytes(appended) + layout.Trailer(checksum=checksum, footer_length=len(footer) + CHECKSUM_BYTES).pack()
+    trailer = layout.Trailer(
+        checksum=zlib.crc32(appended, zlib.crc32(point.since_checksum, point.checksum)),
+        footer_length=len(footer) + CHECKSUM_BYTES,
+    )
+    appended.extend(trailer.pack())
+    place = replace(generation.place, end_bytes=point.base_bytes + len(appended), trailer=trailer)
+    return AppendedGeneration(
+        content=bytes(appended), generation=replace(generation, place=place), new_blocks=tuple(new_blocks)
+    )
 
 
 def patch_header(parquet_meta_file_size: int) -> bytes:

@@ -1,0 +1,80 @@
+"""Where new rows go among the row groups of a partition: pure arithmetic on sorted timestamps (format notes 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Timestamps: TypeAlias = npt.NDArray[np.int64]
+
+
+class Span(NamedTuple):
+    """The smallest and the largest timestamp of a row group."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The row groups [first, end) stay as they are."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The row groups [first, last] and the new rows [start, end) become new row groups."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """The new rows [start, end) become row groups of their own."""
+
+    start: int
+    end: int
+
+
+Step: TypeAlias = Keep | Merge | Insert
+
+
+def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool) -> tuple[Step, ...]:
+    """Return, in the order of the file, what becomes of every row group and of every new row.
+
+    `spans` ascend and may touch; `timestamps` ascend. New rows stand behind old ones of the same time. With keys a row
+    that shares its time with a row group must meet it, and with all other groups of that time at once.
+    """
+    # A commit must not cost more the longer the file is, so only arithmetic is done for each row group.
+    bounds = np.array(spans, np.int64).reshape(-1, 2)
+    starts = np.searchsorted(timestamps, bounds[:, 0], "left").tolist()
+    ends = np.searchsorted(timestamps, bounds[:, 1], "right" if has_keys else "left").tolist()
+    steps: list[Step] = []
+    position = 0
+    for ordinal, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if start > position:
+            steps.append(Insert(position, start))
+            position = start
+        previous = steps[-1] if steps else None
+        if has_keys and isinstance(previous, Merge) and start < previous.end:
+            # A row of the merge before has the very time at which this row group starts.
+            steps[-1] = Merge(previous.first, ordinal, previous.start, max(position, end))
+        elif end > position:
+            steps.append(Merge(ordinal, ordinal, position, end))
+        elif isinstance(previous, Keep):
+            steps[-1] = Keep(previous.first, ordinal + 1)
+        else:
+            steps.append(Keep(ordinal, ordinal + 1))
+        position = max(position, end)
+    if position < len(timestamps):
+        steps.append(Insert(position, len(timestamps)))
+    return tuple(steps)

@@ -18,6 +18,10 @@ HEADER_BYTES = layout.MetaHeader.layout.size_bytes
 COLUMN_BYTES = layout.MetaColumn.layout.size_bytes
 LENGTH_BYTES = layout.NameLength.layout.size_bytes
 CODE_UNIT_BYTES = 2
+FORMAT_VERSION = 426
+MINOR_FORMAT_VERSION = 1
+CHECKSUM_OF_COLUMN = 37
+FILE_STEP_BYTES = 4096
 
 
 class PartitionBy(enum.IntEnum):
@@ -38,6 +42,7 @@ class TableColumn:
     id: int
     name: str
     type: int
+    is_dedup_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +102,63 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
                     actual=repr(name),
                 )
             seen.add(name)
-            slots[slot_of[index]] = TableColumn(id=index, name=name, type=record.type)
+            slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
     return TableMetadata(
         columns=tuple(column for column in slots if column is not None),
         partition_by=PartitionBy(header.partition_by),
         timestamp_id=header.timestamp_index,
+    )
+
+
+def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
+    """Encode `_meta` of a new table without write-ahead log and symbols, as release 9.4.2 does.
+
+    Writer indices must count from 0 in the table's order. Settings are the server's defaults.
+    """
+    count = len(metadata.columns)
+    assert [column.id for column in metadata.columns] == list(range(count)), metadata
+    minor_format = layout.MINOR_FORMAT_VERSION.put(0, MINOR_FORMAT_VERSION)
+    checksum = CHECKSUM_OF_COLUMN * count & layout.MINOR_FORMAT_CHECKSUM.mask
+    header = layout.MetaHeader(
+        column_count=count,
+        partition_by=metadata.partition_by,
+        timestamp_index=metadata.timestamp_id,
+        format_version=FORMAT_VERSION,
+        table_id=table_id,
+        max_uncommitted_row_count=500_000,
+        o3_max_lag=600_000_000,
+        metadata_version=0,
+        wal_enabled=0,
+        minor_format=layout.MINOR_FORMAT_CHECKSUM.put(minor_format, checksum),
+        ttl=0,
+        unused=bytes(layout.MetaHeader.layout.field("unused").wire.size_bytes),
+    )
+    records = [_record(column).pack() for column in metadata.columns]
+    content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in metadata.columns)])
+    return content.ljust(-(-len(content) // FILE_STEP_BYTES) * FILE_STEP_BYTES, b"\0")
+
+
+def encode_name(name: str) -> bytes:
+    """Return a name as QuestDB stores it: the number of its UTF-16 code units, then these."""
+    units = name.encode("utf-16-le")
+    return layout.NameLength(code_unit_count=len(units) // CODE_UNIT_BYTES).pack() + units
+
+
+def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
+    return TableColumn(id=index, name=name, type=record.type, is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)))
+
+
+def _record(column: TableColumn) -> layout.MetaColumn:
+    assert tag_of(column.type) is not TypeTag.SYMBOL, column
+    return layout.MetaColumn(
+        type=column.type,
+        flags=layout.DEDUP_KEY.put(0, int(column.is_dedup_key)),
+        index_block_capacity=0,
+        symbol_capacity=256,
+        unused=bytes(4),
+        replacing_index=0,
+        unused_end=bytes(4),
     )
 
 

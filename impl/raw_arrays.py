@@ -10,9 +10,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from impl.arrow_types import list_type
 from impl.errors import CorruptError, UnsupportedError
+from impl.refused_rows import RowsRefusedError
 
 LENGTH_BYTES = 4
 ELEMENT_BYTES = 8
@@ -20,6 +22,8 @@ ELEMENT_BYTES = 8
 LIST_COUNT_MAX = 1 << 24
 # Exact in a double, and so is its product with any smaller count; more elements than any chunk can hold.
 ELEMENT_COUNT_CEILING = 2.0**40
+# What the offsets of an Arrow binary array can count.
+BINARY_MAX_BYTES = (1 << 31) - 1
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -30,7 +34,7 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     `field` and `offset_bytes` are where errors say that the values stand. Raises CorruptError for a value whose length
     does not fit its dimensions, UnsupportedError for more than 2^24 lists in one level.
     """
-    header_bytes = -(-dimensions * LENGTH_BYTES // ELEMENT_BYTES) * ELEMENT_BYTES
+    header_bytes = _header_bytes(dimensions)
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)
     offsets, data = _offsets_and_data(values)
     starts, sizes = offsets[:-1][is_valid], np.diff(offsets)[is_valid]
@@ -63,6 +67,63 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     words = data.view("<f8")
     is_header = (starts[:, None] + np.arange(0, header_bytes, ELEMENT_BYTES)) // ELEMENT_BYTES
     return _nest(np.delete(words, is_header.ravel()), lengths, is_valid)
+
+
+def raw_of(lists: pa.Array, dimensions: int, *, column: str) -> pa.Array:
+    """Return the binary array that holds the lists, the inverse of `lists_of`; nulls stay null.
+
+    `lists` has the type `list_type(dimensions)`. A null element becomes NaN, which is QuestDB's null of a double.
+    Raises RowsRefusedError, naming `column`, for lists that are no array and for more than 2^31 - 1 bytes together.
+    """
+    is_valid = lists.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_valid)
+    lengths, elements = _lengths_and_elements(lists, dimensions, rows, column)
+    header_words = _header_bytes(dimensions) // ELEMENT_BYTES
+    sizes = np.zeros(len(lists), np.int64)
+    sizes[rows] = header_words + lengths.prod(axis=1)
+    word_offsets = np.concatenate(([0], np.cumsum(sizes)))
+    size_bytes = int(word_offsets[-1]) * ELEMENT_BYTES
+    if size_bytes > BINARY_MAX_BYTES:
+        raise RowsRefusedError.at(
+            column, None, expected=f"at most {BINARY_MAX_BYTES} bytes of arrays", actual=size_bytes
+        )
+    headers = np.zeros((len(rows), header_words * (ELEMENT_BYTES // LENGTH_BYTES)), "<u4")
+    headers[:, :dimensions] = lengths
+    is_header = word_offsets[rows][:, None] + np.arange(header_words)
+    words = np.empty(word_offsets[-1], "<u8")
+    is_element = np.ones(len(words), np.bool_)
+    is_element[is_header] = False
+    words[is_header] = headers.view("<u8")
+    words[is_element] = elements.view("<u8")
+    validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    offsets = pa.py_buffer((word_offsets * ELEMENT_BYTES).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(lists), [validity, offsets, pa.py_buffer(words)])
+
+
+def _header_bytes(dimensions: int) -> int:
+    return -(-dimensions * LENGTH_BYTES // ELEMENT_BYTES) * ELEMENT_BYTES
+
+
+def _lengths_and_elements(
+    lists: pa.Array, dimensions: int, rows: Integers, column: str
+) -> tuple[Integers, npt.NDArray[np.float64]]:
+    """Return each array's lengths and all elements; `rows` are the places of the arrays that are not null."""
+    lengths = np.zeros((len(rows), dimensions), np.int64)
+    level, arrays = lists.drop_null(), np.arange(len(rows))
+    for dimension in range(dimensions):
+        if level.null_count:
+            place = arrays[int(pc.index(level.is_null(), True).as_py())]
+            raise RowsRefusedError.at(column, rows[place], expected="no null inside of an array", actual="a null list")
+        sizes = pc.list_value_length(level).to_numpy().astype(np.int64)
+        # Backwards, so that an array's first list has the last word.
+        lengths[arrays[::-1], dimension] = sizes[::-1]
+        if (ragged := np.flatnonzero(lengths[arrays, dimension] != sizes)).size:
+            array, size = arrays[ragged[0]], sizes[ragged[0]]
+            expected = f"lists of {lengths[array, dimension]} everywhere in dimension {dimension + 1} of the array"
+            raise RowsRefusedError.at(column, rows[array], expected=expected, actual=f"one of {size}")
+        arrays = np.repeat(arrays, sizes)
+        level = level.flatten()
+    return lengths, level.to_numpy(zero_copy_only=False).astype("<f8")
 
 
 def _offsets_and_data(values: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:

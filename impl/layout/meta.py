@@ -58,3 +58,15 @@ META_COLUMN_FLAGS = BitTable(
         Bits("DEDUP_KEY", 3, 1, "the column is a deduplication key"),
     ),
 )
+INDEXED, SYMBOL_CACHE, DEDUP_KEY = META_COLUMN_FLAGS.bits
+
+META_MINOR_FORMAT = BitTable(
+    "`_meta` minor format",
+    SOURCE,
+    32,
+    (
+        Bits("CHECKSUM", 0, 16, "37 x columns + 13 x metadata version"),
+        Bits("MINOR_VERSION", 16, 16, "1 in 9.4.2 and before, 2 in 9.4.3 and after"),
+    ),
+)
+MINOR_FORMAT_CHECKSUM, MINOR_FORMAT_VERSION = META_MINOR_FORMAT.bits

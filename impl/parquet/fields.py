@@ -236,3 +236,19 @@ PAGE_HEADER = Table(
     Member(7, "dictionary_page_header", struct_of(DICTIONARY_PAGE_HEADER)),
     Member(8, "data_page_header_v2", struct_of(DATA_PAGE_HEADER_V2)),
 )
+PAGE_LOCATION = Table(
+    "PageLocation",
+    Member(1, "offset", SIZE64, True),
+    Member(2, "compressed_page_size", SIZE32, True),
+    Member(3, "first_row_index", SIZE64, True),
+)
+OFFSET_INDEX = Table(
+    "OffsetIndex",
+    Member(1, "page_locations", list_of(struct_of(PAGE_LOCATION)), True),
+    Member(2, "unencoded_byte_array_data_bytes", list_of(I64, as_tree=True)),
+)
+
+
+def ids_of(table: Table) -> dict[str, int]:
+    """Return the id of every member by its name, for code that edits trees."""
+    return {member.name: member.id for member in table.by_id.values()}

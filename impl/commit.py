@@ -1,0 +1,205 @@
+"""The commit as data: ordered tuples of named actions, and the one function that carries them out.
+
+Everything is encoded before the first action, so an action only moves bytes. Acknowledged is what `execute` returned
+from; after an error nothing is undone, and the storage is left to the next writer's recovery (design, sections 4, 5).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from impl.partition import DATA_FILE, PM_FILE
+from impl.storage import File, OpenMode, Storage
+from impl.transaction import TXN_FILE
+from impl.transaction_write import StorePlan, WordStore
+
+U32_BYTES = 4
+
+
+class Action(enum.Enum):
+    """One step of a commit; F1 to F6 are the barriers of protocol notes, section 0."""
+
+    MAKE_DIRECTORY = "make directory"
+    APPEND_DATA = "append data"
+    SYNC_DATA = "sync data (F1)"
+    APPEND_PM = "append pm"
+    SYNC_PM = "sync pm (F2)"
+    PATCH_HEADER = "patch header"
+    SYNC_HEADER = "sync header (F3)"
+    SYNC_DIRECTORY = "sync partition directory (F6)"
+    SYNC_TABLE_DIRECTORY = "sync table directory (F6)"
+    STORE_RECORD = "store record"
+    SYNC_RECORD = "sync record (F4)"
+    FENCE_BEFORE_VERSION = "fence before version"
+    STORE_VERSION = "store version"
+    SYNC_VERSION = "sync version (F5)"
+    FENCE_AFTER_VERSION = "fence after version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """What a commit does in order: to each partition that grows in place, to each new directory, then to `_txn`."""
+
+    update: tuple[Action, ...]
+    rewrite: tuple[Action, ...]
+    publish: tuple[Action, ...]
+
+
+HARDENED = Protocol(
+    update=(
+        Action.APPEND_DATA,
+        Action.SYNC_DATA,
+        Action.APPEND_PM,
+        Action.SYNC_PM,
+        Action.PATCH_HEADER,
+        Action.SYNC_HEADER,
+    ),
+    rewrite=(
+        Action.MAKE_DIRECTORY,
+        Action.APPEND_DATA,
+        Action.SYNC_DATA,
+        Action.APPEND_PM,
+        Action.SYNC_PM,
+        Action.SYNC_DIRECTORY,
+        Action.SYNC_TABLE_DIRECTORY,
+    ),
+    publish=(
+        Action.STORE_RECORD,
+        Action.SYNC_RECORD,
+        Action.FENCE_BEFORE_VERSION,
+        Action.STORE_VERSION,
+        Action.SYNC_VERSION,
+        Action.FENCE_AFTER_VERSION,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWrite:
+    """All bytes that a commit puts into one partition's directory.
+
+    In place, `header` are the 8 bytes that publish the generation in `pm`; a new directory's `pm` is whole and its
+    `header` empty.
+    """
+
+    directory_path: str
+    is_new: bool
+    data_offset_bytes: int
+    data: bytes
+    pm_offset_bytes: int
+    pm: bytes
+    header: bytes = b""
+
+
+def execute(
+    protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+) -> None:
+    """Carry out a commit; raises StorageError, after which the writer must not go on (design, section 13)."""
+    for write in writes:
+        with ExitStack() as opened:
+            run = _PartitionRun(storage, table_path, write, opened)
+            for action in protocol.rewrite if write.is_new else protocol.update:
+                _PARTITION_ACTIONS[action](run)
+    with ExitStack() as opened:
+        publication = _Publication(storage, table_path, plan, opened)
+        for action in protocol.publish:
+            _PUBLISH_ACTIONS[action](publication)
+
+
+class _PartitionRun:
+    """The actions on one partition's directory; each file is opened when an action first needs it."""
+
+    def __init__(self, storage: Storage, table_path: str, write: PartitionWrite, opened: ExitStack) -> None:
+        self._storage = storage
+        self._table_path = table_path
+        self._write = write
+        self._opened = opened
+        self._files: dict[str, File] = {}
+
+    def make_directory(self) -> None:
+        self._storage.mkdir(self._write.directory_path)
+
+    def append_data(self) -> None:
+        self._file(DATA_FILE).pwrite(self._write.data, self._write.data_offset_bytes)
+
+    def sync_data(self) -> None:
+        self._file(DATA_FILE).fdatasync()
+
+    def append_pm(self) -> None:
+        self._file(PM_FILE).pwrite(self._write.pm, self._write.pm_offset_bytes)
+
+    def sync_pm(self) -> None:
+        self._file(PM_FILE).fdatasync()
+
+    def patch_header(self) -> None:
+        self._file(PM_FILE).pwrite(self._write.header, 0)
+
+    def sync_directory(self) -> None:
+        self._storage.sync_directory(self._write.directory_path)
+
+    def sync_table_directory(self) -> None:
+        self._storage.sync_directory(self._table_path)
+
+    def _file(self, name: str) -> File:
+        if name not in self._files:
+            mode = OpenMode.NEW if self._write.is_new else OpenMode.EXISTING
+            path = f"{self._write.directory_path}/{name}"
+            self._files[name] = self._opened.enter_context(self._storage.open_for_writing(path, mode))
+        return self._files[name]
+
+
+class _Publication:
+    """The actions on `_txn`."""
+
+    def __init__(self, storage: Storage, table_path: str, plan: StorePlan, opened: ExitStack) -> None:
+        self._storage = storage
+        self._plan = plan
+        file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
+        if file.size_bytes() < plan.file_size_bytes:
+            file.truncate(plan.file_size_bytes)
+            # msync does not promise the new size (format notes, B10).
+            file.fsync()
+        self._mapping = opened.enter_context(file.map(plan.file_size_bytes))
+
+    def store_record(self) -> None:
+        for store in self._plan.record_stores:
+            self._store(store)
+
+    def store_version(self) -> None:
+        self._store(self._plan.version_store)
+
+    def fence(self) -> None:
+        self._storage.store_fence()
+
+    def sync(self) -> None:
+        self._mapping.msync()
+
+    def _store(self, store: WordStore) -> None:
+        if store.size_bytes == U32_BYTES:
+            self._mapping.store_u32(store.offset_bytes, store.value)
+        else:
+            self._mapping.store_u64(store.offset_bytes, store.value)
+
+
+_PARTITION_ACTIONS: dict[Action, Callable[[_PartitionRun], None]] = {
+    Action.MAKE_DIRECTORY: _PartitionRun.make_directory,
+    Action.APPEND_DATA: _PartitionRun.append_data,
+    Action.SYNC_DATA: _PartitionRun.sync_data,
+    Action.APPEND_PM: _PartitionRun.append_pm,
+    Action.SYNC_PM: _PartitionRun.sync_pm,
+    Action.PATCH_HEADER: _PartitionRun.patch_header,
+    Action.SYNC_HEADER: _PartitionRun.sync_pm,
+    Action.SYNC_DIRECTORY: _PartitionRun.sync_directory,
+    Action.SYNC_TABLE_DIRECTORY: _PartitionRun.sync_table_directory,
+}
+_PUBLISH_ACTIONS: dict[Action, Callable[[_Publication], None]] = {
+    Action.STORE_RECORD: _Publication.store_record,
+    Action.SYNC_RECORD: _Publication.sync,
+    Action.FENCE_BEFORE_VERSION: _Publication.fence,
+    Action.STORE_VERSION: _Publication.store_version,
+    Action.SYNC_VERSION: _Publication.sync,
+    Action.FENCE_AFTER_VERSION: _Publication.fence,
+}

@@ -1,0 +1,261 @@
+"""What pyarrow writes for one row group, taken apart, with what it gets wrong for us put right.
+
+Bounds can be replaced, since Arrow's order is not QuestDB's for every type; dictionaries are stored as given.
+Source: parquet notes, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from impl.layout.parquet import ParquetTail
+from impl.parquet.dictionaries import Dictionary, dictionary_of
+from impl.parquet.fields import (
+    COLUMN_CHUNK,
+    COLUMN_META_DATA,
+    FILE_META_DATA,
+    OFFSET_INDEX,
+    PAGE_ENCODING_STATS,
+    PAGE_LOCATION,
+    ROW_GROUP,
+    STATISTICS,
+    Codec,
+    PageType,
+    ids_of,
+)
+from impl.parquet.footer import SortingColumn
+from impl.parquet.records import read
+from impl.parquet.thrift import decode
+from impl.parquet.tree import Field, Items, Kind, Struct
+from impl.parquet.tree_edit import moved, value_of, with_fields, without
+
+FOOTER = ids_of(FILE_META_DATA)
+GROUP = ids_of(ROW_GROUP)
+CHUNK = ids_of(COLUMN_CHUNK)
+META = ids_of(COLUMN_META_DATA)
+STATISTIC = ids_of(STATISTICS)
+INDEX = ids_of(OFFSET_INDEX)
+LOCATION = ids_of(PAGE_LOCATION)
+
+BOUND_LIMIT_BYTES = 1024
+"""Longer bounds are left out: they help nobody, and beyond 65,535 bytes `_pm` cannot hold them (format notes, H19)."""
+BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
+BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
+BLOOM_FALSE_POSITIVE_RATE = 0.01
+DICTIONARY_LIMIT_BYTES = (1 << 31) - 1
+RLE_DICTIONARY = 8
+TAIL_BYTES = ParquetTail.layout.size_bytes
+LABEL = "row group in memory"
+
+Bounds: TypeAlias = Mapping[str, tuple[bytes, bytes] | None]
+NO_BOUNDS: Bounds = MappingProxyType({})
+PYARROW_CODECS = {
+    Codec.UNCOMPRESSED: "none",
+    Codec.SNAPPY: "snappy",
+    Codec.GZIP: "gzip",
+    Codec.BROTLI: "brotli",
+    Codec.ZSTD: "zstd",
+    Codec.LZ4_RAW: "lz4",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeOptions:
+    """How pages are written; `level` None is the codec's default.
+
+    Columns of Arrow dictionaries are always dictionary-encoded, others where `dictionary_columns` names them. All
+    names are dotted paths of leaves, which for a flat column is its name.
+    """
+
+    codec: Codec = Codec.LZ4_RAW
+    level: int | None = None
+    page_size_bytes: int = 1 << 20
+    dictionary_columns: tuple[str, ...] = ()
+    bloom_columns: tuple[str, ...] = ()
+    sorting: tuple[SortingColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenColumn:
+    """One column: its ColumnChunk, whose offsets are those of the file in memory, and the parts that they name.
+
+    The first of `pages` stands where the chunk starts; the column index may be empty.
+    """
+
+    tree: Struct
+    pages: tuple[bytes | memoryview, ...]
+    column_index: bytes | memoryview
+    offset_index: Struct
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRowGroup:
+    """A RowGroup struct, its columns, and the bloom filters of all columns, which start at `blooms_offset_bytes`."""
+
+    tree: Struct
+    columns: tuple[WrittenColumn, ...]
+    bloom_filters: bytes | memoryview
+    blooms_offset_bytes: int
+
+
+def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) -> WrittenRowGroup:
+    """Write all rows of `stored` as one row group of a file in memory and take it apart."""
+    assert stored.num_rows > 0 and set(bounds) <= set(stored.column_names), bounds
+    dictionaries = {
+        name: dictionary_of(column)
+        for name, column in zip(stored.column_names, stored.columns, strict=True)
+        if pa.types.is_dictionary(column.type)
+    }
+    file, tree = _write(stored, dictionaries, options)
+    views = read(tree, ROW_GROUP)["columns"]
+    trees = value_of(tree, GROUP["columns"])
+    assert isinstance(trees, Items)
+    columns = []
+    for element, view in zip(trees.elements, views, strict=True):
+        assert isinstance(element, Struct)
+        column, name = _take_out(file, element, view), view["meta_data"]["path_in_schema"][0]
+        wanted = _found_bounds(column)
+        if name in dictionaries:
+            column = _with_dictionary(column, dictionaries[name], options)
+            wanted = dictionaries[name].bounds()
+        if name in bounds:
+            wanted = bounds[name] or (None, None)
+        columns.append(_with_bounds(column, *wanted))
+    pages_end = max(start_of(view["meta_data"]) + view["meta_data"]["total_compressed_size"] for view in views)
+    indexes = [view[name] for view in views for name in ("column_index_offset", "offset_index_offset") if name in view]
+    return WrittenRowGroup(
+        tree=tree,
+        columns=tuple(columns),
+        bloom_filters=file[pages_end : min(indexes)],
+        blooms_offset_bytes=pages_end,
+    )
+
+
+def start_of(meta: Mapping[str, Any]) -> int:
+    """Return where the chunk of a ColumnMetaData starts, by its members' names."""
+    return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
+
+
+def meta_of(tree: Struct) -> Struct:
+    """Return the ColumnMetaData of a ColumnChunk."""
+    meta = value_of(tree, CHUNK["meta_data"])
+    assert isinstance(meta, Struct)
+    return meta
+
+
+def with_meta(tree: Struct, meta: Struct) -> Struct:
+    """Return a ColumnChunk with another ColumnMetaData."""
+    return with_fields(tree, Field(CHUNK["meta_data"], Kind.STRUCT, meta))
+
+
+def _write(
+    stored: pa.Table, dictionaries: Mapping[str, Dictionary], options: EncodeOptions
+) -> tuple[memoryview, Struct]:
+    for name, dictionary in dictionaries.items():
+        if dictionary.has_equal_values:
+            place = stored.column_names.index(name)
+            values = dictionary.stand_ins()
+            stored = stored.set_column(place, stored.schema.field(place).with_type(values.type), values)
+    sorting = [pq.SortingColumn(entry.column_index, entry.descending, entry.nulls_first) for entry in options.sorting]
+    bloom = {"ndv": stored.num_rows, "fpp": BLOOM_FALSE_POSITIVE_RATE}
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        stored.schema,
+        compression=PYARROW_CODECS[options.codec],
+        compression_level=options.level,
+        use_dictionary=[*dictionaries, *options.dictionary_columns],
+        dictionary_pagesize_limit=DICTIONARY_LIMIT_BYTES,
+        data_page_size=options.page_size_bytes,
+        sorting_columns=sorting or None,
+        write_page_index=True,
+        write_page_checksum=True,
+        store_schema=False,
+        # Releases of pyarrow that cannot write bloom filters have no such parameter.
+        **({"bloom_filter_options": dict.fromkeys(options.bloom_columns, bloom)} if options.bloom_columns else {}),
+    ) as writer:
+        writer.write_table(stored, row_group_size=stored.num_rows)
+    file = memoryview(sink.getvalue())
+    tail = ParquetTail.unpack(file, len(file) - TAIL_BYTES, file=LABEL)
+    footer, _ = decode(bytes(file[-TAIL_BYTES - tail.footer_length : -TAIL_BYTES]), file=LABEL)
+    row_groups = value_of(footer, FOOTER["row_groups"])
+    assert isinstance(row_groups, Items)
+    (tree,) = row_groups.elements
+    assert isinstance(tree, Struct)
+    return file, tree
+
+
+def _take_out(file: memoryview, tree: Struct, view: Mapping[str, Any]) -> WrittenColumn:
+    start, length = start_of(view["meta_data"]), view["meta_data"]["total_compressed_size"]
+    index_at, index_length = view.get("column_index_offset", 0), view.get("column_index_length", 0)
+    offsets_at, offsets_length = view["offset_index_offset"], view["offset_index_length"]
+    offset_index, _ = decode(bytes(file[offsets_at : offsets_at + offsets_length]), file=LABEL)
+    return WrittenColumn(
+        tree=tree,
+        pages=(file[start : start + length],),
+        column_index=file[index_at : index_at + index_length],
+        offset_index=offset_index,
+    )
+
+
+def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: EncodeOptions) -> WrittenColumn:
+    """Return the column with a dictionary page of its own values where pyarrow was given stand-ins."""
+    view = read(meta_of(column.tree), COLUMN_META_DATA)
+    uses = [read(use, PAGE_ENCODING_STATS) for use in view["encoding_stats"].elements]
+    plain = [use for use in uses if use["page_type"] != PageType.DICTIONARY and use["encoding"] != RLE_DICTIONARY]
+    assert not plain, f"{view['path_in_schema']} must be dictionary-encoded"
+    if not dictionary.has_equal_values:
+        return column
+    (pages,) = column.pages
+    length = view["data_page_offset"] - view["dictionary_page_offset"]
+    page = dictionary.page(bytes(pages[:length]), options.codec, options.level)
+    meta = moved(meta_of(column.tree), (META["data_page_offset"], META["total_compressed_size"]), page.growth_bytes)
+    meta = moved(meta, (META["total_uncompressed_size"],), page.uncompressed_growth_bytes)
+    return replace(
+        column,
+        tree=with_meta(column.tree, meta),
+        pages=(page.content, pages[length:]),
+        offset_index=moved_index(column.offset_index, page.growth_bytes),
+    )
+
+
+def moved_index(offset_index: Struct, delta_bytes: int) -> Struct:
+    """Return an OffsetIndex for pages that stand `delta_bytes` further on."""
+    locations = value_of(offset_index, INDEX["page_locations"])
+    assert isinstance(locations, Items)
+    elements = tuple(
+        moved(location, (LOCATION["offset"],), delta_bytes)
+        for location in locations.elements
+        if isinstance(location, Struct)
+    )
+    field = Field(INDEX["page_locations"], Kind.LIST, locations._replace(elements=elements))
+    return with_fields(offset_index, field)
+
+
+def _found_bounds(column: WrittenColumn) -> tuple[bytes | None, bytes | None]:
+    statistics = read(meta_of(column.tree), COLUMN_META_DATA).get("statistics", {})
+    return statistics.get("min_value"), statistics.get("max_value")
+
+
+def _with_bounds(column: WrittenColumn, minimum: bytes | None, maximum: bytes | None) -> WrittenColumn:
+    """Return the column with these bounds; where that changes them it loses its column index, which has the others."""
+    minimum, maximum = (
+        bound if bound is None or len(bound) <= BOUND_LIMIT_BYTES else None for bound in (minimum, maximum)
+    )
+    if (minimum, maximum) == _found_bounds(column):
+        return column
+    statistics = value_of(meta_of(column.tree), META["statistics"]) or Struct(())
+    assert isinstance(statistics, Struct)
+    statistics = without(statistics, *BOUND_IDS)
+    for name, bound in (("max_value", maximum), ("min_value", minimum)):
+        if bound is not None:
+            is_exact = Field(STATISTIC[f"is_{name}_exact"], Kind.BOOL, True)
+            statistics = with_fields(statistics, Field(STATISTIC[name], Kind.BINARY, bound), is_exact)
+    meta = with_fields(meta_of(column.tree), Field(META["statistics"], Kind.STRUCT, statistics))
+    return replace(column, tree=with_meta(column.tree, meta), column_index=b"")

@@ -1,0 +1,166 @@
+"""What a commit makes of one partition: rows merged into it in place, the whole of it written anew, or a first file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from impl.commit import PartitionWrite
+from impl.incoming_rows import Portion, in_time_order, without_duplicates
+from impl.layout import pm as layout
+from impl.merge_plan import Insert, Keep, Merge, plan_merge
+from impl.metadata_file import TableMetadata
+from impl.parquet.encoded import EncodedRowGroup
+from impl.parquet.footer_parts import empty_footer
+from impl.partition import PartitionFiles
+from impl.partition_schema import new_header, physical_form, schema_elements
+from impl.partition_writer import (
+    KeptRowGroups,
+    NextRowGroups,
+    OpenPartition,
+    next_in_new_directory,
+    next_in_place,
+)
+from impl.pm.header import FileHeader
+from impl.questdb_json import QUESTDB_KEY, JsonColumn, new_json
+from impl.questdb_types import TypeTag, tag_of
+from impl.row_group import SnapshotColumn, row_group_columns
+from impl.stored_arrays import stored_table
+from impl.symbols import SymbolTable
+from impl.table_check import is_same_type
+
+CREATED_BY = "tornproof"
+RowGroupEncoder = Callable[..., EncodedRowGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """Sizes by which a writer decides; the defaults are QuestDB's (format notes 9).
+
+    A partition is written anew, into a new directory, once its unused bytes exceed either bound.
+    """
+
+    row_group_row_count_max: int = 100_000
+    rewrite_unused_ratio: float = 0.5
+    rewrite_unused_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChange:
+    """The bytes to write, and the partition as it will be once they are committed."""
+
+    write: PartitionWrite
+    partition: OpenPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionChanger:
+    """Plans changes of one table's partitions; reads old rows where they merge with new ones, writes nothing."""
+
+    name: str
+    metadata: TableMetadata
+    columns: tuple[SnapshotColumn, ...]
+    schema: pa.Schema
+    timestamp_name: str
+    keys: tuple[str, ...]
+    has_keys: bool
+    options: WriterOptions
+    encode: RowGroupEncoder
+    symbols_of: Callable[[str], SymbolTable] = field(repr=False)
+
+    def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
+        """Whether a partition cannot or should not grow in place (format notes 6)."""
+        header = partition.metadata.header
+        if not self._has_columns_of_now(header) or (portion is not None and self._breaks_ascii(header, portion.rows)):
+            return True
+        ratio = partition.unused_bytes / partition.token
+        return ratio > self.options.rewrite_unused_ratio or partition.unused_bytes > self.options.rewrite_unused_bytes
+
+    def grow(self, partition: OpenPartition, portion: Portion) -> PartitionChange:
+        """Merge rows into a partition's row groups where they belong, and append what comes after them."""
+        row_groups: list[NextRowGroups] = []
+        for step in plan_merge(partition.spans, portion.timestamps, has_keys=self.has_keys):
+            match step:
+                case Keep(first, end):
+                    row_groups.append(KeptRowGroups(first, end))
+                case Merge(first, last, start, end):
+                    old = pa.concat_tables(self._old_rows(partition, range(first, last + 1)))
+                    rows = self._joined(old, portion.rows.slice(start, end - start))
+                    row_groups += self._encoded(rows, partition.metadata.header)
+                case Insert(start, end):
+                    row_groups += self._encoded(portion.rows.slice(start, end - start), partition.metadata.header)
+        write, after = next_in_place(partition, row_groups)
+        return PartitionChange(write=write, partition=after)
+
+    def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
+        """Write all rows, old and new, into a new directory, with the table's columns of now."""
+        rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
+        return self._create(self._joined(rows, portion.rows) if portion else rows, files)
+
+    def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
+        """Write the first rows of a partition."""
+        return self._create(portion.rows, files)
+
+    def _create(self, rows: pa.Table, files: PartitionFiles) -> PartitionChange:
+        header = new_header(self.metadata)
+        json = new_json(
+            [
+                JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
+                for column in header.columns
+            ]
+        )
+        footer = empty_footer(schema_elements(header, table_name=self.name), {QUESTDB_KEY: json}, created_by=CREATED_BY)
+        write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header)))
+        return PartitionChange(write=write, partition=after)
+
+    def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
+        rows = pa.concat_tables([old, new])
+        if self.has_keys:
+            rows = without_duplicates(rows, (self.timestamp_name, *self.keys))
+        return in_time_order(rows, self.timestamp_name)
+
+    def _old_rows(self, partition: OpenPartition, ordinals: Sequence[int]) -> list[pa.Table]:
+        parts = [self.schema.empty_table()]
+        with partition.files.open_data() as handle:
+            for ordinal in ordinals:
+                block = partition.metadata.blocks[ordinal]
+                parts += [
+                    pa.Table.from_arrays(arrays, schema=self.schema)
+                    for arrays in row_group_columns(partition, block, handle, self.columns)
+                ]
+        return parts
+
+    def _encoded(self, rows: pa.Table, header: FileHeader) -> Iterator[EncodedRowGroup]:
+        names = {column.id: column.name for column in self.metadata.columns}
+        # A renamed column keeps its first name in the files.
+        in_file_order = pa.Table.from_arrays(
+            [rows[names[column.id]] for column in header.columns], names=[column.name for column in header.columns]
+        )
+        symbols = {
+            column.name: self.symbols_of(names[column.id])
+            for column in header.columns
+            if tag_of(column.type) is TypeTag.SYMBOL
+        }
+        for start in range(0, rows.num_rows, self.options.row_group_row_count_max):
+            part = in_file_order.slice(start, self.options.row_group_row_count_max)
+            stored, bounds = stored_table(part, header.columns, symbols)
+            yield self.encode(stored, bounds=bounds)
+
+    def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
+        """Whether rows hold other text in a column that its file promises to be ASCII: no update changes the header."""
+        names = {column.id: column.name for column in self.metadata.columns}
+        promised = [column.id for column in header.columns if layout.IS_ASCII.get(column.flags)]
+        return any(pc.any(pc.invert(pc.string_is_ascii(rows[names[key]]))).as_py() for key in promised)
+
+    def _has_columns_of_now(self, header: FileHeader) -> bool:
+        """Whether the file has the table's columns, in a form that new row groups are written in."""
+        types = {column.id: column.type for column in self.metadata.columns}
+        return types.keys() == {column.id for column in header.columns} and all(
+            is_same_type(column, types[column.id])
+            and physical_form(column.type) == (column.physical_type, column.fixed_byte_len)
+            and column.max_rep_level == 0
+            for column in header.columns
+        )

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from impl.layout import pm as layout
 from impl.partition import DATA_FILE, PM_FILE
-from impl.storage import File, OpenMode, Storage
+from impl.storage import File, Mapping, OpenMode, Storage
 from impl.transaction import TXN_FILE
 from impl.transaction_write import StorePlan, WordStore
 
@@ -81,8 +82,7 @@ HARDENED = Protocol(
 class PartitionWrite:
     """All bytes that a commit puts into one partition's directory.
 
-    In place, `header` are the 8 bytes that publish the generation in `pm`; a new directory's `pm` is whole and its
-    `header` empty.
+    `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
     """
 
     directory_path: str
@@ -91,7 +91,7 @@ class PartitionWrite:
     data: bytes
     pm_offset_bytes: int
     pm: bytes
-    header: bytes = b""
+    published_bytes: int
 
 
 def execute(
@@ -109,6 +109,17 @@ def execute(
             _PUBLISH_ACTIONS[action](publication)
 
 
+def publish(pm: File, published_bytes: int, opened: ExitStack) -> Mapping:
+    """Store the size of a `_pm` that readers go by, and return the mapping that makes the store durable.
+
+    One aligned store, because a write of eight bytes can end after some of them, and then no chain has a root.
+    """
+    field = layout.Header.layout.field("parquet_meta_file_size")
+    mapping = opened.enter_context(pm.map(field.end_bytes))
+    mapping.store_u64(field.offset_bytes, published_bytes)
+    return mapping
+
+
 class _PartitionRun:
     """The actions on one partition's directory; each file is opened when an action first needs it."""
 
@@ -118,6 +129,7 @@ class _PartitionRun:
         self._write = write
         self._opened = opened
         self._files: dict[str, File] = {}
+        self._header: Mapping | None = None
 
     def make_directory(self) -> None:
         self._storage.mkdir(self._write.directory_path)
@@ -135,7 +147,11 @@ class _PartitionRun:
         self._file(PM_FILE).fdatasync()
 
     def patch_header(self) -> None:
-        self._file(PM_FILE).pwrite(self._write.header, 0)
+        self._header = publish(self._file(PM_FILE), self._write.published_bytes, self._opened)
+
+    def sync_header(self) -> None:
+        assert self._header is not None, "the header is patched before it is synced"
+        self._header.msync()
 
     def sync_directory(self) -> None:
         self._storage.sync_directory(self._write.directory_path)
@@ -191,7 +207,7 @@ _PARTITION_ACTIONS: dict[Action, Callable[[_PartitionRun], None]] = {
     Action.APPEND_PM: _PartitionRun.append_pm,
     Action.SYNC_PM: _PartitionRun.sync_pm,
     Action.PATCH_HEADER: _PartitionRun.patch_header,
-    Action.SYNC_HEADER: _PartitionRun.sync_pm,
+    Action.SYNC_HEADER: _PartitionRun.sync_header,
     Action.SYNC_DIRECTORY: _PartitionRun.sync_directory,
     Action.SYNC_TABLE_DIRECTORY: _PartitionRun.sync_table_directory,
 }

@@ -122,7 +122,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
         data=data,
         pm_offset_bytes=state.point.base_bytes,
         pm=laid_out.content,
-        header=patch_header(laid_out.generation.place.end_bytes),
+        published_bytes=laid_out.generation.place.end_bytes,
     )
     return write, _state(state.files, state.metadata.header, footer, laid_out, placed)
 
@@ -142,6 +142,7 @@ def next_in_new_directory(
         data=MAGIC + data,
         pm_offset_bytes=0,
         pm=published + head[len(published) :] + laid_out.content,
+        published_bytes=laid_out.generation.place.end_bytes,
     )
     return write, _state(files, header, footer, laid_out, placed)
 

@@ -6,9 +6,12 @@ that were never written (design, section 6). Nothing is cut, because readers may
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
+from impl.commit import publish
 from impl.partition import PM_FILE, ResolvedPartition, resolve_partition
 from impl.partition_names import looks_like_partition, split_name
-from impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point, patch_header
+from impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
 from impl.storage import EntryKind, Storage
 from impl.table import Table
 from impl.transaction import TXN_FILE, Transaction
@@ -44,7 +47,8 @@ def remove_directory(storage: Storage, path: str) -> None:
 def _settle(storage: Storage, resolved: ResolvedPartition) -> None:
     """Publish the committed generation again: as it stands or, past an orphan, in a footer that restates it."""
     files, published = resolved.files, resolved.published.content
-    with storage.open_for_writing(f"{files.path}/{PM_FILE}") as handle:
+    with ExitStack() as opened:
+        handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
         end_bytes = len(published)
         if resolved.resolved.orphan_count:
             restated = _restate(resolved)
@@ -52,8 +56,7 @@ def _settle(storage: Storage, resolved: ResolvedPartition) -> None:
             handle.fdatasync()
             end_bytes += len(restated)
         # An equal value too makes the block pending again, so that the sync has something to write.
-        handle.pwrite(patch_header(end_bytes), 0)
-        handle.fdatasync()
+        publish(handle, end_bytes, opened).msync()
 
 
 def _restate(resolved: ResolvedPartition) -> bytes:

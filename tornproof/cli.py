@@ -16,6 +16,7 @@ from impl.errors import TornproofError
 from tornproof.commands.check import check
 from tornproof.commands.inspect import inspect
 from tornproof.commands.read import read
+from tornproof.commands.recover import recover
 from tornproof.commands.replay import replay
 from tornproof.commands.verify import verify
 from tornproof.output import ExitCode, complain, exit_code_of
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, inspect, read, replay):
+for command in (check, verify, recover, inspect, read, replay):
     app.command()(command)
 
 

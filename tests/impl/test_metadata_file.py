@@ -18,6 +18,7 @@ from impl.metadata_file import (
     TableColumn,
     TableMetadata,
     decode_metadata_file,
+    encode_metadata_file,
     read_metadata_file,
 )
 from impl.operating_system import OperatingSystemStorage
@@ -259,3 +260,53 @@ def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyP
     with pytest.raises(UnsupportedError) as caught:
         decode(content)
     assert (caught.value.problem.field, caught.value.problem.actual) == ("COLUMN_COUNT", "2")
+
+
+def test_deduplication_keys_are_told(questdb_data: Path) -> None:
+    metadata = decode((questdb_data / "tables/9.4.2/dedup/table/_meta").read_bytes())
+    assert [(column.name, column.is_dedup_key) for column in metadata.columns] == [
+        ("ts", True),
+        ("k", True),
+        ("v", False),
+    ]
+    assert not any(column.is_dedup_key for column in decode((questdb_data / ODD_COLUMNS).read_bytes()).columns)
+
+
+def can_be_new(content: bytes) -> bool:
+    """Whether a table has no symbols and never changed its structure; ours is of 9.4.2's format."""
+    header, metadata = layout.MetaHeader.unpack(content, 0, file="_meta"), decode(content)
+    has_symbols = any(tag_of(column.type) is TypeTag.SYMBOL for column in metadata.columns)
+    return (
+        not has_symbols and header.metadata_version == 0 and layout.MINOR_FORMAT_VERSION.get(header.minor_format) == 1
+    )
+
+
+def test_new_file_is_what_a_server_wrote_but_for_the_write_ahead_log(questdb_data: Path) -> None:
+    compared = set()
+    for name in FILES:
+        content = (questdb_data / name).read_bytes()
+        if not can_be_new(content):
+            continue
+        header = layout.MetaHeader.unpack(content, 0, file="_meta")
+        place = HEADER.offset_of("wal_enabled")
+        without_log = content[:place] + b"\0" + content[place + 1 :]
+        assert encode_metadata_file(decode(content), table_id=header.table_id) == without_log
+        compared.add((name.split("/")[-3], header.wal_enabled))
+    assert {("fastpath", 0), ("wide", 1), ("dedup", 1), ("many", 1)} <= compared
+
+
+def test_checksum_of_real_files_counts_columns_and_changes(questdb_data: Path) -> None:
+    for name in FILES:
+        header = layout.MetaHeader.unpack((questdb_data / name).read_bytes(), 0, file="_meta")
+        checksum = 37 * header.column_count + 13 * header.metadata_version
+        assert layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format) == checksum
+
+
+@pytest.mark.parametrize("count", [1, 300, 3_000])
+def test_new_file_decodes_to_what_it_was_made_of(count: int) -> None:
+    columns = [TableColumn(id=0, name="größe 🌡", type=TypeTag.TIMESTAMP, is_dedup_key=True)]
+    columns += [TableColumn(id=index, name=f"c{index}", type=TypeTag.LONG) for index in range(1, count)]
+    metadata = TableMetadata(columns=tuple(columns), partition_by=PartitionBy.WEEK, timestamp_id=0)
+    content = encode_metadata_file(metadata, table_id=3)
+    assert decode(content) == metadata
+    assert len(content) % 4096 == 0

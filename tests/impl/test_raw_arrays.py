@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from impl import raw_arrays
+from impl.arrow_types import list_type
 from impl.errors import CorruptError, ProblemError, UnsupportedError
-from impl.raw_arrays import lists_of
+from impl.raw_arrays import lists_of, raw_of
+from impl.refused_rows import RowsRefusedError
 
 
 def blob(lengths: Sequence[int], elements: Sequence[float]) -> bytes:
@@ -108,3 +111,60 @@ def test_any_bytes_are_lists_or_an_error_that_names_the_column(values: list[byte
         assert len(decoded(values, dimensions)) == len(values)
     except ProblemError as error:
         assert error.problem.field == "values of column 'x'"
+
+
+def raw(arrays: list[Any], dimensions: int) -> pa.Array:
+    result = raw_of(pa.array(arrays, list_type(dimensions)), dimensions, column="x")
+    result.validate(full=True)
+    return result
+
+
+@given(st.data(), st.integers(1, 5))
+def test_arrays_are_written_as_they_were_read(data: st.DataObject, dimensions: int) -> None:
+    arrays = data.draw(st.lists(st.none() | shaped_arrays(dimensions), max_size=6))
+    lists = decoded([None if array is None else blob(*array) for array in arrays], dimensions)
+    start = data.draw(st.integers(0, len(arrays)))
+    written = raw_of(lists.slice(start), dimensions, column="x")
+    written.validate(full=True)
+    assert decoded(written.to_pylist(), dimensions).to_pylist() == lists.slice(start).to_pylist()
+    for value, array in zip(written.to_pylist(), arrays[start:], strict=True):
+        # Behind a length of 0, lists do not tell the other lengths.
+        if array is not None and 0 not in array[0]:
+            assert value == blob(*array)
+
+
+@pytest.mark.parametrize(
+    ("array", "lengths"), [([], [0, 0]), ([[], []], [2, 0]), ([[1.5, -0.0]], [1, 2]), ([[1.0], [2.0]], [2, 1])]
+)
+def test_lengths_of_a_written_array_are_those_of_its_lists(array: list[Any], lengths: list[int]) -> None:
+    elements = [element for row in array for element in row]
+    assert raw([None, array], 2).to_pylist() == [None, blob(lengths, elements)]
+
+
+def test_null_element_is_written_as_nan() -> None:
+    (value,) = raw([[1.0, None]], 1).to_pylist()
+    assert value == blob([2], [1.0, float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ([None, [[1.0], [2.0, 3.0]]], "row 1: expected lists of 1 .* dimension 2 .* found one of 2"),
+        ([[[1.0]], [[1.0], []]], "row 1: .* dimension 2"),
+        ([[[]], [[1.0], None]], "row 1: expected no null inside of an array"),
+    ],
+)
+def test_lists_that_are_no_array_are_refused_by_row(arrays: list[Any], message: str) -> None:
+    # Without the type's promise that inner lists are not null, which pyarrow would keep here.
+    lists = pa.array(arrays, pa.list_(pa.list_(pa.float64())))
+    with pytest.raises(RowsRefusedError, match=f"column 'x', {message}"):
+        raw_of(lists, 2, column="x")
+
+
+def test_arrays_that_need_more_bytes_than_arrow_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [[1.0], [2.0]]
+    monkeypatch.setattr(raw_arrays, "BINARY_MAX_BYTES", 32)
+    assert len(raw(arrays, 1)) == 2
+    monkeypatch.setattr(raw_arrays, "BINARY_MAX_BYTES", 31)
+    with pytest.raises(RowsRefusedError, match="at most 31 bytes of arrays, found 32"):
+        raw(arrays, 1)

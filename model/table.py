@@ -1,0 +1,167 @@
+"""A table and what can be done to it, as values. Rows, tokens and ends of generations are given, never derived."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+
+DirectoryName = tuple[int, int]  # partition and name txn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One footer; `prev` is the end of the next one down the chain, or 0; an orphan is published, not committed."""
+
+    end: int
+    prev: int = 0
+    token: int
+    rows: tuple[int, ...]
+    orphan: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """Generations in the order of the file; a directory without any is the left-over of a writer that stopped."""
+
+    name: DirectoryName
+    generations: tuple[Generation, ...] = ()
+
+    def resolve(self, token: int) -> Generation | None:
+        """Walk the chain from the newest generation and return the first one with this token, or None."""
+        by_end = {generation.end: generation for generation in self.generations}
+        generation = self.generations[-1] if self.generations else None
+        while generation is not None and generation.token != token:
+            generation = by_end.get(generation.prev)
+        return generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A partition as a version names it."""
+
+    directory: DirectoryName
+    rows: tuple[int, ...]
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A commit number and the entries that it names, by partition."""
+
+    number: int
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that can be seen of a table (design, sections 2 and 3).
+
+    `version`, as stored, selects slot 0 when even, slot 1 when odd; a slot of None may hold anything. Directories
+    stand by name, pins are (reader, version) by reader. `open`: a writer lives; nothing else may change the table.
+    """
+
+    version: int
+    slots: tuple[Version | None, Version | None]
+    directories: tuple[Directory, ...] = ()
+    pins: tuple[tuple[int, Version], ...] = ()
+    open: bool = True
+
+    @property
+    def committed(self) -> Version:
+        """Return what the stored version number selects."""
+        version = self.slots[self.version % 2]
+        assert version is not None, "no operation leaves the live slot undefined"
+        return version
+
+    @property
+    def entries(self) -> dict[int, Entry]:
+        """Return the committed entries by partition."""
+        return {entry.directory[0]: entry for entry in self.committed.entries}
+
+    @property
+    def unnamed(self) -> tuple[DirectoryName, ...]:
+        """Return the directories that neither the committed version nor a pinned one names."""
+        entries = chain(self.committed.entries, *(version.entries for _, version in self.pins))
+        return tuple(sorted({each.name for each in self.directories} - {entry.directory for entry in entries}))
+
+    def directory(self, name: DirectoryName) -> Directory:
+        """Return a directory, without generations where there is none."""
+        return next((each for each in self.directories if each.name == name), Directory(name=name))
+
+    def with_slot(self, number: int, version: Version | None) -> State:
+        """Return the state with the slot of a version number stored."""
+        return replace(self, slots=(self.slots[0], version) if number % 2 else (version, self.slots[1]))
+
+    def with_directories(self, changed: Iterable[Directory] = (), gone: Iterable[DirectoryName] = ()) -> State:
+        """Return the state with directories added, or put in the place of those of the same names, and others gone."""
+        by_name = {each.name: each for each in (*self.directories, *changed)}
+        return replace(self, directories=tuple(by_name[name] for name in sorted(by_name.keys() - set(gone))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """Rows of a partition after a commit: a larger token in place, or a new directory (first write, rewrite)."""
+
+    partition: int
+    rows: tuple[int, ...]
+    token: int
+    generation_end: int
+    in_place: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A partition leaves the table; its directory stays until a purge."""
+
+    partition: int
+
+
+class Stage(enum.IntEnum):
+    """What a commit has surely finished, barriers included (protocol, section 3); the step after it is in flight."""
+
+    STARTED = 0  # in flight: data, `_pm` bodies, new directories
+    WRITTEN = 1  # in flight: headers of `_pm`, the sync of directories
+    PUBLISHED = 2  # in flight: the `_txn` record
+    RECORDED = 3  # in flight: the version
+    COMMITTED = 4  # in flight: the acknowledgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """An acknowledged commit, or one that stops after a stage: by a crash, or by an error that stores no version."""
+
+    changes: tuple[Write | Drop, ...]
+    stopped_after: Stage | None = None
+    crash: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recover:
+    """A writer opens the table, with (partition, end of the new generation) for each newest orphan, or dies in it."""
+
+    restated: tuple[tuple[int, int], ...] = ()
+    crash: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """A reader without a pin pins the committed version."""
+
+    reader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpin:
+    """A reader gives its pin back, or dies: the pin goes with its process."""
+
+    reader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """The living writer removes directories that neither the committed version nor a pinned one names."""
+
+
+Operation = Commit | Recover | Pin | Unpin | Purge

@@ -26,6 +26,7 @@ from impl.pm.block import Chunk, Statistic
 
 # Every width that the varint of an offset can have up to 2^35, from both sides.
 OFFSETS = [4, 63, 64, 127, 128, 8191, 8192, 1 << 20, (1 << 20) + 1, (1 << 27) - 9, 1 << 31, (1 << 32) + 5, 1 << 35]
+SPARSE = ["", "", "zebra", "", "ärende", "", ""]
 CODECS = {
     Codec.UNCOMPRESSED: "none",
     Codec.SNAPPY: "snappy",
@@ -90,6 +91,12 @@ def with_symbols(row_count: int) -> pa.Table:
             "n": pa.array([f"n{row % 10}" for row in range(row_count)]),
         }
     )
+
+
+def with_sparse_symbols(row_count: int) -> pa.Table:
+    """Symbols of which most keys are not used, so that pyarrow does not write their dictionary."""
+    table = with_symbols(row_count)
+    return table.set_column(1, "s", symbols([2, None, 4] * (row_count // 3), [*SPARSE, *[""] * 500]))
 
 
 CASES: dict[str, tuple[Callable[[], pa.Table], EncodeOptions, dict[str, Any]]] = {
@@ -335,15 +342,20 @@ def dictionary_page_of(encoded: EncodedRowGroup, column: int) -> tuple[list[str]
     return values, raw[: start + page.compressed_size_bytes]
 
 
-SPARSE = ["", "", "zebra", "", "ärende", "", ""]
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
-    "values", [["b", "a", "not used", "c"], ["", "a", "", "b", ""], ["x", "a", "x", "b"], SPARSE, ["", *SPARSE]]
+    "values",
+    [
+        ["b", "a", "not used", "c"],
+        ["", "a", "", "b", ""],
+        ["x", "a", "x", "b"],
+        ["", "3", "", "0"],
+        SPARSE,
+        ["", *SPARSE],
+    ],
 )
 def test_dictionary_is_stored_as_it_is_given(codec: Codec, values: list[str]) -> None:
-    keys = [place for place, value in enumerate(values) if value in ("a", "b", "c", "zebra", "ärende")] * 9
+    keys = [place for place, value in enumerate(values) if value in ("a", "b", "c", "0", "3", "zebra", "ärende")] * 9
     column = symbols([*keys, None], values)
     stored = pa.table({"ts": pa.array(range(len(column))), "s": column, "after": pa.array(range(len(column)))})
     encoded = encode_row_group(stored, options=EncodeOptions(codec=codec, bloom_columns=("after",)))
@@ -375,24 +387,52 @@ def test_own_dictionary_page_is_the_one_that_pyarrow_writes(codec: Codec) -> Non
     assert made.uncompressed_growth_bytes == 0
 
 
-def test_sizes_of_a_chunk_count_its_own_dictionary_page() -> None:
-    given = pa.table({"s": symbols([2, 4] * 10, SPARSE)})
-    view = view_of(encode_row_group(given, options=EncodeOptions(codec=Codec.UNCOMPRESSED)))
-    meta = view["meta_data"]
-    assert meta["total_uncompressed_size"] == meta["total_compressed_size"]
-    placed = encode_row_group(given).place(4)
+@pytest.mark.parametrize("make", [lambda: with_symbols(300), lambda: with_sparse_symbols(300)])
+@pytest.mark.parametrize("codec", CODECS)
+def test_everything_stands_where_the_row_group_says(make: Callable[[], pa.Table], codec: Codec) -> None:
+    options = EncodeOptions(codec=codec, page_size_bytes=200, bloom_columns=("ts", "n"))
+    placed = encode_row_group(make(), options=options).place(5000)
     tree, _ = decode(placed.thrift, file="row group")
     row_group = read(tree, ROW_GROUP)
-    assert row_group["total_compressed_size"] == placed.chunks[0].total_compressed
-    index, _ = decode(placed.content, file="row group", start=row_group["columns"][0]["offset_index_offset"] - 4)
-    locations = read(index, OFFSET_INDEX)["page_locations"]
-    assert [location["offset"] for location in locations] == [row_group["columns"][0]["meta_data"]["data_page_offset"]]
+    metas = [column["meta_data"] for column in row_group["columns"]]
+    assert row_group["total_byte_size"] == sum(meta["total_uncompressed_size"] for meta in metas)
+    assert row_group["total_compressed_size"] == sum(meta["total_compressed_size"] for meta in metas)
+    bloom_count = 0
+    for column, meta, chunk in zip(row_group["columns"], metas, placed.chunks, strict=True):
+        raw = placed.content[chunk.byte_range_start - 5000 : chunk.byte_range_end - 5000]
+        pages = walk_pages(
+            raw, file="row group", offset_bytes=chunk.byte_range_start, codec=codec, value_count=chunk.num_values
+        )
+        data_pages = [page for page in pages if page.kind is PageType.DATA_V1]
+        sizes = [(page.header_length_bytes, page.compressed_size_bytes, page.uncompressed_size_bytes) for page in pages]
+        assert sum(header + compressed for header, compressed, _ in sizes) == meta["total_compressed_size"]
+        assert sum(header + uncompressed for header, _, uncompressed in sizes) == meta["total_uncompressed_size"]
+        assert meta["data_page_offset"] == data_pages[0].header_offset_bytes
+        index, end = decode(placed.content, file="row group", start=column["offset_index_offset"] - 5000)
+        assert end == column["offset_index_offset"] + column["offset_index_length"] - 5000
+        locations = read(index, OFFSET_INDEX)["page_locations"]
+        assert [(location["offset"], location["compressed_page_size"]) for location in locations] == [
+            (page.header_offset_bytes, page.header_length_bytes + page.compressed_size_bytes) for page in data_pages
+        ]
+        if "bloom_filter_offset" in meta:
+            start = meta["bloom_filter_offset"] - 5000
+            header, bits_at = decode(placed.content, file="row group", start=start)
+            assert header.fields[0].value == start + meta["bloom_filter_length"] - bits_at
+            bloom_count += 1
+    assert bloom_count == 2
 
 
 def test_bounds_of_a_dictionary_are_of_used_values_even_where_pyarrow_counts_the_null() -> None:
     encoded = encode_row_group(pa.table({"s": symbols([2, 1, None, 2], ["a", "zz", "d"])}))
     assert statistics_of(encoded)["min_value"] == b"d"
     assert "column_index_offset" not in view_of(encoded)
+
+
+def test_large_dictionaries_stay_dictionaries() -> None:
+    values = [f"{number:05}" * 200 for number in range(3000)]
+    stored = pa.table({"s": symbols(range(3000), values), "by name": pa.array(values)})
+    encoded = encode_row_group(stored, options=EncodeOptions(dictionary_columns=("by name",)))
+    assert dictionary_page_of(encoded, 0)[0] == dictionary_page_of(encoded, 1)[0] == values
 
 
 def test_two_used_keys_of_one_symbol_are_our_bug() -> None:

@@ -223,6 +223,12 @@ def test_row_groups_that_stay_keep_even_an_ordinal_of_another_place() -> None:
     assert replaced.row_groups[1] == parts.row_groups[1]
 
 
+@pytest.mark.parametrize("field", [Field(7, Kind.I16, Padded(1, 3)), Field(7, Kind.I32, 5)])
+def test_new_row_group_that_needs_no_other_ordinal_keeps_its_bytes(field: Field) -> None:
+    new = encode(with_fields(group(50, None), field))
+    assert simple_footer(0).with_row_groups([*simple_footer(0).row_groups, new], 1).row_groups[1] == new
+
+
 def test_ordinal_is_left_out_where_16_bits_do_not_hold_it() -> None:
     count = 0x8000 + 1
     plain, numbered = encode(group(1, None)), encode(group(2, 5))
@@ -279,6 +285,17 @@ def test_key_value_finds_its_place_in_a_footer_without_any() -> None:
     added = bare.with_key_value("k", "v")
     assert added.key_value("k") == "v"
     assert [field.id for field in added.fields.fields] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "value", [(Kind.SET, Items(Kind.STRUCT, (Struct(()),))), (Kind.LIST, Items(Kind.I32, (4,))), (Kind.I32, 4)]
+)
+def test_key_values_of_another_wire_type_are_none_as_for_other_readers(value: tuple[Kind, Items | int]) -> None:
+    parts = simple_footer()
+    field = Field(FOOTER["key_value_metadata"], *value)
+    strange = parts_of(encode(with_fields(parts.fields, field)))
+    assert strange.key_value("k") is None
+    assert strange.with_key_value("k", "v").encode() == parts.with_key_value("k", "v").encode()
 
 
 def test_schemas_are_the_same_in_spite_of_all_else() -> None:

@@ -150,6 +150,7 @@ def test_known_members_of_a_column_are_taken(members: dict[str, Any]) -> None:
         ('{"version":true,"schema":[]}', CorruptError, "questdb version"),
         ('{"version":1.0,"schema":[]}', CorruptError, "questdb version"),
         ('{"version":"1","schema":[]}', CorruptError, "questdb version"),
+        (json.dumps({"version": "long" * 1000}), CorruptError, "questdb version"),
         ('{"version":2,"schema":[]}', UnsupportedError, "questdb version"),
         ('{"version":1}', CorruptError, "questdb schema"),
         ('{"version":1,"schema":{}}', CorruptError, "questdb schema"),

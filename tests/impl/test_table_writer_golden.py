@@ -27,8 +27,8 @@ from impl.transaction import Partition
 FEW_COMMITS, MANY_COMMITS = 8, 50
 MANY_COMMIT_TABLES = ("9.4.2/chain", "9.4.2/dedup", "9.4.2/oddcols", "2026-07/nanosecond")
 EVERY_OLDER_VERSION_AT = 10
-OTHER_READERS_AT = 7
-IN_PLACE = WriterOptions(row_group_row_count_max=16, rewrite_unused_ratio=1.0)
+OTHER_READERS_AT = 20
+IN_PLACE = WriterOptions(row_group_row_count_max=40, rewrite_unused_ratio=1.0)
 IMAGES = (*golden_data.TABLES, *golden_data.CRASHES, *golden_data.AFTER_RESTARTS)
 MICROSECONDS = {PartitionBy.DAY: 86_400_000_000, PartitionBy.HOUR: 3_600_000_000}
 SIZE_BYTES = 8

@@ -1,0 +1,1 @@
+"""Judges of histories, which know neither the model nor the implementation."""

@@ -1,0 +1,160 @@
+"""What the writer did: every attempt at a version, what became of it, and where its numbers contradict each other."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.checkers.recorded import (
+    COMMIT_ACKNOWLEDGED,
+    COMMIT_FAILED,
+    COMMIT_START,
+    KILLED,
+    NO_DIGEST,
+    RECOVERED,
+    Columns,
+    malformed,
+)
+
+ALWAYS = np.iinfo(np.int64).min
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """A commit_start, or the version that was there at the beginning: that one started before all times.
+
+    `discarded` is the position of the event that says that it never became, or did not stay, its version: a recovery
+    to an older version, or a later attempt at the same one.
+    """
+
+    version: int
+    digest: int
+    start: int
+    start_ns: int
+    discarded: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Writing:
+    """All attempts in order, the one at each version that was not discarded, and what is wrong with the numbers.
+
+    `settled` are positions of acknowledgements and recoveries with their versions: readers must see them from then on.
+    Of the anomalies, each holds the positions of its events. The first version of a history is not a recovery.
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
+    live: dict[int, Attempt] = field(default_factory=dict)
+    settled: list[tuple[int, int]] = field(default_factory=list)
+    recovery_count: int = 0
+    anomalies: defaultdict[str, list[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(list))
+
+
+def read_writing(columns: Columns) -> Writing:
+    """Follow the one writer through its lives; raises MalformedHistoryError where an event has no partner."""
+    follower = _Follower(columns)
+    steps = {
+        COMMIT_START: follower.starts,
+        COMMIT_ACKNOWLEDGED: follower.acknowledges,
+        COMMIT_FAILED: follower.fails,
+        KILLED: follower.dies,
+        RECOVERED: follower.recovers,
+    }
+    positions = np.flatnonzero(columns.of_kind(*steps))
+    for position, kind in zip(positions.tolist(), columns.kind[positions].tolist(), strict=True):
+        steps[kind](position)
+    return follower.writing
+
+
+class _Follower:
+    """One pass over the writer's events; versions between `_floor` and `_ceiling` may be found by a recovery."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.writing = Writing()
+        self._columns = columns
+        self._client = columns.client.tolist()
+        self._version = columns.version.tolist()
+        self._writer: int | None = None
+        self._open: Attempt | None = None
+        self._is_dead = False
+        self._is_begun = False
+        self._floor = self._ceiling = 0
+        self._live_versions: list[int] = []
+
+    def starts(self, position: int) -> None:
+        version = self._version[position]
+        if self._open is not None:
+            raise malformed(self._columns, position, "stands inside of another commit")
+        if self._is_dead:
+            raise malformed(self._columns, position, "follows the death of the writer without a recovery")
+        if not self._is_begun:
+            self._settle(version - 1)
+        if version != self._floor + 1:
+            self.writing.anomalies["version_not_next"].append((position,))
+        self._writer = self._client[position]
+        self._ceiling = max(self._ceiling, version)
+        self._open = self._attempt(position, start_ns=int(self._columns.time_ns[position]))
+
+    def acknowledges(self, position: int) -> None:
+        attempt = self._close(position)
+        if self._version[position] != attempt.version:
+            self.writing.anomalies["acknowledged_as_another"].append((attempt.start, position))
+        self._settle(attempt.version)
+        self.writing.settled.append((position, attempt.version))
+
+    def fails(self, position: int) -> None:
+        self._close(position)
+
+    def dies(self, position: int) -> None:
+        if self._client[position] == self._writer:
+            self._open = None
+            self._is_dead = True
+
+    def recovers(self, position: int) -> None:
+        version = self._version[position]
+        if self._open is not None:
+            raise malformed(self._columns, position, "stands inside of a commit")
+        if self._is_begun:
+            self.writing.recovery_count += 1
+            if version < self._floor:
+                witness = tuple(settled for settled, _ in self.writing.settled[-1:])
+                self.writing.anomalies["acknowledged_version_lost"].append((position, *witness))
+            if version > self._ceiling:
+                self.writing.anomalies["recovered_too_new"].append((position,))
+        elif self._columns.digest[position] == NO_DIGEST:
+            raise malformed(self._columns, position, "is the first of all, so it needs the digest of what was there")
+        else:
+            self._attempt(position, start_ns=ALWAYS)
+        while self._live_versions and self._live_versions[-1] > version:
+            self.writing.live.pop(self._live_versions.pop()).discarded = position
+        self._settle(version)
+        self.writing.settled.append((position, version))
+        self._writer = self._client[position]
+        self._is_dead = False
+
+    def _attempt(self, position: int, *, start_ns: int) -> Attempt:
+        """Add an attempt, which replaces the one at the same version."""
+        version = self._version[position]
+        attempt = Attempt(
+            version=version, digest=int(self._columns.digest[position]), start=position, start_ns=start_ns
+        )
+        earlier = self.writing.live.get(version)
+        if earlier is None:
+            insort(self._live_versions, version)
+        else:
+            earlier.discarded = position
+        self.writing.live[version] = attempt
+        self.writing.attempts.append(attempt)
+        return attempt
+
+    def _close(self, position: int) -> Attempt:
+        attempt, self._open = self._open, None
+        if attempt is None or self._client[position] != self._client[attempt.start]:
+            raise malformed(self._columns, position, "has no start")
+        return attempt
+
+    def _settle(self, version: int) -> None:
+        self._is_begun = True
+        self._floor = self._ceiling = version

@@ -146,7 +146,11 @@ def raise_first(problems: Iterator[Problem]) -> None:
 
 def open_snapshot(table: Table) -> Snapshot:
     """Pin the committed version of now; nothing keeps its files from being removed later (design, section 4)."""
-    transaction = table.transaction()
+    return snapshot_of(table, table.transaction())
+
+
+def snapshot_of(table: Table, transaction: Transaction) -> Snapshot:
+    """Return a version that was read before, such as a pinned one, as a snapshot."""
     if table.metadata is not None:
         timestamp_id = table.metadata.timestamp_id
         columns = tuple(

@@ -97,8 +97,10 @@ class FooterParts:
         return self._schema_bytes() == other._schema_bytes()
 
     def _pairs(self) -> list[Struct]:
-        pairs = value_of(self.fields, FOOTER["key_value_metadata"])
-        return [pair for pair in pairs.elements if isinstance(pair, Struct)] if isinstance(pairs, Items) else []
+        for field in self.fields.fields:
+            if field.id == FOOTER["key_value_metadata"] and field.kind == Kind.LIST and isinstance(field.value, Items):
+                return [pair for pair in field.value.elements if isinstance(pair, Struct)]
+        return []
 
     def _schema_bytes(self) -> bytes:
         return encode(Struct(tuple(field for field in self.fields.fields if field.id == FOOTER["schema"])))

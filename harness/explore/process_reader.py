@@ -1,0 +1,154 @@
+"""A reader of a run: it looks at snapshots in its own way until it is killed, and writes down what it saw."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.explore.process_account import digest_of_rows, digest_of_table
+from harness.explore.process_messages import FINISHED, Connection, Patch, is_over, worker
+from harness.explore.process_start import Start, rows_by_partition
+from harness.history import EventKind, HistoryWriter
+from impl.errors import CorruptError, FileMissingError, TornproofError
+from impl.operating_system import OperatingSystemStorage
+from impl.pins import pin_committed
+from impl.reader import snapshot_of
+from impl.table import Table, open_table
+from impl.transaction import TXN_FILE, Transaction
+from impl.transaction_reader import TransactionReader
+
+PAUSE_SECONDS = 0.005
+PATIENCE_SECONDS = 0.4
+"""How long a pinned reader waits for later commits before it reads its snapshot again."""
+LATER_COMMITS = 2
+RELOADS_MAX = 50
+DETAILS_MAX = 2_000
+
+
+class Style(enum.StrEnum):
+    """How a reader goes about it."""
+
+    PINNED = "pins a version and reads it twice"
+    FOREIGN = "opens the table anew for each read, without a pin"
+    LONG_LIVED = "keeps the table open and follows its transactions, without a pin"
+
+
+class UnannouncedChangeError(TornproofError):
+    """An older partition changed although no version of the record said so: QuestDB's readers would miss it."""
+
+
+def run_reader(
+    connection: Connection,
+    start: Start,
+    patches: Sequence[Patch],
+    process: str,
+    history: Path,
+    client: str,
+    style: Style,
+) -> None:
+    """Read until killed or told to finish; `history` is the file to write events to."""
+    with worker(connection, patches, ()), HistoryWriter(history, process) as events:
+        reading = _Reading(connection, start, client, events)
+        loop = {
+            Style.PINNED: reading.read_pinned,
+            Style.FOREIGN: reading.read_anew,
+            Style.LONG_LIVED: reading.follow,
+        }[style]
+        while not is_over(connection, PAUSE_SECONDS):
+            loop()
+        connection.send(FINISHED)
+
+
+class _Reading:
+    def __init__(self, connection: Connection, start: Start, client: str, events: HistoryWriter) -> None:
+        self._connection = connection
+        self._path = start.table_path
+        self._client = client
+        self._events = events
+        self._storage = OperatingSystemStorage()
+        self._table = open_table(self._storage, self._path)
+        self._follower = TransactionReader(self._storage, f"{self._path}/{TXN_FILE}")
+
+    def read_pinned(self) -> None:
+        """Pin, read, let the writer go on, read the same snapshot again, unpin."""
+        self._record(EventKind.READ_START)
+        try:
+            pin = pin_committed(self._storage, self._path)
+        except TornproofError as error:
+            self._refused(error)
+            return
+        with pin:
+            self._record(EventKind.PIN, version=pin.version)
+            self._end(lambda: (pin.version, self._digest(self._table, pin.transaction)))
+            self._wait_for_commits(pin.version)
+            self._record(EventKind.READ_START)
+            self._end(lambda: (pin.version, self._digest(self._table, pin.transaction)))
+            self._record(EventKind.UNPIN)
+
+    def read_anew(self) -> None:
+        """Open the table and read."""
+
+        def read() -> tuple[int, str]:
+            table = open_table(self._storage, self._path)
+            transaction = table.transaction()
+            return transaction.version, self._digest(table, transaction)
+
+        self._record(EventKind.READ_START)
+        self._end(lambda: self._reloading(read))
+
+    def follow(self) -> None:
+        """Read what the next look at the transactions shows."""
+
+        def read() -> tuple[int, str]:
+            reload = self._follower.reload()
+            if reload.unannounced:
+                raise UnannouncedChangeError(f"version {reload.transaction.version}: {reload.unannounced}")
+            return reload.transaction.version, self._digest(self._table, reload.transaction)
+
+        self._record(EventKind.READ_START)
+        self._end(lambda: self._reloading(read))
+
+    def _reloading(self, read: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+        """Read; who holds no pin and finds that a file has vanished must look for a later version."""
+        for _ in range(RELOADS_MAX):
+            before = self._table.transaction().version
+            try:
+                return read()
+            except (CorruptError, FileMissingError) as error:
+                has_vanished = isinstance(error, FileMissingError) or error.problem.field == "file"
+                if not has_vanished or self._table.transaction().version == before:
+                    raise
+        return read()
+
+    def _digest(self, table: Table, transaction: Transaction) -> str:
+        snapshot = snapshot_of(table, transaction)
+        return digest_of_table((start, digest_of_rows(rows)) for start, rows in rows_by_partition(snapshot))
+
+    def _wait_for_commits(self, version: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline and not self._connection.poll(PAUSE_SECONDS):
+            try:
+                if self._table.transaction().version >= version + LATER_COMMITS:
+                    return
+            except TornproofError:
+                # The read that comes next says what is wrong.
+                return
+
+    def _end(self, read: Callable[[], tuple[int, str]]) -> None:
+        """Read and write down what came of it; no exception of any kind is a right answer to a reader."""
+        try:
+            version, digest = read()
+        except Exception as error:
+            self._refused(error)
+        else:
+            self._record(EventKind.READ_END, version=version, digest=digest)
+
+    def _refused(self, error: Exception) -> None:
+        self._record(EventKind.READ_FAILED, details=f"{type(error).__name__}: {error}"[:DETAILS_MAX])
+
+    def _record(
+        self, kind: EventKind, *, version: int | None = None, digest: str | None = None, details: str = ""
+    ) -> None:
+        self._events.record(kind, client=self._client, version=version, digest=digest, details=details)

@@ -1,0 +1,155 @@
+"""The writer of a run: it recovers the table, then commits, purges and writes down what it does, until it is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.explore.process_account import Account, Form, Operation, new_rows, plan_operation
+from harness.explore.process_kill import (
+    APPEND_PM,
+    COMMIT,
+    PURGE,
+    RECOVERY,
+    REMOVE_DIRECTORY,
+    DeadlyStorage,
+)
+from harness.explore.process_messages import (
+    FINISHED,
+    RECOVERED,
+    Connection,
+    Life,
+    Patch,
+    is_over,
+    worker,
+)
+from harness.explore.process_start import Start, take_stock
+from harness.history import EventKind, HistoryWriter
+from impl.errors import UnsupportedError
+from impl.operating_system import OperatingSystemStorage
+from impl.partition_change import WriterOptions
+from impl.reader import snapshot_of
+from impl.refused_rows import RowsRefusedError
+from impl.table_writer import TableWriter, open_writer
+
+CLIENT = "writer"
+REFUSALS = (RowsRefusedError, UnsupportedError)
+ROW_GROUP_ROW_COUNT_MAX = 100
+COMMITS_BETWEEN_PURGES = 3
+
+
+class LostVersionError(Exception):
+    """The table is at a version that no writer of this run can have left."""
+
+
+def run_writer(connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path) -> None:
+    """Wait for a `Life`, then write until killed or told to finish; `history` is the file to write events to."""
+    with worker(connection, patches, REFUSALS):
+        life: Life = connection.recv()
+        with HistoryWriter(history, process) as events:
+            _Writing(connection, start, life, events, testament_of(history)).run()
+        connection.send(FINISHED)
+
+
+def testament_of(history: Path) -> Path:
+    """Return where a writer with that history says that its doom came."""
+    return history.with_suffix(".testament")
+
+
+def operation_of(details: str) -> Operation:
+    """Return the operation that the details of a commit_start name."""
+    fields = json.loads(details)["operation"]
+    return Operation(
+        attempt=fields["attempt"],
+        rows=tuple((place, row_count) for place, row_count in fields["rows"]),
+        rewrites=tuple(fields["rewrites"]),
+        drops=tuple(fields["drops"]),
+        is_ordered=fields["is_ordered"],
+    )
+
+
+class _Writing:
+    def __init__(
+        self, connection: Connection, start: Start, life: Life, events: HistoryWriter, testament: Path
+    ) -> None:
+        self._connection = connection
+        self._start = start
+        self._life = life
+        self._events = events
+        self._storage = DeadlyStorage(OperatingSystemStorage(), start.table_path, life.doom, testament)
+
+    def run(self) -> None:
+        options = WriterOptions(
+            row_group_row_count_max=ROW_GROUP_ROW_COUNT_MAX,
+            rewrite_unused_ratio=WriterOptions().rewrite_unused_ratio if self._life.rewrites_early else 1.0,
+        )
+        with open_writer(self._storage, self._start.table_path, options=options) as writer:
+            account = self._recovered(writer)
+            attempt = self._life.attempt
+            purged_count = 0
+            while not is_over(self._connection):
+                operation = plan_operation(account, self._start.form, seed=self._life.seed, attempt=attempt)
+                account = self._commit(writer, account, operation, purged_count)
+                attempt += 1
+                purged_count = self._purge(writer) if attempt % COMMITS_BETWEEN_PURGES == 0 else 0
+            self._purge(writer)
+
+    def _recovered(self, writer: TableWriter) -> Account:
+        """Write down what recovery left, and return the account of it."""
+        counts = self._storage.counts
+        found = take_stock(snapshot_of(writer.table, writer.transaction), self._start.form)
+        details = {
+            "restated": counts[f"{RECOVERY}: {APPEND_PM}"],
+            "removed": counts[f"{RECOVERY}: {REMOVE_DIRECTORY}"],
+        }
+        self._events.record(
+            EventKind.RECOVERED,
+            client=CLIENT,
+            version=found.version,
+            digest=found.digest,
+            details=json.dumps(details),
+        )
+        self._connection.send(RECOVERED)
+        account = settled(self._life.account, self._life.pending, found.version, self._start.form)
+        if account is None:
+            raise LostVersionError(f"version {found.version} after version {self._life.account.version}")
+        return account
+
+    def _commit(self, writer: TableWriter, account: Account, operation: Operation, purged_count: int) -> Account:
+        form = self._start.form
+        following = account.after(operation, form)
+        for place in operation.drops:
+            writer.drop_partition(form.targets[place].start)
+        for place in operation.rewrites:
+            writer.rewrite_partition(form.targets[place].start)
+        for rows in new_rows(account, operation, form).values():
+            writer.write(rows)
+        details = {"operation": asdict(operation), "purged": purged_count}
+        self._events.record(
+            EventKind.COMMIT_START,
+            client=CLIENT,
+            version=following.version,
+            digest=following.digest,
+            details=json.dumps(details),
+        )
+        self._storage.stage = COMMIT
+        version = writer.commit()
+        self._events.record(EventKind.COMMIT_ACKNOWLEDGED, client=CLIENT, version=version)
+        if version != following.version:
+            raise LostVersionError(f"the commit of version {following.version} said that it made version {version}")
+        return following
+
+    def _purge(self, writer: TableWriter) -> int:
+        self._storage.stage = PURGE
+        return len(writer.purge())
+
+
+def settled(account: Account, pending: Operation | None, version: int, form: Form) -> Account | None:
+    """Return the account of a version that was found, which is the last settled one or what was tried after it."""
+    if version == account.version:
+        return account
+    if pending is not None and version == account.version + 1:
+        return account.after(pending, form)
+    return None

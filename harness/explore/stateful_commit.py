@@ -1,0 +1,286 @@
+"""The rules of a stateful run that commit: undisturbed, with a call that fails, or killed; and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.disk.faulty import Fault
+from harness.disk.intercept import Call, CallKind
+from harness.disk.locks import Killed
+from harness.explore.stateful_files import Violation
+from harness.explore.stateful_world import ALLOWED, ORDERLY, Facts, Staged, World
+from impl.errors import StorageError
+from impl.partition import PM_FILE
+from impl.partition_names import interval_end, interval_start
+from impl.refused_rows import RowsRefusedError
+from impl.storage import Refusal
+from impl.transaction import TXN_FILE, Transaction
+from model.step import step
+from model.table import Commit, DirectoryName, Drop, Stage, State, Write
+
+HEADER_BYTES = 8
+Changes = Mapping[int, tuple[int, ...] | None]
+# A commit whose call fails or at which the process dies, by the words of a step.
+FAULT_KINDS = {
+    "open": CallKind.OPEN_FOR_WRITING,
+    "write": CallKind.PWRITE,
+    "sync data": CallKind.FDATASYNC,
+    "make directory": CallKind.MKDIR,
+    "sync directory": CallKind.SYNC_DIRECTORY,
+    "store": CallKind.STORE,
+    "sync mapping": CallKind.MSYNC,
+}
+
+
+def fault_of(kind: str, at: int, *, kills: bool, written_bytes: int = 0) -> Fault:
+    """Return the fault that a step names; a word of 8 bytes is never written in part."""
+    is_write = kind == "write"
+    reason = None if kills else Refusal.NO_SPACE if is_write and written_bytes else Refusal.INPUT_OUTPUT
+    return Fault(
+        at=at,
+        reason=reason,
+        among=frozenset({FAULT_KINDS[kind]}),
+        written_bytes=written_bytes if is_write and written_bytes >= HEADER_BYTES else 0,
+    )
+
+
+def commit(world: World) -> None:
+    """Commit what is staged, which may be nothing."""
+    _commit(world, None)
+
+
+def commit_fails(world: World, *, kind: str, at: int, written_bytes: int) -> None:
+    """Commit while a call fails."""
+    _commit(world, fault_of(kind, at, kills=False, written_bytes=written_bytes))
+
+
+def commit_killed(world: World, *, kind: str, at: int, written_bytes: int) -> None:
+    """Commit in a process that dies at a call."""
+    _commit(world, fault_of(kind, at, kills=True, written_bytes=written_bytes))
+
+
+def expected_changes(world: World) -> dict[int, tuple[int, ...] | None]:
+    """Return the rows that each changed partition must have after a commit, None for one that is gone."""
+    staged = world.staged
+    remaining = {key: entry.rows for key, entry in world.state.entries.items() if key not in staged.dropped}
+    incoming: dict[int, list[int]] = {key: [] for key in sorted(staged.rewritten - staged.dropped)}
+    for identity in staged.rows:
+        incoming.setdefault(_partition_of(world, world.rows.timestamp(identity), remaining), []).append(identity)
+    changes: dict[int, tuple[int, ...] | None] = {
+        key: world.rows.merged(remaining.get(key, ()), new) for key, new in incoming.items()
+    }
+    return {**dict.fromkeys(sorted(staged.dropped - changes.keys())), **changes}
+
+
+def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) -> int:
+    """Return the last partition that starts before a time in its interval; else the interval's start."""
+    by, nanoseconds = world.start.metadata.partition_by, world.start.metadata.counts_nanoseconds
+    low = interval_start(timestamp, by, nanoseconds=nanoseconds)
+    high = interval_end(timestamp, by, nanoseconds=nanoseconds)
+    assert low is not None and high is not None
+    return max((start for start in starts if low <= start <= timestamp), default=low)
+
+
+def _is_refused(world: World, changes: Changes) -> bool:
+    """Whether a partition whose rows are not in Parquet would become the table's first or last one."""
+    before = world.state.entries
+    after = sorted((before.keys() | changes.keys()) - {key for key, rows in changes.items() if rows is None})
+    if not after:
+        return False
+    known = sorted(before)
+    ends = [(after[0], known[:1]), (after[-1], known[-1:])]
+    return any(key not in changes and [key] != was and before[key].token < 0 for key, was in ends)
+
+
+def _commit(world: World, fault: Fault | None) -> None:
+    assert world.writer is not None
+    changes = expected_changes(world)
+    is_refused = _is_refused(world, changes)
+    world.process.arm(*([fault] if fault else []))
+    try:
+        version = world.writer.commit()
+    except (StorageError, Killed) as error:
+        calls, has_fired = world.process.calls, bool(world.process.fired)
+        world.process.arm()
+        if not has_fired:
+            raise Violation(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
+        _stopped(world, changes, calls, is_killed=isinstance(error, Killed))
+    except RowsRefusedError as error:
+        world.process.arm()
+        if not is_refused:
+            raise Violation(ORDERLY, f"commit: {error}") from error
+        world.reached["commit refused"] += 1
+        world.accept(step_nothing(world.state), [], "a refused commit")
+    except Exception as error:
+        raise Violation(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
+    else:
+        world.process.arm()
+        if is_refused:
+            raise Violation(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
+        _done(world, changes, version)
+
+
+def step_nothing(state: State):  # type: ignore[no-untyped-def]
+    """Return the one outcome of an operation that changes nothing."""
+    from model.step import Outcome
+
+    return [Outcome(state=state, answer=state.version)]
+
+
+def _done(world: World, changes: Changes, version: int) -> None:
+    if not changes:
+        outcomes = step_nothing(world.state)
+        touched: list[DirectoryName] = []
+        what = "a commit of nothing"
+    else:
+        operations = _operations(world, changes, is_committed=True)
+        outcomes = step(world.state, Commit(changes=operations))
+        touched = _touched(world, changes, is_committed=True)
+        what = "a commit"
+    before = world.state
+    outcome = world.accept(outcomes, touched, what)
+    if version != outcome.answer:
+        raise Violation(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
+    if changes:
+        _check_committed(world, before, changes, touched)
+        world.reached["several partitions in one commit"] += len(changes) > 1
+    world.staged = Staged()
+
+
+def _stopped(world: World, changes: Changes, calls: Sequence[Call], *, is_killed: bool) -> None:
+    stage = _stage(calls)
+    with world.orderly("looking at the version after a stopped commit"):
+        is_committed = world.files.transaction().version == world.state.version + 1
+    if is_committed != (stage is Stage.COMMITTED):
+        raise Violation(ALLOWED, f"a commit was stopped when it was {stage.name}, and is_committed is {is_committed}")
+    if is_killed:
+        world.process.end()
+        world.writer = None
+    else:
+        world.is_dead = True
+    operations = _operations(world, changes, is_committed=is_committed)
+    operation = Commit(changes=operations, stopped_after=stage, crash=True)
+    before = world.state
+    touched = _touched(world, changes, is_committed=is_committed)
+    world.accept(step(before, operation), touched, "a stopped commit")
+    way = "killed" if is_killed else "failed"
+    world.reached[f"commit {way} when {stage.name.lower()}"] += 1
+    if is_committed:
+        _check_committed(world, before, changes, touched)
+    else:
+        world.check_rows(world.files.transaction(), world.state.committed, changes)
+    world.staged = Staged()
+
+
+def _stage(calls: Sequence[Call]) -> Stage:
+    """Return what a commit had finished, by the calls that it made, the last of which did not happen."""
+    done = calls[:-1]
+    syncs = [number for number, call in enumerate(done) if call.kind is CallKind.MSYNC]
+    if syncs:
+        is_stored = any(call.kind is CallKind.STORE for call in done[syncs[0] :])
+        return Stage.COMMITTED if is_stored else Stage.RECORDED
+    if any(call.kind is CallKind.OPEN_FOR_WRITING and call.path.endswith(f"/{TXN_FILE}") for call in calls):
+        return Stage.PUBLISHED
+    writes = (call for call in calls if call.kind is CallKind.PWRITE and call.path.endswith(f"/{PM_FILE}"))
+    is_patched = any(call.offset_bytes == 0 and call.size_bytes == HEADER_BYTES for call in writes)
+    return Stage.WRITTEN if is_patched else Stage.STARTED
+
+
+def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[Write | Drop, ...]:
+    with world.orderly("looking at what a commit has written"):
+        transaction = world.files.transaction()
+        there = world.files.directories()
+        return tuple(
+            Drop(partition=key) if rows is None else _write(world, transaction, there, key, rows, is_committed)
+            for key, rows in changes.items()
+        )
+
+
+def _write(
+    world: World, transaction: Transaction, there: set[str], key: int, rows: tuple[int, ...], is_committed: bool
+) -> Write:
+    """Return a change with the sizes that the files show; one that they do not show gets sizes that it could have."""
+    old = None if key in world.staged.dropped else world.state.entries.get(key)
+    if is_committed:
+        found = next((each for each in transaction.partitions if each.timestamp == key), None)
+        if found is None:
+            raise Violation(ALLOWED, f"after a commit partition {key} is missing")
+        name, token = (key, found.name_txn), found.token
+        end = world.files.chain(name).end_bytes
+        return Write(
+            partition=key,
+            rows=rows,
+            token=token,
+            generation_end=end,
+            in_place=old is not None and name == old.directory,
+        )
+    if old is None or world.files.name_of((key, world.state.version)) in there:
+        return Write(partition=key, rows=rows, token=1, generation_end=1, in_place=False)
+    newest = world.state.directory(old.directory).generations[-1]
+    place = world.files.chain(old.directory).places[0]
+    is_seen = place.end_bytes > newest.end
+    return Write(
+        partition=key,
+        rows=rows,
+        token=place.token if is_seen else old.token + 1,
+        generation_end=place.end_bytes if is_seen else newest.end + 1,
+        in_place=True,
+    )
+
+
+def _touched(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:
+    entries = world.state.entries
+    touched = [entries[key].directory for key in changes if key in entries and entries[key].token >= 0]
+    if is_committed:
+        made = {(key, world.state.version) for key, rows in changes.items() if rows is not None}
+        there = world.files.directories()
+        touched += [name for name in sorted(made) if world.files.name_of(name) in there]
+    return touched
+
+
+def _check_committed(world: World, before: State, changes: Changes, touched: Sequence[DirectoryName]) -> None:
+    """Compare what a committed version says and holds with the oracle, and note what later rules need."""
+    with world.orderly("reading _txn after a commit"):
+        transaction = world.files.transaction()
+        is_before = world.files.area_stands_before(transaction.version)
+    world.reached["area placed before" if is_before else "area placed behind"] += 1
+    world.check_rows(transaction, world.state.committed, changes)
+    world.check_times(transaction)
+    known = dict(world.facts)
+    with world.orderly("looking at the footers of a commit"):
+        world.remember(transaction, touched)
+    after = world.state.entries
+    for key in changes:
+        old, new = before.entries.get(key), after.get(key)
+        if old is None:
+            continue
+        if new is None or new.directory != old.directory:
+            world.ceased[old.directory] = transaction.version
+            world.was_replaced |= {old.directory} if new else set()
+        if new is not None and key not in world.staged.dropped:
+            _check_growth(world, key, known[old.directory], new.directory == old.directory, new.directory)
+
+
+def _check_growth(world: World, key: int, facts: Facts, in_place: bool, name: DirectoryName) -> None:
+    """Compare the choice between growing and rewriting, and the account of unused bytes, with what they must be."""
+    is_over = facts.unused_bytes > world.options.rewrite_unused_ratio * facts.token
+    is_asked = key in world.staged.rewritten
+    if in_place and (is_over or is_asked):
+        raise Violation(ALLOWED, f"partition {key} grew in place and should have been written anew")
+    is_own = world.state.entries[key].directory[1] > world.start.transaction.version and in_place
+    after = world.facts[name]
+    if not in_place:
+        world.reached["rewrite by ratio"] += is_over and not is_asked
+        if after.unused_bytes:
+            raise Violation(ALLOWED, f"a file that was written anew says that {after.unused_bytes} bytes are unused")
+        return
+    least = facts.unused_bytes + facts.footer_bytes
+    dropped = facts.blocks - after.blocks
+    world.reached["merge of several row groups"] += len(dropped) > 1
+    is_right = after.unused_bytes > least if dropped else after.unused_bytes == least
+    if not is_right or (is_own and after.token <= facts.token):
+        raise Violation(
+            ALLOWED,
+            f"partition {key}: {after.unused_bytes} bytes unused after {len(dropped)} row groups were dropped, "
+            f"and {least} without them",
+        )

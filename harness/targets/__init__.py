@@ -1,0 +1,1 @@
+"""What explorers drive: a life on a storage, its commits, its reads, its recovery."""

@@ -89,6 +89,13 @@ class OpenFile(File):
         self._is_writable = is_writable
         self._was_locked = False
 
+    @property
+    def _open_descriptor(self) -> int:
+        """The descriptor; `mmap` would take that of a closed file for a wish for anonymous memory."""
+        if self._descriptor == _CLOSED:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._descriptor
+
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
         """Read until all of it is there or the file ends, however little each call brings."""
         assert size_bytes >= 0 and offset_bytes >= 0
@@ -96,9 +103,9 @@ class OpenFile(File):
         parts = []
         with PlainWords(self._path, "read"):
             # os.pread allocates what it is asked for, so it is never asked for more than there is.
-            end_bytes = min(offset_bytes + size_bytes, os.fstat(self._descriptor).st_size)
+            end_bytes = min(offset_bytes + size_bytes, os.fstat(self._open_descriptor).st_size)
             while offset_bytes < end_bytes:
-                part = os.pread(self._descriptor, min(end_bytes - offset_bytes, _CALL_BYTES_MAX), offset_bytes)
+                part = os.pread(self._open_descriptor, min(end_bytes - offset_bytes, _CALL_BYTES_MAX), offset_bytes)
                 if not part:  # somebody cut the file in the meantime
                     break
                 parts.append(part)
@@ -110,7 +117,7 @@ class OpenFile(File):
         """Ask the descriptor, not the path."""
         self._tally.step_count += 1
         with PlainWords(self._path, "ask for the size"):
-            return os.fstat(self._descriptor).st_size
+            return os.fstat(self._open_descriptor).st_size
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
         """Write until all of it is taken, however little each call takes."""
@@ -119,7 +126,7 @@ class OpenFile(File):
         self._tally.step_count += 1
         with PlainWords(self._path, "write"):
             while remaining:
-                taken_bytes = os.pwrite(self._descriptor, remaining[:_CALL_BYTES_MAX], offset_bytes)
+                taken_bytes = os.pwrite(self._open_descriptor, remaining[:_CALL_BYTES_MAX], offset_bytes)
                 if taken_bytes == 0:  # a disk that takes nothing and says nothing would hold us forever
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 remaining = remaining[taken_bytes:]
@@ -133,7 +140,7 @@ class OpenFile(File):
         with PlainWords(self._path, "truncate"):
             if not self._is_writable:  # the system would say "invalid argument", which helps nobody
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-            os.ftruncate(self._descriptor, size_bytes)
+            os.ftruncate(self._open_descriptor, size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
         """Map shared; the `mmap` module itself compares the size with the file's."""
@@ -142,7 +149,7 @@ class OpenFile(File):
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if self._is_writable else 0)
         with PlainWords(self._path, "map"):
             try:
-                memory = mmap.mmap(self._descriptor, size_bytes, flags=mmap.MAP_SHARED, prot=protection)
+                memory = mmap.mmap(self._open_descriptor, size_bytes, flags=mmap.MAP_SHARED, prot=protection)
             except (ValueError, OverflowError) as error:
                 raise StorageError(file=self._path, operation="map", reason=Refusal.TOO_SHORT) from error
         return _MappedFile(self._path, memory, self._tally)
@@ -152,7 +159,7 @@ class OpenFile(File):
         self._tally.step_count += 1
         self._tally.sync_count += 1
         with PlainWords(self._path, "sync"):
-            os.fsync(self._descriptor)
+            os.fsync(self._open_descriptor)
 
     def fdatasync(self) -> None:
         """Sync the descriptor; macOS knows only the full sync."""
@@ -160,9 +167,9 @@ class OpenFile(File):
         self._tally.sync_count += 1
         with PlainWords(self._path, "sync"):
             if sys.platform == "linux":
-                os.fdatasync(self._descriptor)
+                os.fdatasync(self._open_descriptor)
             else:
-                os.fsync(self._descriptor)
+                os.fsync(self._open_descriptor)
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
         """Lock the open file description: a process's own locks would fall when any file of the same inode closes."""
@@ -187,7 +194,7 @@ class OpenFile(File):
         request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
         with PlainWords(self._path, "lock"):
             try:
-                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, request)
+                fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLK, request)
             except BlockingIOError:
                 return False
         return True

@@ -44,8 +44,8 @@ def explore_crashes(
     """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer make of it.
 
     Starts from `start`, else from what the target creates. `expected` is what readers see before the first and after
-    each operation; without it the undisturbed run says so. Runs for about `seconds` of `clock`; a plan that was not
-    finished, but for the sample of long writes, makes the verdict UNKNOWN.
+    each operation; without it the undisturbed run says so. Runs for about `seconds` of `clock`; if whole steps, failing
+    calls or kills in recovery are left then, the verdict is UNKNOWN; if lengths of torn writes are, the bound says so.
     """
     begin = clock()
     failed = failed_controls()

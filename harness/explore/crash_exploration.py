@@ -15,7 +15,9 @@ from harness.verdict import Finding, Phase, Verdict
 
 PHASE = "crash"
 RECOVERY_KILLS_MAX = 2
+CUTS = "cut writes"
 SAMPLE = "sampled cuts"
+CUT_PARTS = 8
 OLD_STATE = "a kill inside a commit left the state before it"
 NEW_STATE = "a kill inside a commit left the state after it"
 WORKING_RECOVERY = "a recovery that wrote"
@@ -52,7 +54,6 @@ class Exploration:
         self._reached: Counter[str] = Counter(dict.fromkeys(POINTS, 0))
         self._left: Counter[str] = Counter()
         self._total = self._done = 0
-        self._is_sampling = False
 
     def run(self) -> None:
         """Whole steps first, then failing calls, then kills inside writes; the sample comes last."""
@@ -61,8 +62,9 @@ class Exploration:
         self._kill("whole steps", lambda step: ())
         for operation in range(len(self._judge.course.started)):
             self._fail(operation)
-        self._kill("cut writes", border_cuts)
-        self._is_sampling = True
+        for part in range(CUT_PARTS):
+            # Whatever time is left, the lengths that were tried spread over all writes.
+            self._kill(CUTS, lambda step, part=part: border_cuts(step)[part::CUT_PARTS])  # type: ignore[misc]
         self._kill(SAMPLE, sampled_cuts)
 
     def _kill(self, name: str, cuts_of: Cuts) -> None:
@@ -111,12 +113,12 @@ class Exploration:
         self._on_progress(self._done, self._total)
 
     def _visit(self, storage: MemoryStorage, low: int, high: int, origin: Origin) -> None:
-        """Judge a disk, and then what kills inside its recovery leave; the fewest kills come first."""
+        """Judge a disk and, after whole steps, what kills inside its recovery leave; the fewest kills come first."""
         pending = deque(self._unseen(storage, low, high, origin, low))
         while pending:
             disk = pending.popleft()
             if disk.origin.recovery_kill_count and not self._has_time():
-                self._left[SAMPLE if self._is_sampling else "kills in recovery"] += 1
+                self._left["kills in recovery"] += 1
                 continue
             try:
                 recovered = self._judge.examine(disk.storage, low, high, disk.seen)
@@ -128,7 +130,7 @@ class Exploration:
             if not recovered.steps:
                 continue
             self._reached[WORKING_RECOVERY] += 1
-            if disk.origin.recovery_kill_count >= RECOVERY_KILLS_MAX:
+            if origin.is_inside_a_write or disk.origin.recovery_kill_count >= RECOVERY_KILLS_MAX:
                 self._counts["recoveries killed no further"] += 1
                 continue
             for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, border_cuts):
@@ -174,20 +176,22 @@ class Exploration:
 
     def phase(self, seconds: float) -> Phase:
         """Say what was explored and what it means."""
-        required_left = {name: count for name, count in self._left.items() if name != SAMPLE and count}
+        required_left = {name: count for name, count in self._left.items() if name not in (CUTS, SAMPLE) and count}
         notes = [f"{count} {name} were not tried" for name, count in sorted(required_left.items())]
         missing = [name for name in MUST_REACH if not self._reached[name]]
         if missing and not required_left:
             notes.append(f"never reached: {', '.join(missing)}")
         course = self._judge.course
-        sampled_count = self._left[SAMPLE]
+        cut_count = self._counts[CUTS] + self._counts[SAMPLE]
+        cuts_left = self._left[CUTS] + self._left[SAMPLE]
         return Phase(
             name=PHASE,
             explored=len(self._seen),
             complete=not self._left and not any(sampled_cuts(step) for step in course.steps),
             bound=f"process kill of {len(course.started)} commits with {len(course.steps)} steps, {CUTS_IN_WORDS}; "
-            f"kills in up to {RECOVERY_KILLS_MAX} recoveries after each other; every call of a commit failing once"
-            + (f"; {sampled_count} sampled cuts left for lack of time" if sampled_count else ""),
+            f"kills in up to {RECOVERY_KILLS_MAX} recoveries after a kill between steps or a failing call; every call of a "
+            "commit failing once"
+            + (f"; {cut_count - cuts_left} of {cut_count} cuts tried in the time given" if cuts_left else ""),
             verdict=Verdict.INVALID if self._findings else Verdict.UNKNOWN if notes else Verdict.VALID,
             seconds=seconds,
             counts={**self._counts, "steps": len(course.steps), "distinct disks": len(self._seen)},

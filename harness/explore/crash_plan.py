@@ -56,6 +56,11 @@ class Origin:
         """How many recoveries were killed."""
         return len(self.kills) - (self.failure is None)
 
+    @property
+    def is_inside_a_write(self) -> bool:
+        """Whether the first kill tore a write."""
+        return self.failure is None and bool(self.kills) and self.kills[0].cut_bytes > 0
+
     def evidence(self) -> dict[str, Any]:
         """Return what `origin_of` makes the same origin from."""
         evidence: dict[str, Any] = {"kills": [[kill.step_count, kill.cut_bytes] for kill in self.kills]}

@@ -347,7 +347,7 @@ def test_no_operations_are_no_exploration() -> None:
 def test_what_there_was_no_time_for_is_said_and_leaves_no_verdict() -> None:
     phase = explored(Toy(), seconds=10)
     assert phase.verdict is Verdict.UNKNOWN and not phase.complete
-    assert "whole steps were not tried" in phase.note and "cut writes were not tried" in phase.note
+    assert "whole steps were not tried" in phase.note and "failing calls were not tried" in phase.note
     assert 0 < phase.explored < explored(Toy()).explored
 
 
@@ -371,7 +371,16 @@ def test_a_sample_of_a_long_write_may_be_left_without_doubt_but_not_without_a_wo
     assert whole.counts["sampled cuts"] == len(sampled_cuts(write(5000)))
     cut = run(whole.seconds - 20)
     assert cut.verdict is Verdict.VALID and not cut.complete
-    assert "sampled cuts left for lack of time" in cut.bound and "sampled cuts left" not in whole.bound
+    assert "cuts tried in the time given" in cut.bound and "tried in the time" not in whole.bound
+
+
+def test_recoveries_are_killed_after_whole_steps_but_not_after_torn_writes() -> None:
+    phase = explored(Toy())
+    whole = explore_crashes(Toy(), [b"x" * 20], path="toy", clock=lambda: 0.0, seconds=1)
+    longer = explore_crashes(Toy(), [b"x" * 60], path="toy", clock=lambda: 0.0, seconds=1)
+    assert phase.reached["a kill inside a recovery"] > 0
+    assert longer.reached["a kill inside a recovery"] == whole.reached["a kill inside a recovery"]
+    assert longer.counts["cut writes"] > whole.counts["cut writes"]
 
 
 def test_progress_ends_at_the_total() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from impl.errors import StorageError
 from impl.operating_system import OperatingSystemStorage
-from impl.storage import File, Refusal
+from impl.storage import File, LockMode, OpenMode, Refusal
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +87,26 @@ def test_errors_of_the_system_arrive_in_plain_words(
         patched.setattr(os, function, fail)
         with pytest.raises(StorageError, match=reason):
             call(file)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda file: file.pread(1, 0),
+        lambda file: file.pwrite(b"x", 0),
+        lambda file: file.size_bytes(),
+        lambda file: file.truncate(0),
+        lambda file: file.map(1),
+        lambda file: file.fsync(),
+        lambda file: file.fdatasync(),
+        lambda file: file.try_lock(LockMode.SHARED, offset_bytes=0, size_bytes=1),
+        lambda file: file.unlock(offset_bytes=0, size_bytes=1),
+    ],
+)
+def test_a_closed_file_refuses_every_call(use: Callable[[File], object], tmp_path: Path) -> None:
+    storage = OperatingSystemStorage()
+    file = storage.open_for_writing(f"{tmp_path}/file", OpenMode.NEW)
+    file.close()
+    with pytest.raises(StorageError) as caught:
+        use(file)
+    assert caught.value.reason == Refusal.NOT_OPEN

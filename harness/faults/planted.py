@@ -1,0 +1,219 @@
+"""Planted defects: each a patch of one place in the implementation, which holds no switch for it (design, section 8).
+
+`number` is the defect's row in the catalogue of faults, None for one that is not listed there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from harness.faults.patch import replaced
+from impl.commit import HARDENED, Action
+from impl.errors import StorageError
+from impl.layout.record import Buffer
+from impl.merge_plan import Keep, Merge
+from impl.partition import PartitionFiles, PublishedMetadata
+from impl.pm.chain import Resolved, TokenMissingError, check_checksum, walk
+from impl.transaction import Transaction
+from impl.transaction_write import NextVersion, PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """A defect: the part that it is in, what it does in words, and how it is planted."""
+
+    number: int | None
+    part: str
+    text: str
+    plant: Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def wrapped(place: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Put what `wrap` makes of the original at `package.module:name` while the block runs."""
+    module_name, _, name = place.partition(":")
+    with replaced(place, wrap(getattr(importlib.import_module(module_name), name))):
+        yield
+
+
+def patch(place: str, wrap: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[None]]:
+    """Return how a defect is planted."""
+    return lambda: wrapped(place, wrap)
+
+
+def protocol(**actions: tuple[Action, ...]) -> Callable[[], AbstractContextManager[None]]:
+    """Return how another order of actions is planted, whatever protocol a writer was opened with."""
+    other = dataclasses.replace(HARDENED, **actions)
+    return patch("impl.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))
+
+
+def _swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+    def sync(run: Any) -> None:
+        with suppress(StorageError):
+            actions[Action.SYNC_DATA](run)
+
+    return {**actions, Action.SYNC_DATA: sync}
+
+
+def _read_to_the_end(read_published: Callable[[PartitionFiles], PublishedMetadata]) -> Any:
+    def read(files: PartitionFiles) -> PublishedMetadata:
+        published = read_published(files)
+        with files.open_pm() as handle:
+            return dataclasses.replace(published, content=handle.pread(published.file_size_bytes, 0))
+
+    return read
+
+
+def _resolve_first(matches: Callable[[int, int], bool]) -> Any:
+    """Look at footers from the newest on and take the first that matches, or give up at the first that does not."""
+
+    def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+        for count, place in enumerate(walk(data, file=file)):
+            if matches(place.token, token):
+                check_checksum(data, place, file=file)
+                return Resolved(place=place, orphan_count=count)
+            if matches is _is_newest:
+                break
+        raise TokenMissingError(file=file, field="token", offset_bytes=None, expected="the newest", actual=token)
+
+    return lambda _: resolve
+
+
+def _is_newest(found: int, wanted: int) -> bool:
+    return found == wanted
+
+
+def _keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
+    def plan(*arguments: Any, **settings: Any) -> tuple[Any, ...]:
+        steps: list[Any] = []
+        for step in plan_merge(*arguments, **settings):
+            steps += [Keep(step.first, step.last + 1), step] if isinstance(step, Merge) else [step]
+        return tuple(steps)
+
+    return plan
+
+
+def _keep_names(next_version: Callable[..., NextVersion]) -> Any:
+    def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
+        names = {partition.timestamp: partition.name_txn for partition in current.partitions}
+        kept = [dataclasses.replace(each, name_txn=names.get(each.timestamp, each.name_txn)) for each in partitions]
+        return next_version(current, partitions=kept, **rest)
+
+    return following
+
+
+class _Unlocked:
+    """A writer's lock that finds no pins, whatever readers hold."""
+
+    @contextmanager
+    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
+        yield True
+
+
+UPDATE, PUBLISH = HARDENED.update, HARDENED.publish
+PLANTED = (
+    Planted(
+        number=7,
+        part="writer",
+        text="the record goes into the area of the committed version",
+        plant=patch("impl.transaction_write:area_of", lambda area_of: lambda base, version: area_of(base, version + 1)),
+    ),
+    Planted(
+        number=9,
+        part="writer",
+        text="the version is stored before the record and its slot",
+        plant=protocol(publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
+    ),
+    Planted(
+        number=17,
+        part="writer",
+        text="a rewrite does not change the name in the entry",
+        plant=patch("impl.table_writer:next_version", _keep_names),
+    ),
+    Planted(
+        number=18,
+        part="writer",
+        text="the header of _pm is not patched before the version is stored",
+        plant=protocol(update=UPDATE[:4]),
+    ),
+    Planted(
+        number=27,
+        part="writer",
+        text="a failed sync of data.parquet is ignored",
+        plant=patch("impl.commit:_PARTITION_ACTIONS", _swallow_sync),
+    ),
+    Planted(
+        number=34,
+        part="writer",
+        text="each generation says that it is the first",
+        plant=patch(
+            "impl.partition_writer:lay_out_generation",
+            lambda lay_out: lambda header, point, *rest: lay_out(header, dataclasses.replace(point, prev=0), *rest),
+        ),
+    ),
+    Planted(
+        number=35,
+        part="writer",
+        text="the header of _pm is patched before the body is written",
+        plant=protocol(update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
+    ),
+    Planted(
+        number=69,
+        part="writer",
+        text="a row group that was merged stays beside the merged one",
+        plant=patch("impl.partition_change:plan_merge", _keep_replaced),
+    ),
+    Planted(
+        number=43,
+        part="reader",
+        text="the size of _pm is that of the file, not the published one",
+        plant=patch("impl.partition:read_published", _read_to_the_end),
+    ),
+    Planted(
+        number=46,
+        part="reader",
+        text="the walk takes the first footer with the token or a larger one",
+        plant=patch("impl.partition:resolve", _resolve_first(lambda found, wanted: found >= wanted)),
+    ),
+    Planted(
+        number=47,
+        part="reader",
+        text="the walk looks at the newest footer only",
+        plant=patch("impl.partition:resolve", _resolve_first(_is_newest)),
+    ),
+    Planted(
+        number=None,
+        part="recovery",
+        text="directories of commits that never came about stay",
+        plant=patch("impl.recovery:_remove_unborn", lambda _: lambda *arguments: None),
+    ),
+    Planted(
+        number=None,
+        part="recovery",
+        text="directories that only pinned versions name are removed",
+        plant=patch("impl.recovery:split_name", lambda split_name: lambda name: (split_name(name)[0], 1 << 62)),
+    ),
+    Planted(
+        number=80,
+        part="recovery",
+        text="the version before the committed one is stored again",
+        plant=patch(
+            "impl.recovery:_store_version_again",
+            lambda store: lambda storage, path, version: store(storage, path, max(version - 1, 0)),
+        ),
+    ),
+    Planted(
+        number=73,
+        part="purger",
+        text="pins are not asked for",
+        plant=patch(
+            "impl.table_writer:purge",
+            lambda purge: lambda storage, table, transaction, lock: purge(storage, table, transaction, _Unlocked()),
+        ),
+    ),
+)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,19 +20,26 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
 import golden_archive
+from rows_for import rows_for
 
 from harness.disk.image import DiskImage
 from harness.explore.damage_judge import Judge
 from harness.explore.damage_plan import Flip
+from impl.create import NewColumn, create_table
+from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
 from impl.partition import DATA_FILE, resolve_partition
+from impl.partition_change import WriterOptions
 from impl.pm.chain import decode_metadata, walk
 from impl.pm.encode import FooterFacts, NewRowGroup, ReusedRowGroup, append_generation, append_point, encode_file
+from impl.questdb_types import TypeTag
 from impl.reader import open_snapshot
 from impl.table import open_table
+from impl.table_writer import open_writer
 from impl.verify import verify_table
 
 ROUNDS = 9
+GROUP_ROW_COUNT = 10
 TABLE = "tables/9.4.2/wide/table"
 Work = Callable[[], object]
 
@@ -80,6 +88,7 @@ def rows(golden: Path) -> Iterator[Row]:
         "verify", lambda: verify_table(table), "our own read", lambda: pa.Table.from_batches(list(snapshot.batches()))
     )
     yield from append_rows(resolve_partition(files, partition).published.content)
+    yield from commit_rows(golden / "written")
     small = str(golden / "tables/9.4.2/chain/table")
     judge = Judge(DiskImage.capture(OperatingSystemStorage(), small, size_bytes_max=1 << 30), small)
     damages = [Flip(file, bit) for file in judge.regions for bit in range(0, judge.size_bytes(file) * 8, 997)]
@@ -108,6 +117,36 @@ def append_rows(content: bytes) -> Iterator[Row]:
         return lambda: append_generation(metadata.header, point, [*reused, new], facts)
 
     yield compare("append to a _pm of 1,000 row groups", appending(1000), "to one of 10", appending(10))
+
+
+def commit_rows(folder: Path) -> Iterator[Row]:
+    """One row group committed behind 1,000 others must cost about what it costs behind 10 (goal: at most 3 times)."""
+    folder.mkdir()
+    storage = OperatingSystemStorage()
+    types = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "d": TypeTag.DOUBLE, "n": TypeTag.VARCHAR}
+    columns = [NewColumn(name=name, type=tag) for name, tag in types.items()]
+    options = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=1.0)
+    with ExitStack() as writers:
+
+        def committing(row_group_count: int) -> Work:
+            path = str(folder / f"groups{row_group_count}")
+            table = create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+            writer = writers.enter_context(open_writer(storage, path, options=options))
+            first = GROUP_ROW_COUNT * row_group_count
+            writer.write(rows_for(table, range(first), seed=0))
+            writer.commit()
+            starts = range(first, first + ROUNDS * GROUP_ROW_COUNT, GROUP_ROW_COUNT)
+            batches = iter([rows_for(table, range(start, start + GROUP_ROW_COUNT), seed=start) for start in starts])
+
+            def commit() -> None:
+                writer.write(next(batches))
+                writer.commit()
+
+            return commit
+
+        yield compare(
+            "commit a row group, writer open, to a file of 1,000", committing(1000), "to one of 10", committing(10)
+        )
 
 
 def main() -> None:

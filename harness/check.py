@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from harness.disk.image import DiskImage
 from harness.explore.damage import Clock, explore_damage
 from harness.explore.roundtrip import reencode_generations
 from harness.verdict import Finding, Phase, Verdict
+from impl.column_versions import CV_FILE
 from impl.errors import CorruptError, ProblemError
 from impl.metadata_file import META_FILE
 from impl.partition import DATA_FILE, PM_FILE, read_published
@@ -21,7 +23,9 @@ from impl.transaction import TXN_FILE
 from impl.verify import TableReport, verify_table
 
 CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
-FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, PM_FILE, DATA_FILE})
+FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, CV_FILE, PM_FILE, DATA_FILE})
+# A symbol column's dictionary; the number stands there when the column was made anew.
+_SYMBOL_FILE = re.compile(r".*\.[co](\.\d+)?", re.DOTALL)
 
 
 class PhaseName(enum.StrEnum):
@@ -46,7 +50,7 @@ class CheckSettings:
 
 
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
-    """Return an image of what reading a table needs; `_txn` is copied before the partitions.
+    """Return an image of what reading a table, and writing to it, needs; `_txn` is copied before the partitions.
 
     What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
     opening a table raises.
@@ -54,9 +58,11 @@ def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
     with suppress(ProblemError):
         # What is no table is refused here; a damaged `_meta` is for the phase that verifies.
         open_table(storage, path)
-    return DiskImage.capture(
-        storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=lambda name: name in FILES_THAT_COUNT
-    )
+    return DiskImage.capture(storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=_counts)
+
+
+def _counts(name: str) -> bool:
+    return name in FILES_THAT_COUNT or _SYMBOL_FILE.fullmatch(name) is not None
 
 
 def complaint_of(image: DiskImage, path: str) -> object:

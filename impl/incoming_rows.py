@@ -114,7 +114,8 @@ def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
     nanoseconds = metadata.counts_nanoseconds
     start = interval_start(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
     end = interval_end(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
-    if start is None or end is None:
+    # The server takes no row from before 1970, so it would not go on from such a partition.
+    if start is None or end is None or timestamp < 0:
         raise RowsRefusedError(f"a row at {timestamp} lies in no partition that the table can have")
     return start, end
 

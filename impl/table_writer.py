@@ -153,13 +153,14 @@ class TableWriter:
             plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=is_own)
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
-        self._is_dead = False
         self._commit_count += 1
         for timestamp in self._dropped:
             self._open.pop(timestamp, None)
         self._open.update({timestamp: change.partition for timestamp, change in changes.items()})
         self.transaction = self.table.transaction()
         self.rollback()
+        # Only now: a writer that cannot read its own version would commit the same rows once more.
+        self._is_dead = False
         return self.transaction.version
 
     def purge(self) -> tuple[str, ...]:

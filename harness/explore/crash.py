@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.disk.image import DiskImage
 from harness.disk.written import replay_prefix
-from harness.explore.crash_exploration import PHASE, Exploration, OnProgress
+from harness.explore.crash_exploration import PHASE, RECOVERY_KILLS_MAX, Exploration, OnProgress
 from harness.explore.crash_judge import Judge, Property, Violation
 from harness.explore.crash_plan import Origin, origin_of
 from harness.targets.protocol import Target
@@ -40,6 +40,7 @@ def explore_crashes(
     seconds: float,
     on_progress: OnProgress = lambda done, total: None,
     expected: Sequence[Hashable] | None = None,
+    recovery_kills_max: int = RECOVERY_KILLS_MAX,
 ) -> Phase:
     """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer make of it.
 
@@ -53,7 +54,7 @@ def explore_crashes(
         judge = Judge(target, operations, start=start, path=path, expected=expected)
     except Violation as violation:
         return _undisturbed_phase(target, violation, clock() - begin)
-    exploration = Exploration(judge, target.name, lambda: clock() - begin < seconds, on_progress)
+    exploration = Exploration(judge, target.name, lambda: clock() - begin < seconds, on_progress, recovery_kills_max)
     exploration.run()
     phase = exploration.phase(clock() - begin)
     if not failed:

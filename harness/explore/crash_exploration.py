@@ -42,12 +42,20 @@ class _Disk:
 class Exploration:
     """Visits the points of the plan in a fixed order; `phase` says what came of it."""
 
-    def __init__(self, judge: Judge, target: str, has_time: Callable[[], bool], on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        target: str,
+        has_time: Callable[[], bool],
+        on_progress: OnProgress,
+        recovery_kills_max: int = RECOVERY_KILLS_MAX,
+    ) -> None:
         """Explore for `judge`'s target while there is time."""
         self._judge = judge
         self._target = target
         self._has_time = has_time
         self._on_progress = on_progress
+        self._recovery_kills_max = recovery_kills_max
         self._seen: dict[tuple[bytes, int, int, int], int] = {}
         self._findings: dict[tuple[object, ...], Finding] = {}
         self._counts: Counter[str] = Counter()
@@ -130,7 +138,7 @@ class Exploration:
             if not recovered.steps:
                 continue
             self._reached[WORKING_RECOVERY] += 1
-            if origin.is_inside_a_write or disk.origin.recovery_kill_count >= RECOVERY_KILLS_MAX:
+            if origin.is_inside_a_write or disk.origin.recovery_kill_count >= self._recovery_kills_max:
                 self._counts["recoveries killed no further"] += 1
                 continue
             for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, border_cuts):
@@ -189,7 +197,7 @@ class Exploration:
             explored=len(self._seen),
             complete=not self._left and not any(sampled_cuts(step) for step in course.steps),
             bound=f"process kill of {len(course.started)} commits with {len(course.steps)} steps, {CUTS_IN_WORDS}; "
-            f"kills in up to {RECOVERY_KILLS_MAX} recoveries after a kill between steps or a failing call; every call of a "
+            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call; every call of a "
             "commit failing once"
             + (f"; {cut_count - cuts_left} of {cut_count} cuts tried in the time given" if cuts_left else ""),
             verdict=Verdict.INVALID if self._findings else Verdict.UNKNOWN if notes else Verdict.VALID,

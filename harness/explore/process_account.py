@@ -28,7 +28,10 @@ REWRITE_CHANCE, DROP_CHANCE, ORDERED_CHANCE = 0.15, 0.1, 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A partition that the run writes to: start and length in units of the timestamp, and whether it is never dropped."""
+    """A partition that the run writes to; `start` and `length` are in units of the timestamp.
+
+    What `is_kept` is never dropped.
+    """
 
     start: int
     length: int

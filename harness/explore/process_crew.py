@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import multiprocess
+import multiprocess  # type: ignore[import-untyped]
 
 from harness.explore.process_messages import FINISH, READY, Failure, Life, Patch
 from harness.explore.process_reader import Style, run_reader
@@ -19,8 +19,8 @@ from harness.explore.process_writer import CLIENT, run_writer
 
 HISTORY_SUFFIX = ".history"
 WAIT_SECONDS = 1.0
-ANSWER_SECONDS = 60.0
-"""How long a process may take for anything before the run gives up."""
+START_SECONDS, FINISH_SECONDS = 120.0, 60.0
+"""How long a process may take to start and recover, and to end when it is told to, before the run gives up."""
 WAITING_WRITERS = 3
 
 
@@ -78,7 +78,7 @@ class Member:
 
     def wait_for(self, message: str) -> bool:
         """Wait until it says something; False when it ended without. Raises NoAnswerError."""
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             self.listen()
             if message in self._heard:
@@ -86,7 +86,7 @@ class Member:
             if self.has_ended:
                 return message in self._heard
             self._connection.poll(WAIT_SECONDS)
-        raise NoAnswerError(f"{self.name} was not {message} within {ANSWER_SECONDS:g} s")
+        raise NoAnswerError(f"{self.name} was not {message} within {START_SECONDS:g} s")
 
     def wait_for_end(self, seconds: float) -> bool:
         """Wait for its end, and say whether it came."""
@@ -120,7 +120,11 @@ class Crew:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Kill and wait: nobody outlives the run."""
+        """Let nobody outlive the run."""
+        self.kill_all()
+
+    def kill_all(self) -> None:
+        """Kill who still lives, and wait for the ends."""
         for member in self._members:
             member.kill()
 
@@ -162,8 +166,8 @@ class Crew:
         for member in members:
             member.say(FINISH)
         for member in members:
-            if not member.wait_for_end(ANSWER_SECONDS):
-                raise NoAnswerError(f"{member.name} did not finish within {ANSWER_SECONDS:g} s")
+            if not member.wait_for_end(FINISH_SECONDS):
+                raise NoAnswerError(f"{member.name} did not finish within {FINISH_SECONDS:g} s")
 
     def _start_member(self, client: str, run: Callable[..., None], *more: object) -> Member:
         life = self._life_counts[client]

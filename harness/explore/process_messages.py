@@ -35,11 +35,12 @@ class Connection(Protocol):
 class Patch:
     """A planted fault: at `place` (package.module:name) stands what `substitute`, spelled the same way, returns.
 
-    `substitute` is called with what stood there before.
+    `substitute` is called with what stood there before, in the processes whose client's name begins with `client`.
     """
 
     place: str
     substitute: str
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +64,14 @@ class Failure:
 
 
 @contextmanager
-def worker(connection: Connection, patches: Sequence[Patch], refusals: tuple[type[Exception], ...]) -> Iterator[None]:
+def worker(
+    connection: Connection, patches: Sequence[Patch], client: str, refusals: tuple[type[Exception], ...]
+) -> Iterator[None]:
     """Run a worker's life: it reports that it is ready, and the exception that ended it; an end of the pipe ends it."""
     # Ctrl-C reaches all processes of a terminal; the parent alone ends the run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ExitStack() as stack:
-        for patch in patches:
+        for patch in (patch for patch in patches if client.startswith(patch.client)):
             make = _found(patch.substitute)
             stack.enter_context(replaced(patch.place, make(_found(patch.place))))
         try:

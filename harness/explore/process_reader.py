@@ -20,7 +20,7 @@ from impl.transaction import TXN_FILE, Transaction
 from impl.transaction_reader import TransactionReader
 
 PAUSE_SECONDS = 0.005
-PATIENCE_SECONDS = 0.4
+PATIENCE_SECONDS = 2.0
 """How long a pinned reader waits for later commits before it reads its snapshot again."""
 LATER_COMMITS = 2
 RELOADS_MAX = 50
@@ -49,7 +49,7 @@ def run_reader(
     style: Style,
 ) -> None:
     """Read until killed or told to finish; `history` is the file to write events to."""
-    with worker(connection, patches, ()), HistoryWriter(history, process) as events:
+    with worker(connection, patches, client, ()), HistoryWriter(history, process) as events:
         reading = _Reading(connection, start, client, events)
         loop = {
             Style.PINNED: reading.read_pinned,

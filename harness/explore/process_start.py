@@ -53,9 +53,7 @@ def lay_ready(image: DiskImage | None, path: str, directory: Path) -> Start:
     storage = OperatingSystemStorage()
     table_path = directory / path.rstrip("/").rpartition("/")[2]
     if image is None:
-        table = create_table(
-            storage, str(table_path), NEW_COLUMNS, timestamp="time", partition_by=PartitionBy.HOUR
-        )
+        table = create_table(storage, str(table_path), NEW_COLUMNS, timestamp="time", partition_by=PartitionBy.HOUR)
     else:
         _write_tree(image, path, table_path)
         table = open_table(storage, str(table_path))
@@ -98,7 +96,10 @@ def _form(table: Table, snapshot: Snapshot) -> Form:
     metadata = table.metadata
     if metadata is None or metadata.timestamp_id < 0:
         raise RowsRefusedError(f"{table.path}: it has no _meta with a designated timestamp")
-    targets = (*islice(_given_targets(table, snapshot, metadata), GIVEN_TARGET_COUNT), *_new_targets(snapshot, metadata))
+    targets = (
+        *islice(_given_targets(table, snapshot, metadata), GIVEN_TARGET_COUNT),
+        *_new_targets(snapshot, metadata),
+    )
     if not targets:
         raise RowsRefusedError(f"{table.path}: it has no partition that rows can be added to, and can have no new one")
     timestamp = next(column.name for column in metadata.columns if column.id == metadata.timestamp_id)

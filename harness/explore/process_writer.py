@@ -46,7 +46,7 @@ class LostVersionError(Exception):
 
 def run_writer(connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path) -> None:
     """Wait for a `Life`, then write until killed or told to finish; `history` is the file to write events to."""
-    with worker(connection, patches, REFUSALS):
+    with worker(connection, patches, CLIENT, REFUSALS):
         life: Life = connection.recv()
         with HistoryWriter(history, process) as events:
             _Writing(connection, start, life, events, testament_of(history)).run()

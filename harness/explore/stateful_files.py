@@ -85,6 +85,7 @@ class Files:
     names: dict[DirectoryName, str] = field(default_factory=dict)
     _published: dict[DirectoryName, bytes] = field(default_factory=dict)
     _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
+    _chains: dict[DirectoryName, tuple[bytes, Chain]] = field(default_factory=dict)
     _snapshot: Snapshot | None = None
 
     def table(self) -> Table:
@@ -119,10 +120,15 @@ class Files:
         files = self.files_of(directory)
         published = read_published(files).content
         self._check_unchanged(directory, self._published, published, PUBLISHED_SIZE_BYTES, PM_FILE)
+        known = self._chains.get(directory)
+        if known is not None and known[0] == published:
+            return known[1]
         places = tuple(walk(published, file=files.pm_label))
         header = decode_header(published, file=files.pm_label)
         blocks = decode_block_offsets(published, places[0], header, file=files.pm_label)
-        return Chain(places=places, newest_blocks=frozenset(blocks))
+        chain = Chain(places=places, newest_blocks=frozenset(blocks))
+        self._chains[directory] = published, chain
+        return chain
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:
         """Violation where bytes of data.parquet have changed that were committed; from now on those up to the token."""
@@ -213,5 +219,6 @@ def expected_chain(state: State, name: DirectoryName) -> tuple[tuple[int, int], 
     generation = generations[-1] if generations else None
     while generation is not None:
         chain.append((generation.end, generation.token))
+        assert generation.prev < generation.end, "a chain goes back to its start"
         generation = by_end.get(generation.prev)
     return tuple(chain)

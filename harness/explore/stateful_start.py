@@ -14,6 +14,7 @@ from harness.disk.image import DiskImage
 from harness.disk.memory import MemoryStorage
 from harness.explore.stateful_rows import Rows, RowShape
 from impl.create import NewColumn, create_table
+from impl.layout import txn as layout
 from impl.metadata_file import PartitionBy, TableMetadata
 from impl.operating_system import OperatingSystemStorage
 from impl.partition_names import interval_end, interval_start, split_name
@@ -21,15 +22,19 @@ from impl.questdb_types import TypeTag
 from impl.reader import open_snapshot
 from impl.storage import Storage
 from impl.table import Table, open_table
-from impl.transaction import Transaction
+from impl.transaction import Partition, Transaction
 from model.table import DirectoryName
 
 TABLE_NAME = "table"
 SHARED_MEMORY = Path("/dev/shm")
 TIMES_IN_PLACE = 8
-PLACE_COUNT = 4
+PLACE_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
+
+
+class NothingToExploreError(Exception):
+    """The table cannot be written to, and why."""
 
 
 class StorageKind(StrEnum):
@@ -61,7 +66,10 @@ class Start:
 
 
 def prepare(image: DiskImage | None, path: str) -> Start:
-    """Return the start in an image, or a new table without rows; raises what opening and reading a table raises."""
+    """Return the start in an image, or a new table without rows.
+
+    Raises NothingToExploreError, and what opening and reading a table raises.
+    """
     if image is None:
         storage = MemoryStorage()
         create_table(storage, f"/{TABLE_NAME}", COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
@@ -69,7 +77,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
     table = open_table(image, path)
     snapshot = open_snapshot(table)
     if table.metadata is None or snapshot.timestamp_id < 0:
-        raise ValueError(f"{path}: a table without _meta or designated timestamp cannot be written to")
+        raise NothingToExploreError("a table without _meta or designated timestamp cannot be written to")
     rows = Rows(RowShape.of(snapshot))
     known = [identity for batch in snapshot.batches() for identity in rows.identify(batch)]
     prefix = f"{path.rstrip('/')}/"
@@ -80,7 +88,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         rows=rows,
         metadata=table.metadata,
         transaction=snapshot.transaction,
-        places=tuple(_places(table.metadata, snapshot.transaction, rows, known)),
+        places=tuple(_places(table, snapshot.transaction, rows, known)),
         left_over=_left_over(table, snapshot.transaction),
     )
 
@@ -116,23 +124,24 @@ def placed(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Stor
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _places(
-    metadata: TableMetadata, transaction: Transaction, rows: Rows, known: list[int]
-) -> Iterator[Place]:
-    """Yield the last intervals that hold Parquet alone, then empty ones behind and before them."""
+def _places(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Place]:
+    """Yield the last interval that a writer may change, then empty ones behind and before all."""
+    metadata = table.metadata
+    assert metadata is not None
+    by = metadata.partition_by
     nanoseconds = metadata.counts_nanoseconds
     unit = 1000 if nanoseconds else 1
 
     def interval(timestamp: int) -> tuple[int, int]:
-        start = interval_start(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
-        end = interval_end(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
+        start = interval_start(timestamp, by, nanoseconds=nanoseconds)
+        end = interval_end(timestamp, by, nanoseconds=nanoseconds)
         if start is None or end is None:
-            raise ValueError("a table without partitions cannot be written to")
+            raise NothingToExploreError("a table without partitions cannot be written to")
         return start, end
 
     taken = {interval(partition.timestamp) for partition in transaction.partitions}
-    native = {interval(partition.timestamp) for partition in transaction.partitions if not partition.is_parquet}
-    used = sorted(taken - native)[2 - PLACE_COUNT :] if taken - native else []
+    closed = {interval(partition.timestamp) for partition in transaction.partitions if not _is_open(table, partition)}
+    used = sorted(taken - closed)[-1:]
     lowest, highest = (min(taken), max(taken)) if taken else ((FIRST_TIME * unit,) * 2,) * 2
     found = list(used)
     while len(found) < PLACE_COUNT - bool(used):
@@ -145,6 +154,11 @@ def _places(
         if not rows.has_duplicates(inside):
             # What becomes of duplicates that are already there depends on the row groups that they are in.
             yield Place(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
+
+
+def _is_open(table: Table, partition: Partition) -> bool:
+    is_read_only = bool(layout.READ_ONLY.get(partition.flags))
+    return partition.is_parquet and not is_read_only and table.files_of(partition).has_pm()
 
 
 def _times(start: int, end: int, known: list[int]) -> tuple[int, ...]:

@@ -32,6 +32,8 @@ from model.table import Directory, DirectoryName, Entry, Generation, State, Vers
 ORDERLY = "every call answers or refuses in an orderly way"
 ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
+# What stands in the model for a partition that is not in Parquet: nothing that any operation touches.
+NATIVE = (Generation(end=1, token=-1, rows=()),)
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ class World:
         with self.orderly(f"looking at the files after {what}"):
             transaction = self.files.transaction()
             there = self.files.directories()
-            chains = {name: self._ends(name, there) for name in touched}
+            chains = {name: ends for name in touched if (ends := self._ends(name, there)) is not None}
             problem = "the model does not allow it at all"
             for outcome in outcomes:
                 difference = self._difference(outcome.state, transaction, there, chains)
@@ -169,13 +171,12 @@ class World:
                 self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory))
                 self.files.check_data(entry.directory, entry.token)
 
-    def _ends(self, name: DirectoryName, there: set[str]) -> tuple[tuple[int, int], ...]:
-        """Return (end, token) of a directory's chain, nothing where the model has no generation."""
-        known = next((each for each in self.state.directories if each.name == name), None)
-        if self.files.name_of(name) not in there or (known is not None and not known.generations):
-            return ()
-        tokens = [each.token for each in known.generations if not each.orphan] if known is not None else []
-        self.files.check_data(name, max(tokens, default=0))
+    def _ends(self, name: DirectoryName, there: set[str]) -> tuple[tuple[int, int], ...] | None:
+        """Return (end, token) of a directory's chain, or None where the model knows of no chain or nothing is there."""
+        known = next((each.generations for each in self.state.directories if each.name == name), None)
+        if self.files.name_of(name) not in there or known == () or known == NATIVE:
+            return None
+        self.files.check_data(name, max((each.token for each in known or () if not each.orphan), default=0))
         return tuple((place.end_bytes, place.token) for place in self.files.chain(name).places)
 
     def _difference(
@@ -199,7 +200,7 @@ class World:
             return f"there are the directories {sorted(there)}, and should be {sorted(names)}"
         for name, ends in chains.items():
             expected = expected_chain(state, name)
-            if expected and ends != expected:
+            if ends != expected:
                 return f"the chain of {self.files.name_of(name)} is {ends}, and should be {expected}"
         return None
 
@@ -238,6 +239,7 @@ class World:
     def _generations(self, entry: Entry) -> Iterator[Generation]:
         """Yield the generations of a start's directory, oldest first; what the others held was not recorded."""
         if entry.token < 0:
+            yield from NATIVE
             return
         places = self.files.chain(entry.directory).places
         resolved = next(place for place in places if place.token == entry.token)

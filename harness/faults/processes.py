@@ -38,8 +38,9 @@ def version_first(original: Callable[..., None]) -> Callable[..., None]:
     def execute(
         protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
-        later = tuple(action for action in protocol.publish if action is not Action.STORE_VERSION)
-        hasty = dataclasses.replace(protocol, publish=(Action.STORE_VERSION, *later))
+        first = (Action.STORE_VERSION, Action.SYNC_VERSION)
+        later = tuple(action for action in protocol.publish if action not in first)
+        hasty = dataclasses.replace(protocol, publish=(*first, *later))
         original(hasty, storage, table_path, writes, plan)
 
     return execute

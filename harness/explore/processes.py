@@ -1,0 +1,186 @@
+"""The processes explorer: one writer that is killed over and over, and readers beside it, on real files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.checkers.snapshot_isolation import Judgement, judge
+from harness.disk.image import DiskImage
+from harness.explore.process_crew import Crew, NoAnswerError
+from harness.explore.process_judge import (
+    KILLED_IN_COMMIT,
+    MUST_REACH,
+    PHASE,
+    failed_controls,
+    findings_of,
+    reached_points,
+)
+from harness.explore.process_messages import Failure, Patch
+from harness.explore.process_run import Clock, OnProgress, Outcome, Run, Settings
+from harness.explore.process_start import Start, lay_ready, take_stock
+from harness.history import EventKind, History, HistoryWriter, read_history, to_arrow
+from harness.verdict import Finding, Phase, Verdict
+from impl.errors import TornproofError
+from impl.operating_system import OperatingSystemStorage
+from impl.reader import open_snapshot
+from impl.table import open_table
+from impl.verify import verify_table
+
+HISTORIES = "histories"
+PARENT = "parent"
+
+
+def explore_processes(
+    image: DiskImage | None,
+    path: str,
+    *,
+    directory: Path,
+    clock: Clock,
+    seconds: float,
+    seed: int,
+    readers: int = 4,
+    kills: int | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+    patches: Sequence[Patch] = (),
+) -> Phase:
+    """Run a writer and `readers` on a copy of the table at `path` of an image, or on a new table, in `directory`.
+
+    Ends when `kills` writers were killed, or after about `seconds` of `clock`, which must be real time; with None all
+    kills that time allows. The history must be one of snapshot isolation, and the table that is left sound and equal
+    to the last version. No process outlives the call. `directory` must be there; the table and the histories stay in
+    it. `patches` plant faults in the processes.
+    """
+    begin = clock()
+    settings = Settings(seconds=seconds, seed=seed, reader_count=readers, kills=kills)
+    try:
+        start = lay_ready(image, path, directory)
+    except TornproofError as error:
+        return _nothing(f"the table cannot be written to: {error}", clock() - begin)
+    histories = directory / HISTORIES
+    histories.mkdir()
+    note = ""
+    with HistoryWriter(histories / f"{PARENT}.history", PARENT) as events, Crew(start, histories, patches) as crew:
+        run = Run(start, crew, events, settings, clock, on_progress)
+        try:
+            run.run()
+        except NoAnswerError as error:
+            note = str(error)
+        failures = crew.failures()
+        crew.kill_all()
+        left = [] if note or failures else list(_what_is_left(start, run.outcome, events))
+        files = crew.histories()
+    return _phase(read_history(files), run.outcome, settings, failures, left, note, clock() - begin)
+
+
+def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iterator[Finding]:
+    """Judge the table when all processes have ended."""
+    table = open_table(OperatingSystemStorage(), start.table_path)
+    events.record(EventKind.READ_START)
+    try:
+        snapshot = open_snapshot(table)
+        found = take_stock(snapshot, start.form)
+    except TornproofError as error:
+        events.record(EventKind.READ_FAILED, details=str(error))
+        yield _finding("the last version can be read", str(error))
+        return
+    events.record(EventKind.READ_END, version=found.version, digest=found.digest)
+    expected = outcome.account
+    if expected is None or (found.version, found.digest) != (expected.version, expected.digest):
+        wanted = "no version that is known" if expected is None else f"version {expected.version}"
+        yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
+    for problem in verify_table(table).all_problems:
+        yield _finding("a table on disk is sound", str(problem), **dataclasses.asdict(problem))
+    for name in table.unreferenced_directories(snapshot.transaction):
+        yield _finding("what nobody reads is purged", f"{name} is still there after the last purge", directory=name)
+    for version in outcome.pins:
+        yield _finding("pins go with their process", f"version {version} is still pinned by a reader that was killed")
+
+
+def _phase(
+    history: History,
+    outcome: Outcome,
+    settings: Settings,
+    failures: list[Failure],
+    left: list[Finding],
+    note: str,
+    seconds: float,
+) -> Phase:
+    events = history.events
+    judgement = judge(to_arrow(events))
+    reached = reached_points(events, outcome)
+    controls = failed_controls(events, judgement) if judgement.verdict is not Verdict.UNKNOWN else []
+    broken = [
+        _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
+        for failure in failures
+        if not failure.is_refusal
+    ]
+    findings = (*findings_of(judgement), *left, *broken)
+    notes = [
+        note,
+        judgement.reason,
+        *(failure.text for failure in failures),
+        *(["a positive control failed"] if controls else []),
+        *_shortfalls(outcome, settings, reached, is_whole=not note and not failures),
+    ]
+    notes = [each for each in notes if each]
+    return Phase(
+        name=PHASE,
+        explored=judgement.denominators.get("reads", 0),
+        complete=False,
+        bound=f"process kill: one writer, killed {outcome.writer_kills} times, and {settings.reader_count} readers "
+        f"on real files, free-running, seed {settings.seed}",
+        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        seconds=seconds,
+        counts=_counts(history, outcome, judgement),
+        reached=dict(reached),
+        controls="; ".join(controls) or "passed",
+        note="; ".join(notes),
+        findings=findings,
+    )
+
+
+def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int], *, is_whole: bool) -> Iterator[str]:
+    """Yield what a run that went through to its end should have done and did not."""
+    if not is_whole:
+        return
+    if settings.kills is not None and outcome.writer_kills < settings.kills:
+        yield f"the time was over after {outcome.writer_kills} of {settings.kills} kills"
+    wanted = MUST_REACH if settings.kills == 0 else (*MUST_REACH, KILLED_IN_COMMIT)
+    missing = [name for name in wanted if not reached[name]]
+    if missing:
+        yield f"never reached: {', '.join(missing)}"
+
+
+def _counts(history: History, outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+    seen = judgement.denominators
+    return {
+        "commits": seen.get("commits", 0),
+        "acknowledged": seen.get("acknowledged_commits", 0),
+        "reads": seen.get("reads", 0),
+        "reads of older snapshots": seen.get("reads_of_older_snapshots", 0),
+        "refused reads": seen.get("refused_reads", 0),
+        "kills of the writer": outcome.writer_kills,
+        "kills of readers": outcome.reader_kills,
+        "recoveries": seen.get("recoveries", 0),
+        "history events": len(history.events),
+        "torn frames": history.torn_frames,
+        "anomalies": sum(judgement.counts.values()),
+    }
+
+
+def _nothing(reason: str, seconds: float) -> Phase:
+    return Phase(
+        name=PHASE,
+        explored=0,
+        complete=False,
+        bound="nothing was explored",
+        verdict=Verdict.UNKNOWN,
+        seconds=seconds,
+        note=reason,
+    )
+
+
+def _finding(violated: str, sentence: str, **evidence: object) -> Finding:
+    return Finding(property=violated, phase=PHASE, sentence=f"{sentence}.", evidence=evidence)

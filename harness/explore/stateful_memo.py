@@ -1,0 +1,55 @@
+"""Encoding and decoding of row groups, remembered by content: pure functions, and dear beside a step of a file."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from harness.faults.patch import replaced
+from impl.parquet.encoded import EncodedRowGroup
+from impl.partition_change import RowGroupEncoder
+
+# A decoded array can hold on to hundreds of kilobytes of pyarrow's buffers.
+ENTRY_COUNT_MAX = 1_000
+DECODER = "impl.row_group:decode_chunk"
+
+
+def remembered_encoder() -> RowGroupEncoder:
+    """Return the encoder of row groups, as it is now, with a memory of its own."""
+    encode: RowGroupEncoder = importlib.import_module("impl.parquet.encoded").encode_row_group
+    known: dict[Any, EncodedRowGroup] = {}
+
+    def remembered(stored: pa.Table, *, bounds: Any) -> EncodedRowGroup:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, stored.schema) as stream:
+            stream.write_table(stored)
+        key = (sink.getvalue().to_pybytes(), tuple(sorted(bounds.items())))
+        return _look_up(known, key, lambda: encode(stored, bounds=bounds))
+
+    return remembered
+
+
+@contextmanager
+def remembered_decoding() -> Iterator[None]:
+    """Let readers remember what column chunks decode to while the block runs, by their bytes and their description."""
+    module, _, name = DECODER.partition(":")
+    decode = getattr(importlib.import_module(module), name)
+    known: dict[Any, pa.Array] = {}
+
+    def remembered(content: bytes, column: Any, chunk: Any, *, file: str) -> pa.Array:
+        return _look_up(known, (content, column, chunk), lambda: decode(content, column, chunk, file=file))
+
+    with replaced(DECODER, remembered):
+        yield
+
+
+def _look_up(known: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    if key not in known:
+        if len(known) >= ENTRY_COUNT_MAX:
+            known.clear()
+        known[key] = make()
+    return known[key]

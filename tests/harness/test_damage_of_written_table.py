@@ -1,0 +1,70 @@
+"""A table that our own writer grew in place: no damage of it is silent, and page checksums leave none undetectable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rows_for import rows_for
+from writer_run import start_run
+from written_tables import DAY, PATH, new_table, write
+
+from harness.disk.image import DiskImage
+from harness.explore.damage import Tally, explore_damage, judge_task, plan
+from harness.explore.damage_judge import Judge, Outcome
+from harness.verdict import Verdict
+from impl.create import NewColumn
+from impl.partition import DATA_FILE
+from impl.questdb_types import TypeTag
+
+SAMPLED = 81
+"""One of so many damages is tried by default; odd, so that all bits of a byte are met."""
+
+
+def grown_table() -> DiskImage:
+    types = {"i": TypeTag.INT, "b": TypeTag.BOOLEAN, "d": TypeTag.DOUBLE, "u": TypeTag.UUID}
+    storage, table = new_table(*(NewColumn(name=name, type=tag) for name, tag in types.items()))
+    write(storage, *(rows_for(table, [DAY + 7 * row + step for row in range(5)], seed=10 * step) for step in range(3)))
+    return storage.image()
+
+
+def test_sampled_damage_of_a_written_table_is_noticed_or_harmless() -> None:
+    judge = Judge(grown_table(), PATH)
+    tally = Tally()
+    tasks = plan(judge)
+    assert len(tasks) == 6
+    for task in tasks:
+        tally.add(judge_task(judge, replace(task, step=SAMPLED)))
+    outcomes = {outcome for _, _, outcome in tally.outcomes}
+    assert outcomes <= {Outcome.REJECTED, Outcome.HARMLESS, Outcome.LEGAL_STATE}
+    assert tally.disagreements == [] and tally.tried > 1_500
+    assert sum(count for (file, _, _), count in tally.outcomes.items() if file.endswith(DATA_FILE)) > 500
+
+
+@pytest.mark.nightly
+def test_no_damage_of_a_written_table_is_silent_or_undetectable() -> None:
+    check(grown_table(), PATH)
+
+
+@pytest.mark.nightly
+def test_no_damage_of_a_real_table_that_was_written_anew_is_silent_or_undetectable(
+    questdb_data: Path, tmp_path: Path
+) -> None:
+    run = start_run(tmp_path, questdb_data / "tables/9.4.2/oddcols/table")
+    with run.writer as writer:
+        for start in run.rows:
+            writer.rewrite_partition(start)
+        writer.commit()
+        times = run.times()
+        for step in range(2):
+            writer.write(rows_for(writer.table, [times[0] + step, times[len(times) // 2]], seed=step))
+            writer.commit()
+    check(run.storage.image(), run.path)
+
+
+def check(image: DiskImage, path: str) -> None:
+    # A clock that stands still: the exploration goes on to its end.
+    phase = explore_damage(image, path, clock=lambda: 0.0, seconds=1, workers=2)
+    assert (phase.verdict, phase.complete, phase.exposures) == (Verdict.VALID, True, {})
+    assert phase.counts["silent"] == phase.counts["exposure"] == 0 < phase.counts["rejected"]

@@ -1,0 +1,73 @@
+"""Mistakes that are planted into the processes of a run: each must be found, and by its own rule."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.explore.process_messages import Patch
+from harness.explore.processes import explore_processes
+from harness.verdict import Verdict
+
+KILLS = 4
+SECONDS = 90.0
+
+
+@pytest.mark.parametrize(
+    ("place", "substitute", "client", "properties"),
+    [
+        pytest.param(
+            "impl.partition:resolve",
+            "newest_footer",
+            "reader",
+            {"refused_read", "pinned_read_refused"},
+            id="readers take the newest footer",
+        ),
+        pytest.param(
+            "impl.table_writer:purge",
+            "purge_regardless",
+            "writer",
+            {"pinned_read_refused"},
+            id="the purge ignores pins",
+        ),
+        pytest.param(
+            "impl.table_writer:execute",
+            "version_first",
+            "writer",
+            {"refused_read", "pinned_read_refused", "a process ends when it is told to"},
+            id="the version is stored before its record",
+        ),
+        pytest.param(
+            "impl.table_writer:recover_for_writing",
+            "version_before",
+            "writer",
+            {"acknowledged_version_lost", "seen_version_lost", "stale_read", "went_back"},
+            id="recovery goes back by a version",
+        ),
+        pytest.param(
+            "impl.partition_change:plan_merge",
+            "forgotten_row_groups",
+            "writer",
+            {"torn_content"},
+            id="a merge forgets row groups",
+        ),
+    ],
+)
+def test_a_planted_mistake_is_found(
+    place: str, substitute: str, client: str, properties: set[str], tmp_path: Path
+) -> None:
+    patch = Patch(place=place, substitute=f"harness.faults.processes:{substitute}", client=client)
+    phase = explore_processes(
+        None,
+        "/trades",
+        directory=tmp_path,
+        clock=time.monotonic,
+        seconds=SECONDS,
+        seed=2,
+        kills=KILLS,
+        patches=[patch],
+    )
+    assert phase.verdict is Verdict.INVALID, phase
+    assert properties.intersection(finding.property for finding in phase.findings), phase.findings

@@ -1,20 +1,28 @@
-"""The run behind `tornproof check`: a real table is copied into memory, verified, encoded again and damaged."""
+"""The run behind `tornproof check`: a table is copied, verified, encoded again, and given to every explorer."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.disk.image import DiskImage
+from harness.explore.crash import explore_crashes
 from harness.explore.damage import Clock, explore_damage
+from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
+from harness.explore.stateful import explore_stateful
+from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict
+from harness.workload import crash_operations
 from impl.column_versions import CV_FILE
-from impl.errors import CorruptError, ProblemError
+from impl.errors import CorruptError, ProblemError, TornproofError
 from impl.metadata_file import META_FILE
 from impl.partition import DATA_FILE, PM_FILE, read_published
 from impl.storage import ReadableStorage
@@ -34,19 +42,34 @@ class PhaseName(enum.StrEnum):
     VERIFY = "verify"
     ROUNDTRIP = "roundtrip"
     DAMAGE = "damage"
+    STATEFUL = "stateful"
+    CRASH = "crash"
+    PROCESSES = "processes"
+
+
+# How the time is divided among those that take as much as they are given.
+SHARES = {PhaseName.DAMAGE: 4, PhaseName.STATEFUL: 2, PhaseName.CRASH: 3, PhaseName.PROCESSES: 2}
+# A fifth of what an idle machine does, so that a busy one gets done too.
+STATEFUL_STEPS_PER_SECOND = 100
 
 
 OnProgress = Callable[[str, int, int | None], None]
+OnShare = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, phases."""
+    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, seed, phases."""
 
     seconds: float
     workers: int
     complete_bytes: int
+    seed: int = 0
     phases: tuple[PhaseName, ...] = tuple(PhaseName)
+
+    def seconds_of(self, phase: PhaseName) -> float:
+        """Return the part of the time that an explorer is given."""
+        return self.seconds * SHARES[phase] / sum(SHARES.get(chosen, 0) for chosen in self.phases)
 
 
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
@@ -89,18 +112,62 @@ def check_image(
     if PhaseName.ROUNDTRIP in settings.phases:
         on_progress(PhaseName.ROUNDTRIP, 0, None)
         yield _or_unknown(PhaseName.ROUNDTRIP, lambda: _roundtrip_phase(image, path, clock))
-    if PhaseName.DAMAGE in settings.phases:
-        yield _or_unknown(
-            PhaseName.DAMAGE,
-            lambda: explore_damage(
-                image,
-                path,
-                clock=clock,
-                seconds=settings.seconds,
-                workers=settings.workers,
-                complete_bytes=settings.complete_bytes,
-                on_progress=lambda done, total: on_progress(PhaseName.DAMAGE, done, total),
-            ),
+    explorers = {
+        PhaseName.DAMAGE: _damage_phase,
+        PhaseName.STATEFUL: _stateful_phase,
+        PhaseName.CRASH: _crash_phase,
+        PhaseName.PROCESSES: _processes_phase,
+    }
+    for name, explore in explorers.items():
+        if name in settings.phases:
+            on_progress(name, 0, None)
+            run = functools.partial(explore, image, path, settings, clock, functools.partial(on_progress, name))
+            yield _or_unknown(name, run)
+
+
+def _damage_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    return explore_damage(
+        image,
+        path,
+        clock=clock,
+        seconds=settings.seconds_of(PhaseName.DAMAGE),
+        workers=settings.workers,
+        complete_bytes=settings.complete_bytes,
+        on_progress=on_progress,
+    )
+
+
+def _stateful_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    seconds = settings.seconds_of(PhaseName.STATEFUL)
+    steps = max(1, int(seconds * STATEFUL_STEPS_PER_SECOND))
+    return explore_stateful(
+        image, path, clock=clock, seconds=seconds, steps=steps, seed=settings.seed, on_progress=on_progress
+    )
+
+
+def _crash_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    return explore_crashes(
+        TableTarget(),
+        crash_operations(image, path),
+        start=image,
+        path=path,
+        clock=clock,
+        seconds=settings.seconds_of(PhaseName.CRASH),
+        on_progress=on_progress,
+        recovery_kills_max=1,
+    )
+
+
+def _processes_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    with tempfile.TemporaryDirectory(prefix="tornproof-") as directory:
+        return explore_processes(
+            image,
+            path,
+            directory=Path(directory),
+            clock=clock,
+            seconds=settings.seconds_of(PhaseName.PROCESSES),
+            seed=settings.seed,
+            on_progress=on_progress,
         )
 
 
@@ -108,7 +175,7 @@ def _or_unknown(name: PhaseName, run: Callable[[], Phase]) -> Phase:
     """Run a phase; what it cannot explore, such as a table without `_pm`, leaves its verdict UNKNOWN."""
     try:
         return run()
-    except ProblemError as error:
+    except TornproofError as error:
         return Phase(
             name=name,
             explored=0,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from harness.disk.image import DiskImage
+from harness.explore.crash import replay_crash
 from harness.explore.damage_judge import Judge, Outcome
 from harness.explore.damage_plan import Cut, Damage, Flip
 from harness.explore.roundtrip import Mismatch, reencode_generations
+from harness.explore.stateful import replay_stateful
+from harness.targets.table import TableTarget
 from harness.verdict import Finding, Verdict
+from harness.workload import crash_operations
 from impl.errors import CorruptError, Problem, TornproofError
 from impl.partition import PartitionFiles, read_published
 from impl.table import open_table
@@ -23,6 +27,11 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 return _replay_mismatch(finding, image, path)
             case "damage":
                 return _replay_damage(finding, image, path)
+            case "stateful":
+                return replay_stateful(image, path, finding)
+            case "crash":
+                operations = crash_operations(image, path)
+                return replay_crash(TableTarget(), operations, finding, start=image, path=path)
             case _:
                 return Verdict.UNKNOWN
     except (TornproofError, KeyError, TypeError, ValueError, IndexError, OverflowError):

@@ -1,4 +1,4 @@
-"""What `check` commits: a small table to start from where none is given, and commits that touch a given one all over."""
+"""What `check` commits: a small table to start from where none is given, and commits that touch all of a given one."""
 
 from __future__ import annotations
 

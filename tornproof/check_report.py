@@ -16,13 +16,13 @@ from harness.verdict import Phase, Verdict, worst
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
 
 
-def check_document(table: str, phases: list[Phase], saved: list[dict[str, str]]) -> dict[str, Any]:
+def check_document(table: str, seed: int, phases: list[Phase], saved: list[dict[str, str]]) -> dict[str, Any]:
     """Return the JSON form of a check (design, section 11)."""
     return {
         "format": 1,
         "target": table,
-        "preset": None,
-        "seed": 0,
+        "preset": "hardened",
+        "seed": seed,
         "verdict": worst(phase.verdict for phase in phases).name,
         "phases": [
             {

@@ -1,4 +1,4 @@
-"""A finding of somebody's test as a file: what `check` writes of a finding, and which exploration of which test it is."""
+"""A finding of somebody's test as a file: what `check` writes of a finding, and the exploration that it is from."""
 
 from __future__ import annotations
 

@@ -197,8 +197,8 @@ class Exploration:
             explored=len(self._seen),
             complete=not self._left and not any(sampled_cuts(step) for step in course.steps),
             bound=f"process kill of {len(course.started)} commits with {len(course.steps)} steps, {CUTS_IN_WORDS}; "
-            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call; every call of a "
-            "commit failing once"
+            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call; every "
+            "call of a commit failing once"
             + (f"; {cut_count - cuts_left} of {cut_count} cuts tried in the time given" if cuts_left else ""),
             verdict=Verdict.INVALID if self._findings else Verdict.UNKNOWN if notes else Verdict.VALID,
             seconds=seconds,

@@ -19,7 +19,7 @@ from impl.table import Table, open_table
 from impl.transaction import TXN_FILE, Transaction
 from impl.transaction_reader import TransactionReader
 
-PAUSE_SECONDS = 0.005
+PAUSE_SECONDS = 0.02
 PATIENCE_SECONDS = 2.0
 """How long a pinned reader waits for later commits before it reads its snapshot again."""
 LATER_COMMITS = 2

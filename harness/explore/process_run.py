@@ -29,8 +29,8 @@ OnProgress = Callable[[int, int | None], None]
 CHOSEN_PLACE_CHANCE = 0.7
 RECOVERY_CHANCE = 0.5
 OCCURRENCES_MAX = 3
-CHOSEN_LIFE_SECONDS = 1.0
-LIFE_SECONDS = (0.01, 0.3)
+CHOSEN_LIFE_SECONDS = 0.6
+LIFE_SECONDS = (0.01, 0.2)
 LOOK_SECONDS = 0.05
 LAST_LIFE_COMMITS, LAST_LIFE_SECONDS = 8, 20.0
 """The last writer makes so many versions before it ends, so that readers meet some, unless it is too slow."""

@@ -115,7 +115,10 @@ def _commit(world: World, fault: Fault | None) -> None:
     except Exception as error:
         raise Violation(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
     else:
+        has_fired = bool(world.process.fired)
         world.process.arm()
+        if has_fired:
+            raise Violation(ALLOWED, "a commit was acknowledged although one of its calls had failed")
         if is_refused:
             raise Violation(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
         _done(world, changes, version)

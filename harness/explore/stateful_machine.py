@@ -21,7 +21,7 @@ from impl.partition_change import RowGroupEncoder, WriterOptions
 
 STEPS_IN_PROGRAM = 40
 PROGRAMS_IN_BATCH = 50
-SHRINKING_STEPS = 4_000
+SHRINKING_STEPS = 1_500
 # Hypothesis now and then draws a constant of our sources, but none below 100: so no edit of them changes a run.
 _ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "place": st.integers(0, 2),

@@ -386,7 +386,7 @@ RULES: Mapping[str, Rule] = {
     "read committed": Rule(read_committed, _always, 2),
     "commit that fails": Rule(commit_fails, _has_staged, 5, _STAGED, FAULT_ARGUMENTS),
     "commit that is killed": Rule(commit_killed, _has_staged, 5, _STAGED, FAULT_ARGUMENTS),
-    "use a dead writer": Rule(use_dead, _is_dead, 1, ("commit that fails", *_STAGED)),
+    "use a dead writer": Rule(use_dead, _is_dead, 3, ("commit that fails", *_STAGED)),
     "open a second writer": Rule(open_second, _has_writer, 1, _ALIVE),
     "close": Rule(close, _has_writer, 2, _ALIVE),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),

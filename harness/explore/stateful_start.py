@@ -144,11 +144,11 @@ def _places(table: Table, transaction: Transaction, rows: Rows, known: list[int]
     used = sorted(taken - closed)[-1:]
     lowest, highest = (min(taken), max(taken)) if taken else ((FIRST_TIME * unit,) * 2,) * 2
     found = list(used)
-    while len(found) < PLACE_COUNT - bool(used):
+    if used and interval(lowest[0] - 1)[0] >= 0:
+        found.append(interval(lowest[0] - 1))
+    while len(found) < PLACE_COUNT:
         highest = interval(highest[1])
         found.append(highest)
-    if used:
-        found.append(interval(lowest[0] - 1))
     for start, end in found:
         inside = [identity for identity in known if start <= rows.timestamp(identity) < end]
         if not rows.has_duplicates(inside):

@@ -1,4 +1,4 @@
-"""`tornproof check TABLE`: explore what damage can do to a table, on a copy in memory."""
+"""`tornproof check [TABLE]`: explore what damage, kills, failing calls and readers beside a writer do to a copy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from harness.check import CheckSettings, PhaseName, capture_table, check_image, complaint_of
+from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
 from harness.verdict import worst
+from harness.workload import MADE_PATH, made_image
 from impl.operating_system import OperatingSystemStorage
 from tornproof.check_report import check_document, print_check
 from tornproof.findings import save_findings
@@ -20,9 +22,13 @@ from tornproof.steady import steadily
 
 
 def check(
-    table: Annotated[str, typer.Argument(help="Directory of a table. It is copied into memory and never changed.")],
+    table: Annotated[
+        str | None,
+        typer.Argument(help="Directory of a table, which is copied and never changed; else a small new one."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Time for the explorations.")] = 60.0,
     only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this explorer; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Where chance starts, for the explorers that use it.")] = 0,
     bound: Annotated[
         int, typer.Option(min=1, metavar="BYTES", help="Try every bit of a data.parquet up to this size, else some.")
     ] = COMPLETE_BYTES,
@@ -32,15 +38,13 @@ def check(
     ),
     json_target: JsonOption = None,
 ) -> int:
-    """Verify a real table, encode its metadata again, and try every flipped bit and every length of its files."""
-    storage = OperatingSystemStorage()
-    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
-    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
-    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
+    """Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls."""
+    name, path, image = ("a small new table", MADE_PATH, made_image()) if table is None else _captured(table)
     settings = CheckSettings(
         seconds=seconds,
         workers=workers,
         complete_bytes=bound,
+        seed=seed,
         phases=tuple(only or PhaseName),
     )
     with progress_bar() as progress:
@@ -56,7 +60,15 @@ def check(
                 ),
             )
         )
-    saved = save_findings(phases, table, path, image, findings)
-    write_json(check_document(table, phases, saved), json_target)
-    print_check(result_console(json_target), table, phases, saved)
+    saved = save_findings(phases, name, path, image, findings)
+    write_json(check_document(name, seed, phases, saved), json_target)
+    print_check(result_console(json_target), name, phases, saved)
     return ExitCode[worst(phase.verdict for phase in phases).name]
+
+
+def _captured(table: str) -> tuple[str, str, DiskImage]:
+    storage = OperatingSystemStorage()
+    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
+    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
+    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
+    return table, path, image

@@ -1,0 +1,149 @@
+"""The stateful explorer as a whole, on a sound implementation: what it reaches, its budget, its controls, its oracle."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from harness.check import capture_table
+from harness.disk.image import DiskImage
+from harness.explore.stateful import MUST_REACH, SOON, UPSERT, Control, explore_stateful
+from harness.explore.stateful_rows import Point, Rows, RowShape
+from harness.explore.stateful_rules import RULES
+from harness.explore.stateful_start import StorageKind, prepare
+from harness.verdict import Phase, Verdict
+from impl.operating_system import OperatingSystemStorage
+from impl.questdb_types import TypeTag
+
+FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
+
+
+def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any) -> Phase:
+    path = "/table" if table is None else str(table)
+    image = None if table is None else capture_table(OperatingSystemStorage(), path)
+    return explore_stateful(
+        image,
+        path,
+        **{"clock": lambda: 0.0, "seconds": 1.0, "steps": steps, "seed": 1, "storage_kind": kind, **settings},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(None, FILES), (None, MEMORY), ("9.4.2/chain", FILES), ("9.4.2/dedup", MEMORY)]
+)
+def test_a_short_run_is_valid_and_reaches_all_that_it_must(
+    questdb_data: Path, name: str | None, kind: StorageKind
+) -> None:
+    phase = explored(questdb_data / "tables" / name / "table" if name else None, kind, SOON)
+    assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
+    assert phase.explored == sum(phase.counts.values()) == SOON
+    assert all(phase.reached[point] for point, least in MUST_REACH.items() if least <= SOON)
+    has_keys = name == "9.4.2/dedup"
+    assert bool(phase.reached.get(UPSERT)) == has_keys == bool(phase.counts["upsert"])
+    assert all(count for rule, count in phase.counts.items() if rule != "upsert") and phase.counts.keys() == RULES.keys()
+    # A partition that is not in Parquet must not become the first or last one.
+    assert ("commit refused" in phase.reached) == (name is not None)
+
+
+def test_the_same_seed_does_the_same_twice_and_another_one_does_not(tmp_path: Path) -> None:
+    first = explored(None, MEMORY, 600)
+    assert explored(None, MEMORY, 600) == first
+    on_files = explored(None, FILES, 600, directory=str(tmp_path))
+    assert (on_files.counts, on_files.reached) == (first.counts, first.reached)
+    assert list(tmp_path.iterdir()) == []
+    assert explored(None, MEMORY, 600, seed=2).counts != first.counts
+
+
+def test_nothing_reaches_the_terminal_or_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("harness.explore.stateful_world.World.check_times", lambda *_: 1 / 0)
+    assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_out_of_time_is_unknown_and_says_how_far_it_came() -> None:
+    seen: list[tuple[int, int]] = []
+    phase = explored(
+        None,
+        MEMORY,
+        5_000,
+        clock=itertools.count().__next__,
+        seconds=150,
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
+    assert phase.verdict is Verdict.UNKNOWN and 100 < phase.explored < 150
+    assert phase.note == f"the time was over after {phase.explored} of 5000 rules"
+    assert seen == [(100, 5_000)]
+
+
+def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MUST_REACH, "the moon", 200)
+    assert explored(None, MEMORY, 199).verdict is Verdict.VALID
+    phase = explored(None, MEMORY, 200)
+    assert (phase.verdict, phase.note, phase.reached["the moon"]) == (Verdict.UNKNOWN, "never reached: the moon", 0)
+
+
+def test_a_control_that_is_not_convicted_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Control(name="a sound one", place="impl.partition:resolve", broken=lambda resolve: resolve)
+    monkeypatch.setattr("harness.explore.stateful.CONTROLS", (sound,))
+    phase = explored(None, MEMORY, 100)
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "not convicted: a sound one")
+
+
+def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data: Path) -> None:
+    table = questdb_data / "tables/9.4.2/chain/table"
+    image = capture_table(OperatingSystemStorage(), str(table))
+    bare = DiskImage({path: content for path, content in image.files.items() if not path.endswith("_meta")})
+    bare = DiskImage.of_files(bare.files)
+    phase = explore_stateful(bare, str(table), clock=lambda: 0.0, seconds=1.0, steps=10, seed=1)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert "_meta" in phase.note
+
+
+def test_new_rows_stand_behind_old_ones_of_their_time() -> None:
+    rows = prepare(None, "/table").rows
+    _, (first, second) = rows.make([Point(20, 0), Point(10, 0)])
+    _, (third, fourth) = rows.make([Point(20, 0), Point(5, 0)])
+    assert rows.merged(rows.merged((), (first, second)), (third, fourth)) == (fourth, second, first, third)
+
+
+def test_with_keys_the_last_row_stands_where_the_first_one_stood() -> None:
+    shape = RowShape(
+        schema=pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("v", pa.int64())]),
+        tags=(TypeTag.TIMESTAMP, TypeTag.INT, TypeTag.LONG),
+        timestamp=0,
+        keys=(1,),
+        has_keys=True,
+    )
+    rows = Rows(shape)
+    _, (a, b) = rows.make([Point(10, 1), Point(10, 2)])
+    _, (c, d, e) = rows.make([Point(10, 3), Point(10, 1), Point(11, 1)])
+    assert rows.merged((a, b), (c, d, e)) == (d, b, c, e)
+    assert rows.key(a) == rows.key(d) != rows.key(e)
+    assert rows.has_duplicates((a, d)) and not rows.has_duplicates((a, b, c, e))
+
+
+def test_rows_of_equal_content_are_one_and_a_nan_equals_itself() -> None:
+    rows = prepare(None, "/table").rows
+    made, identities = rows.make([Point(1, 0), Point(1, 0)])
+    assert rows.identify(made) == identities and len(set(identities)) == 2
+    floats = pa.table({"ts": pa.array([1, 1, 1], pa.timestamp("us")), "v": [float("nan"), 0.0, -0.0]})
+    assert len(set(rows.identify(floats))) == 3
+    assert rows.identify(floats) == rows.identify(floats)
+
+
+@pytest.mark.nightly
+def test_a_long_run_finds_nothing() -> None:
+    start = time.process_time()
+    phase = explored(None, FILES, 20_000)
+    seconds = time.process_time() - start
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+    print(f"{phase.explored / seconds:.0f} rules a second of processor time")

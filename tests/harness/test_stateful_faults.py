@@ -1,0 +1,131 @@
+"""Defects planted into the implementation, one at a time, and what the stateful explorer makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from harness.check import capture_table
+from harness.explore.stateful import explore_stateful, replay_stateful
+from harness.explore.stateful_start import StorageKind
+from harness.faults.planted import PLANTED, Planted, patch
+from harness.verdict import Phase, Verdict
+from impl.operating_system import OperatingSystemStorage
+from impl.pm.encode import AppendPoint
+
+STEPS = 2_500
+
+
+def instead(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda original: substitute
+
+
+def nothing(*_: object, **__: object) -> tuple[()]:
+    return ()
+
+
+def over_the_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
+    """The restated generation is written where the committed one ends."""
+    return lambda data, anchor, *, base_bytes: append_point(
+        data[: anchor.end_bytes], anchor, base_bytes=anchor.end_bytes
+    )
+
+
+def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Callable[[pa.Table, str], pa.Table]:
+    return lambda rows, name: in_time_order(rows.take(list(range(rows.num_rows))[::-1]), name)
+
+
+def times_of_before(next_version: Callable[..., Any]) -> Callable[..., Any]:
+    def following(current: Any, **settings: Any) -> Any:
+        known = current.record
+        settings |= {"min_timestamp": known.min_timestamp, "max_timestamp": known.max_timestamp}
+        return next_version(current, **settings)
+
+    return following
+
+
+def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    def backwards(rows: pa.Table, keys: Iterable[str]) -> pa.Table:
+        turned = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
+        return turned.take(list(range(turned.num_rows))[::-1])
+
+    return backwards
+
+
+OWN = (
+    ("pins lock nothing", "impl.pins:_lock_committed", lambda _: lambda storage, file, path, transaction: transaction),
+    ("an orphan is not restated", "impl.recovery:_settle", instead(nothing)),
+    ("a restated generation overwrites the orphan", "impl.recovery:append_point", over_the_orphan),
+    ("dropped row groups are not counted as unused", "impl.partition_writer:unused_bytes_of", lambda _: lambda *__: 0),
+    ("changes are not announced", "impl.transaction_write:_without_last_row_count", instead(nothing)),
+    ("the times of the table stay as they were", "impl.table_writer:next_version", times_of_before),
+    ("old rows stand behind new ones", "impl.partition_change:in_time_order", newest_rows_first),
+)
+
+
+def explored(steps: int = STEPS, **settings: Any) -> Phase:
+    return explore_stateful(
+        None,
+        "/table",
+        clock=lambda: 0.0,
+        seconds=1.0,
+        steps=steps,
+        seed=7,
+        **{"storage_kind": StorageKind.MEMORY, **settings},
+    )
+
+
+@pytest.fixture
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No controls, no shrinking: only whether something is found."""
+    monkeypatch.setattr("harness.explore.stateful.CONTROLS", ())
+    monkeypatch.setattr("harness.explore.stateful_machine.SHRINKING_STEPS", 0)
+
+
+@pytest.mark.usefixtures("in_haste")
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.text)
+def test_it_notices_a_planted_defect(planted: Planted) -> None:
+    with planted.plant():
+        assert explored().verdict is Verdict.INVALID
+
+
+@pytest.mark.usefixtures("in_haste")
+@pytest.mark.parametrize(("place", "wrap"), [each[1:] for each in OWN], ids=[each[0] for each in OWN])
+def test_it_notices_a_defect_in_one_function(place: str, wrap: Callable[[Any], Any]) -> None:
+    with patch(place, wrap)():
+        phase = explored()
+    assert phase.verdict is Verdict.INVALID
+
+
+@pytest.mark.usefixtures("in_haste")
+def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None:
+    path = str(questdb_data / "tables/9.4.2/dedup/table")
+    image = capture_table(OperatingSystemStorage(), path)
+    with patch("impl.partition_change:without_duplicates", first_of_each_key)():
+        phase = explore_stateful(
+            image, path, clock=lambda: 0.0, seconds=1.0, steps=STEPS, seed=7, storage_kind=StorageKind.MEMORY
+        )
+    assert phase.verdict is Verdict.INVALID
+    assert phase.findings[0].property == "a version has exactly its rows"
+
+
+def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_is_there() -> None:
+    defect = next(planted for planted in PLANTED if planted.number == 34)
+    with defect.plant():
+        (finding,) = explored().findings
+        assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
+        assert replay_stateful(None, "/table", finding) is Verdict.INVALID
+    assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID
+    steps = finding.evidence["steps"]
+    assert [step["rule"] for step in steps].count("commit") <= 2 and len(steps) <= 6
+    assert finding.evidence["is_seen_again"] is True
+    assert finding.sentence.startswith(f"After {steps[0]['rule']}") and finding.sentence.endswith(".")
+
+
+def test_the_same_seed_finds_the_same_program_twice() -> None:
+    with PLANTED[7].plant():
+        assert explored().findings == explored().findings

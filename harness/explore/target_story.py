@@ -136,7 +136,6 @@ class Story:
         step_count, cut_bytes = _chosen_kill(life.steps, 0, choose)
         self.lines[-1] += f", killed {_place(life.steps, 0, step_count, cut_bytes)}"
         self._die(life, step_count, cut_bytes)
-        self._is_settled = False
         self.counts[KILLS_IN_RECOVERY] += 1
         self.reached[KILLED_RECOVERY] += bool(life.steps)
         self._look()

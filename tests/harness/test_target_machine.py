@@ -32,7 +32,7 @@ from harness.targets.toy import (
 )
 from harness.verdict import Phase, Verdict
 from impl.errors import BusyError, StorageError
-from impl.storage import EntryKind, LockMode, OpenMode, Storage
+from impl.storage import EntryKind, File, LockMode, OpenMode, Storage
 
 OPERATIONS = (b"one", b"t", b"three")
 LETTERS = st.binary(min_size=1, max_size=6)
@@ -179,6 +179,61 @@ def test_our_own_tables_survive_the_machine() -> None:
     phase = explored(TableTarget(), [TableOperation()], examples=5)
     assert phase.findings == ()
     assert phase.counts["commits"] > 0
+
+
+# What a step of a story does
+
+
+def step(do: str, *choices: int) -> dict[str, Any]:
+    return {"do": do, "operation": {"bytes": b"one".hex()}, "choices": choices}
+
+
+class SwallowsTheSecondSync(Toy):
+    """Syncs twice, and listens to the first only."""
+
+    name = "swallows the second sync"
+
+    def sync(self, file: File) -> None:
+        super().sync(file)
+        with suppress(StorageError):
+            super().sync(file)
+
+
+class AlwaysRollsBack(RollsBack):
+    """Every opening undoes the last commit."""
+
+    name = "always rolls back"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        storage.link(f"{path}/state", f"{path}/old")
+        Toy.commit(self, storage, path, operation)
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "expected"),
+    [
+        # What is refused after a kill was not refused without a disturbance, also where the call that fails never came.
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.GOES_ON),
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.GOES_ON),
+        # The call that fails is the one that was chosen, not another one of its kind.
+        (SwallowsTheSecondSync(), [step("commit failing", 11)], None),
+        (SwallowsTheSecondSync(), [step("commit failing", 13)], Property.SYNCED),
+        # Behind its last step a commit is as good as acknowledged.
+        (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.DURABLE),
+        (AlwaysRollsBack(), [step("commit killed", 6), step("reopen")], Property.MONOTONIC),
+    ],
+)
+def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: Property | None) -> None:
+    violation = told(target, "toy", steps)
+    assert (violation and violation.violated) == expected
+
+
+def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
+    for step_count, reached in ((0, 0), (1, 1)):
+        story = Story(Toy(), "toy")
+        story.commit_killed(b"one", lambda count, chosen=step_count: chosen)  # type: ignore[misc]
+        assert story.reached[OLD_STATE] == reached
+        story.end()
 
 
 # What a story says

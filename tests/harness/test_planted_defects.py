@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from harness.explore.crash import explore_crashes
+from harness.explore.stateful import explore_stateful
 from harness.faults.planted import PLANTED, Planted
 from harness.targets.table import TableOperation, TableTarget
 from harness.verdict import Phase, Verdict
@@ -60,6 +61,13 @@ def test_the_crash_explorer_notices(planted: Planted) -> None:
         phase = explored(OPERATIONS[:1], checks=2_000) if is_about_failing else explored(OPERATIONS, checks=400)
     assert phase.verdict is Verdict.INVALID
     assert phase.findings and all(finding.sentence for finding in phase.findings)
+
+
+@pytest.mark.parametrize("planted", [planted for planted in PLANTED if planted.text in NOT_FOR_CRASHES], ids=by_text)
+def test_the_state_machine_notices(planted: Planted) -> None:
+    with planted.plant():
+        phase = explore_stateful(None, "table", clock=lambda: 0.0, seconds=1, steps=800, seed=0)
+    assert phase.verdict is Verdict.INVALID and phase.findings[0].sentence
 
 
 def test_the_defect_is_gone_after_its_block() -> None:

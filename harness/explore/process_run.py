@@ -29,7 +29,7 @@ OnProgress = Callable[[int, int | None], None]
 CHOSEN_PLACE_CHANCE = 0.7
 RECOVERY_CHANCE = 0.5
 OCCURRENCES_MAX = 3
-CHOSEN_LIFE_SECONDS = 0.6
+CHOSEN_LIFE_SECONDS = 1.5
 LIFE_SECONDS = (0.01, 0.2)
 LOOK_SECONDS = 0.05
 LAST_LIFE_COMMITS, LAST_LIFE_SECONDS = 8, 20.0
@@ -102,7 +102,8 @@ class Run:
             writer = self._crew.next_writer(self._life(doom))
             self._start_readers(writer)
             self._crew.prepare_writers(self._writers_to_come())
-            self._end_life(writer, CHOSEN_LIFE_SECONDS if doom else self._draw.uniform(*LIFE_SECONDS))
+            is_awaited = doom is not None and not doom.place.startswith(RECOVERY)
+            self._end_life(writer, CHOSEN_LIFE_SECONDS if is_awaited else self._draw.uniform(*LIFE_SECONDS))
             self._on_progress(self.outcome.writer_kills, self._settings.kills)
         if not self._crew.failures():
             self._last_life()

@@ -33,6 +33,7 @@ MUST_REACH = {
     "commit killed before a header was stored": SOON,
     "commit killed after a header was stored": SOON,
     "commit killed in the record": SOON,
+    "commit killed before the version store": LATE,
     "commit killed after the version store": LATE,
     "commit failed after the version store": LATE,
     "directory of a stopped commit removed": SOON,
@@ -141,11 +142,10 @@ def replay_stateful(
         steps = tuple(dict(each) for each in finding.evidence["steps"])
         options = int(finding.evidence["options"])
         start = prepare(image, path)
-    except (KeyError, TypeError, ValueError, NothingToExploreError):
+        with scratch_directory(storage_kind, directory) as scratch, remembered_decoding():
+            violation = replay(_search(start, storage_kind, scratch), options, steps)
+    except (KeyError, IndexError, TypeError, ValueError, NothingToExploreError):
         return Verdict.UNKNOWN
-    with scratch_directory(storage_kind, directory) as scratch, remembered_decoding():
-        search = _search(start, storage_kind, scratch)
-        violation = replay(search, options, steps)
     if violation is None:
         return Verdict.VALID
     return Verdict.INVALID if violation.broken == finding.property else Verdict.UNKNOWN

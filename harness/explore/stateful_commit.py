@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness.disk.faulty import Fault
 from harness.disk.intercept import Call, CallKind
 from harness.disk.locks import Killed
-from harness.explore.stateful_files import Violation
+from harness.explore.stateful_files import ViolationError
 from harness.explore.stateful_world import ALLOWED, ORDERLY, Facts, Staged, World
 from impl.errors import StorageError
 from impl.partition_names import interval_end, interval_start
@@ -50,9 +50,9 @@ def commit(world: World) -> None:
     _commit(world, None)
 
 
-def commit_fails(world: World, *, kind: str, at: int, written_bytes: int) -> None:
-    """Commit while a call fails."""
-    _commit(world, fault_of(kind, at, kills=False, written_bytes=written_bytes))
+def commit_fails(world: World, *, call: str, at: int, written_bytes: int) -> None:
+    """Commit while a call fails; a store through a mapping cannot."""
+    _commit(world, fault_of(call, at, kills=False, written_bytes=written_bytes))
 
 
 def commit_killed(world: World, *, kind: str, at: int, written_bytes: int) -> None:
@@ -94,33 +94,31 @@ def _is_refused(world: World, changes: Changes) -> bool:
 
 
 def _commit(world: World, fault: Fault | None) -> None:
-    assert world.writer is not None
     changes = expected_changes(world)
     is_refused = _is_refused(world, changes)
     world.process.arm(*([fault] if fault else []))
     try:
-        version = world.writer.commit()
+        with world.orderly("commit", StorageError, RowsRefusedError):
+            version = world.open_writer.commit()
     except (StorageError, Killed) as error:
         calls, has_fired = world.process.calls, bool(world.process.fired)
         world.process.arm()
         if fault is None or not has_fired:
-            raise Violation(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
+            raise ViolationError(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
         _stopped(world, changes, _stage(calls, fault), is_killed=isinstance(error, Killed))
     except RowsRefusedError as error:
         world.process.arm()
         if not is_refused:
-            raise Violation(ORDERLY, f"commit: {error}") from error
+            raise ViolationError(ORDERLY, f"commit: {error}") from error
         world.reached["commit refused"] += 1
         world.accept([_unchanged(world.state)], [], "a refused commit")
-    except Exception as error:
-        raise Violation(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
     else:
         has_fired = bool(world.process.fired)
         world.process.arm()
         if has_fired:
-            raise Violation(ALLOWED, "a commit was acknowledged although one of its calls had failed")
+            raise ViolationError(ALLOWED, "a commit was acknowledged although one of its calls had failed")
         if is_refused:
-            raise Violation(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
+            raise ViolationError(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
         _done(world, changes, version)
 
 
@@ -132,7 +130,7 @@ def _done(world: World, changes: Changes, version: int) -> None:
     touched = _touched(world, changes, is_committed=True)
     outcome = world.accept(outcomes, touched, "a commit" if changes else "a commit of nothing")
     if version != outcome.answer:
-        raise Violation(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
+        raise ViolationError(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
     if changes:
         _check_committed(world, before, changes, touched)
         world.reached["several partitions in one commit"] += len(changes) > 1
@@ -147,7 +145,9 @@ def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -
     with world.orderly("looking at the version after a stopped commit"):
         is_committed = world.files.transaction().version == world.state.version + 1
     if is_committed != (stage is Stage.COMMITTED):
-        raise Violation(ALLOWED, f"a commit was stopped when it was {stage.name}, and is_committed is {is_committed}")
+        raise ViolationError(
+            ALLOWED, f"a commit was stopped when it was {stage.name}, and is_committed is {is_committed}"
+        )
     if is_killed:
         world.process.end()
         world.writer = None
@@ -162,7 +162,7 @@ def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -
     if is_committed:
         _check_committed(world, before, changes, touched)
     else:
-        world.check_rows(world.files.transaction(), world.state.committed, changes)
+        world.check_rows(world.transaction, world.state.committed, changes)
     world.staged = Staged()
 
 
@@ -197,7 +197,7 @@ def _write(
     if is_committed:
         found = next((each for each in transaction.partitions if each.timestamp == key), None)
         if found is None:
-            raise Violation(ALLOWED, f"after a commit partition {key} is missing")
+            raise ViolationError(ALLOWED, f"after a commit partition {key} is missing")
         name, token = (key, found.name_txn), found.token
         end = world.files.chain(name).end_bytes
         return Write(
@@ -207,8 +207,11 @@ def _write(
             generation_end=end,
             in_place=old is not None and name == old.directory,
         )
-    if old is None or world.files.name_of((key, world.state.version)) in there:
-        return Write(partition=key, rows=rows, token=1, generation_end=1, in_place=False)
+    name = (key, world.state.version)
+    if old is None or world.files.name_of(name) in there:
+        # A record that was stored names the whole file.
+        token = max(1, world.files.data_size_bytes(name))
+        return Write(partition=key, rows=rows, token=token, generation_end=1, in_place=False)
     newest = world.state.directory(old.directory).generations[-1]
     place = world.files.chain(old.directory).places[0]
     is_seen = place.end_bytes > newest.end
@@ -233,8 +236,8 @@ def _touched(world: World, changes: Changes, *, is_committed: bool) -> list[Dire
 
 def _check_committed(world: World, before: State, changes: Changes, touched: Sequence[DirectoryName]) -> None:
     """Compare what a committed version says and holds with the oracle, and note what later rules need."""
+    transaction = world.transaction
     with world.orderly("reading _txn after a commit"):
-        transaction = world.files.transaction()
         is_before = world.files.area_stands_before(transaction.version)
     world.reached["area placed before" if is_before else "area placed behind"] += 1
     world.check_rows(transaction, world.state.committed, changes)
@@ -264,7 +267,7 @@ def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) 
     if in_place if is_over or is_asked else is_own and not in_place:
         way = "grew in place" if in_place else "was written anew"
         unused = f"{facts.unused_bytes} of {facts.token} bytes were unused"
-        raise Violation(ALLOWED, f"partition {key} {way}, and should not have: {unused}")
+        raise ViolationError(ALLOWED, f"partition {key} {way}, and should not have: {unused}")
     after = world.facts[new.directory]
     dropped = facts.blocks - after.blocks if in_place else frozenset()
     least = facts.unused_bytes + facts.footer_bytes if in_place else 0
@@ -272,4 +275,4 @@ def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) 
     world.reached["merge of several row groups"] += len(dropped) > 1
     if after.unused_bytes < least + bool(dropped) or (not dropped and after.unused_bytes != least):
         counted = f"{after.unused_bytes} bytes unused, {least} before {len(dropped)} row groups were dropped"
-        raise Violation(ALLOWED, f"partition {key}: {counted}")
+        raise ViolationError(ALLOWED, f"partition {key}: {counted}")

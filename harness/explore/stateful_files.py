@@ -27,7 +27,7 @@ PUBLISHED_SIZE_BYTES = 8
 _OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """The files, or an answer of the implementation, are not what the model allows."""
 
     def __init__(self, broken: str, text: str) -> None:
@@ -47,8 +47,7 @@ class Process(FaultyStorage):
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
         """Remember what is opened."""
-        answer = super().intercept(call, run if call.kind not in _OPENINGS else lambda: self._remembered(run()))
-        return answer
+        return super().intercept(call, run if call.kind not in _OPENINGS else lambda: self._remembered(run()))
 
     def _remembered(self, answer: Answer) -> Answer:
         self._opened.append(answer)
@@ -116,7 +115,7 @@ class Files:
         return {name for name in there if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY}
 
     def chain(self, directory: DirectoryName) -> Chain:
-        """Return a directory's chain; Violation where published bytes have changed."""
+        """Return a directory's chain; ViolationError where published bytes have changed."""
         files = self.files_of(directory)
         published = read_published(files).content
         self._check_unchanged(directory, self._published, published, PUBLISHED_SIZE_BYTES, PM_FILE)
@@ -131,17 +130,25 @@ class Files:
         return chain
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:
-        """Violation where bytes of data.parquet have changed that were committed; from now on those up to the token."""
+        """Watch data.parquet up to a token from now on; ViolationError where bytes watched before have changed."""
         with self.storage.open_for_reading(f"{self.files_of(directory).path}/{DATA_FILE}") as handle:
             data = handle.pread(committed_token, 0)
         self._check_unchanged(directory, self._committed, data, 0, DATA_FILE)
+
+    def data_size_bytes(self, directory: DirectoryName) -> int:
+        """Return the size of a data.parquet, 0 where there is none."""
+        path = f"{self.files_of(directory).path}/{DATA_FILE}"
+        if self.storage.kind(path) is not EntryKind.FILE:
+            return 0
+        with self.storage.open_for_reading(path) as handle:
+            return handle.size_bytes()
 
     def _check_unchanged(
         self, directory: DirectoryName, known: dict[DirectoryName, bytes], now: bytes, start: int, file: str
     ) -> None:
         before = known.get(directory, b"")
         if now[start : len(before)] != before[start:]:
-            raise Violation("committed bytes never change", f"{self.name_of(directory)}/{file} is not what it was")
+            raise ViolationError("committed bytes never change", f"{self.name_of(directory)}/{file} is not what it was")
         known[directory] = now
 
     def forget(self, directory: DirectoryName) -> None:

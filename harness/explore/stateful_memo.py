@@ -28,7 +28,8 @@ def remembered_encoder() -> RowGroupEncoder:
         with pa.ipc.new_stream(sink, stored.schema) as stream:
             stream.write_table(stored)
         key = (sink.getvalue().to_pybytes(), tuple(sorted(bounds.items())))
-        return _look_up(known, key, lambda: encode(stored, bounds=bounds))
+        found: EncodedRowGroup = _look_up(known, key, lambda: encode(stored, bounds=bounds))
+        return found
 
     return remembered
 

@@ -95,7 +95,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
 
 @contextmanager
 def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]:
-    """Yield a new directory for the files of a run, in shared memory where there is some: a sync costs nothing there."""
+    """Yield a new directory for the files of a run, where there is shared memory in it: a sync costs nothing there."""
     if kind is StorageKind.MEMORY:
         yield ""
         return

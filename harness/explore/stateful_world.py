@@ -11,7 +11,7 @@ from harness.explore.stateful_files import (
     Chain,
     Files,
     Process,
-    Violation,
+    ViolationError,
     counted,
     entry_of,
     expected_chain,
@@ -71,7 +71,10 @@ class Facts:
 
 
 class World:
-    """One program's table. `state` is the model's; `reached` counts the points that a run must reach."""
+    """One program's table; `reached` counts the points that a run must reach.
+
+    `state` is the model's, and `transaction` the committed version as it was read when both were compared last.
+    """
 
     def __init__(
         self, start: Start, storage: Storage, path: str, *, options: WriterOptions, encode: RowGroupEncoder
@@ -95,7 +98,14 @@ class World:
         self.was_replaced: set[DirectoryName] = set()
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
+        self.transaction = start.transaction
         self.state = self._first_state()
+
+    @property
+    def open_writer(self) -> TableWriter:
+        """The writer, dead or alive, of a world that has one."""
+        assert self.writer is not None, "rules that use a writer ask first whether there is one"
+        return self.writer
 
     def end(self) -> None:
         """Let go of everything that is open."""
@@ -104,29 +114,30 @@ class World:
         self.process.end()
 
     @contextmanager
-    def orderly(self, what: str) -> Iterator[None]:
-        """Turn what no call may raise into a violation."""
+    def orderly(self, what: str, *answers: type[Exception]) -> Iterator[None]:
+        """Turn what a call may not raise, all but `answers`, into a violation; a bug of this package stays one."""
         try:
             yield
-        except Violation:
-            raise
         except Exception as error:
-            raise Violation(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
+            if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
+                raise
+            raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
 
     def accept(self, outcomes: Iterable[Outcome], touched: Iterable[DirectoryName], what: str) -> Outcome:
-        """Make the outcome that the files show the model's state, and return it; Violation if they show none."""
+        """Make the outcome that the files show the model's state, and return it; ViolationError if they show none."""
         with self.orderly(f"looking at the files after {what}"):
             transaction = self.files.transaction()
             there = self.files.directories()
             chains = {name: ends for name in touched if (ends := self._ends(name, there)) is not None}
-            problem = "the model does not allow it at all"
+            differences: list[str] = []
             for outcome in outcomes:
                 difference = self._difference(outcome.state, transaction, there, chains)
                 if difference is None:
-                    self.state = outcome.state
+                    self.state, self.transaction = outcome.state, transaction
                     return outcome
-                problem = difference
-        raise Violation(ALLOWED, f"after {what}: {problem}")
+                differences.append(difference)
+        problems = "; or ".join(dict.fromkeys(differences)) or "the model does not allow it at all"
+        raise ViolationError(ALLOWED, f"after {what}: {problems}")
 
     def check_rows(self, transaction: Transaction, version: Version, partitions: Iterable[int] | None = None) -> None:
         """Compare the rows that readers find in some partitions of a version, by default all, with the model's."""
@@ -136,7 +147,7 @@ class World:
         expected = {entry.directory[0]: entry.rows for entry in version.entries if entry.token >= 0}
         for timestamp, rows in found.items():
             if rows != expected[timestamp]:
-                raise Violation(ROWS, self._difference_of_rows(version, timestamp, expected[timestamp], rows))
+                raise ViolationError(ROWS, self._difference_of_rows(version, timestamp, expected[timestamp], rows))
 
     def check_times(self, transaction: Transaction) -> None:
         """Compare the record's first and last time with those of the rows."""
@@ -151,14 +162,12 @@ class World:
             expected = (low, high)
         found = (transaction.record.min_timestamp, transaction.record.max_timestamp)
         if found != expected:
-            raise Violation(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
+            raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
 
     def check_everything(self) -> None:
         """Compare all directories, the committed version and every pinned one."""
         self.accept([Outcome(state=self.state)], [each.name for each in self.state.directories], "everything")
-        with self.orderly("reading"):
-            transaction = self.files.transaction()
-        self.check_rows(transaction, self.state.committed)
+        self.check_rows(self.transaction, self.state.committed)
         for pinned, version in self.state.pins:
             self.check_rows(self.pins[pinned].transaction, version)
 
@@ -251,3 +260,11 @@ class World:
                 rows=entry.rows if place is resolved else (),
                 orphan=place.end_bytes > resolved.end_bytes,
             )
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether an exception was raised by an explorer's own line, not below it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals["__name__"]).startswith(__package__)

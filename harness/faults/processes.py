@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from impl.commit import Action, PartitionWrite, Protocol
+from impl.commit import PartitionWrite, Protocol
 from impl.errors import UnsupportedError
 from impl.layout.record import Buffer
 from impl.merge_plan import Keep, Span, Step, Timestamps
@@ -33,15 +33,13 @@ def newest_footer(original: Callable[..., Resolved]) -> Callable[..., Resolved]:
 
 
 def version_first(original: Callable[..., None]) -> Callable[..., None]:
-    """Store the version before the record that it selects."""
+    """Publish a version before the files that it names are written."""
 
     def execute(
         protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
-        first = (Action.STORE_VERSION, Action.SYNC_VERSION)
-        later = tuple(action for action in protocol.publish if action not in first)
-        hasty = dataclasses.replace(protocol, publish=(*first, *later))
-        original(hasty, storage, table_path, writes, plan)
+        original(dataclasses.replace(protocol, update=(), rewrite=()), storage, table_path, writes, plan)
+        original(dataclasses.replace(protocol, publish=()), storage, table_path, writes, plan)
 
     return execute
 

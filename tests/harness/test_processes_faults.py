@@ -11,7 +11,7 @@ from harness.explore.process_messages import Patch
 from harness.explore.processes import explore_processes
 from harness.verdict import Verdict
 
-KILLS = 4
+KILLS = 6
 SECONDS = 90.0
 
 
@@ -37,7 +37,7 @@ SECONDS = 90.0
             "version_first",
             "writer",
             {"refused_read", "pinned_read_refused", "a process ends when it is told to"},
-            id="the version is stored before its record",
+            id="the version is stored before its files",
         ),
         pytest.param(
             "impl.table_writer:recover_for_writing",

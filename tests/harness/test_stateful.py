@@ -1,4 +1,4 @@
-"""The stateful explorer as a whole, on a sound implementation: what it reaches, its budget, its controls, its oracle."""
+"""The stateful explorer on a sound implementation: what it reaches, its budget, its controls, its oracle."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ import pytest
 from harness.check import capture_table
 from harness.disk.image import DiskImage
 from harness.explore.stateful import MUST_REACH, SOON, UPSERT, Control, explore_stateful
+from harness.explore.stateful_commit import FAULT_KINDS
+from harness.explore.stateful_machine import Search, replay
+from harness.explore.stateful_memo import remembered_encoder
 from harness.explore.stateful_rows import Point, Rows, RowShape
-from harness.explore.stateful_rules import RULES
+from harness.explore.stateful_rules import RAFFLE, RULES, Step
 from harness.explore.stateful_start import StorageKind, prepare
+from harness.faults.planted import PLANTED
 from harness.verdict import Phase, Verdict
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
@@ -45,7 +49,9 @@ def test_a_short_run_is_valid_and_reaches_all_that_it_must(
     assert all(phase.reached[point] for point, least in MUST_REACH.items() if least <= SOON)
     has_keys = name == "9.4.2/dedup"
     assert bool(phase.reached.get(UPSERT)) == has_keys == bool(phase.counts["upsert"])
-    assert all(count for rule, count in phase.counts.items() if rule != "upsert") and phase.counts.keys() == RULES.keys()
+    assert (
+        all(count for rule, count in phase.counts.items() if rule != "upsert") and phase.counts.keys() == RULES.keys()
+    )
     # A partition that is not in Parquet must not become the first or last one.
     assert ("commit refused" in phase.reached) == (name is not None)
 
@@ -63,10 +69,43 @@ def test_nothing_reaches_the_terminal_or_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.explore.stateful_world.World.check_times", lambda *_: 1 / 0)
-    assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
+    with PLANTED[0].plant():
+        assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [None, "9.4.2/dedup"])
+def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data: Path, name: str | None) -> None:
+    path = str(questdb_data / "tables" / name / "table") if name else "/table"
+    start = prepare(capture_table(OperatingSystemStorage(), path) if name else None, path)
+    search = Search(
+        start=start,
+        kind=MEMORY,
+        scratch="",
+        encode=remembered_encoder(),
+        steps=0,
+        has_time=lambda: True,
+        on_progress=lambda done, total: None,
+    )
+    # Into the first place twice, so that the commit which stops grows one partition and makes another.
+    before: tuple[Step, ...] = ({"rule": "insert", "rows": [0, 9]}, {"rule": "commit"})
+    staged: Step = {"rule": "insert", "rows": [0, 3, 12, 27, 51]}
+    for kind, (_, count) in FAULT_KINDS.items():
+        for at, written_bytes in itertools.product(range(count), (0, 40) if kind == "write" else (0,)):
+            stops: list[Step] = [{"rule": "commit that is killed", "kind": kind}]
+            if kind != "store":
+                stops.append({"rule": "commit that fails", "call": kind})
+            for stop in stops:
+                stop |= {"at": at, "written_bytes": written_bytes}
+                steps = (*before, {"rule": "pin", "reader": 0}, staged, stop)
+                assert replay(search, 0, steps) is None, steps
+
+
+def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.explore.stateful_world.World.check_times", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        explored(None, MEMORY, 300)
 
 
 def test_a_run_that_is_out_of_time_is_unknown_and_says_how_far_it_came() -> None:
@@ -147,3 +186,7 @@ def test_a_long_run_finds_nothing() -> None:
     seconds = time.process_time() - start
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
     print(f"{phase.explored / seconds:.0f} rules a second of processor time")
+
+
+def test_no_drawn_number_is_large_enough_for_hypothesis_to_put_a_constant_of_our_sources_there() -> None:
+    assert len(RAFFLE) <= 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,9 @@ def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_i
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
         assert replay_stateful(None, "/table", finding) is Verdict.INVALID
     assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID
+    for spoilt in ({}, {"steps": [{"rule": "dance"}]}, {"steps": [{"rule": "append", "place": 0}]}, {"options": 9}):
+        other = replace(finding, evidence={**finding.evidence, **spoilt} if spoilt else {})
+        assert replay_stateful(None, "/table", other, storage_kind=StorageKind.MEMORY) is Verdict.UNKNOWN
     steps = finding.evidence["steps"]
     assert [step["rule"] for step in steps].count("commit") <= 2 and len(steps) <= 6
     assert finding.evidence["is_seen_again"] is True

@@ -47,6 +47,9 @@ class WriterOptions:
     rewrite_unused_ratio: float = 0.5
     rewrite_unused_bytes: int = 1 << 30
 
+    def __post_init__(self) -> None:
+        assert self.row_group_row_count_max > 0, "a row group has rows"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:

@@ -51,10 +51,12 @@ def _settle(storage: Storage, resolved: ResolvedPartition) -> None:
         handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
         end_bytes = len(published)
         if resolved.resolved.orphan_count:
-            restated = _restate(resolved)
-            handle.pwrite(restated, end_bytes)
+            committed_bytes = resolved.resolved.place.end_bytes
+            # The new CRC spans the orphan, which may stand in the page cache alone, so it is written once more.
+            again = published[committed_bytes:] + _restate(resolved)
+            handle.pwrite(again, committed_bytes)
             handle.fdatasync()
-            end_bytes += len(restated)
+            end_bytes = committed_bytes + len(again)
         # An equal value too makes the block pending again, so that the sync has something to write.
         publish(handle, end_bytes, opened).msync()
 

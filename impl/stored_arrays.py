@@ -114,16 +114,21 @@ def _check(values: pa.Array, column: Column) -> None:
         raise RowsRefusedError.at(column.name, row, expected="a value, because the column has no null", actual="null")
 
 
-def _by_keys(values: pa.Array, column: Column, symbols: SymbolTable | None) -> pa.DictionaryArray:
-    """Return the values as the table's own keys, with all symbols up to the largest key that is used."""
-    table = symbols or SymbolTable(())
-    known = pa.array(table.symbols, pa.string())
-    keys = pc.index_in(values, value_set=known)
+def symbol_keys(values: pa.Array, name: str, symbols: SymbolTable) -> pa.Array:
+    """Return the table's own keys of a column's values; RowsRefusedError for a symbol that the table does not know."""
+    keys = pc.index_in(values, value_set=pa.array(symbols.symbols, pa.string()))
     if keys.null_count > values.null_count:
         row = pc.index(pc.and_(keys.is_null(), values.is_valid()), True).as_py()
-        table.key_of(values[row].as_py(), column=column.name, row=row)
+        symbols.key_of(values[row].as_py(), column=name, row=row)
+    return keys
+
+
+def _by_keys(values: pa.Array, column: Column, symbols: SymbolTable | None) -> pa.DictionaryArray:
+    """Return the values with a dictionary of all the table's symbols up to the largest key that is used."""
+    table = symbols or SymbolTable(())
+    keys = symbol_keys(values, column.name, table)
     key_count = (pc.max(keys).as_py() if keys.null_count < len(keys) else -1) + 1
-    return pa.DictionaryArray.from_arrays(keys, known.slice(0, key_count))
+    return pa.DictionaryArray.from_arrays(keys, pa.array(table.symbols[:key_count], pa.string()))
 
 
 def _text_bounds(values: pa.Array) -> ReplacedBounds:

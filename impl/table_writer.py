@@ -21,10 +21,12 @@ from impl.partition_names import directory_names
 from impl.partition_writer import OpenPartition, load_state
 from impl.pins import WriterLock, take_writer_lock
 from impl.purge import purge
+from impl.questdb_types import TypeTag, tag_of
 from impl.reader import open_snapshot, raise_first
 from impl.recovery import recover_for_writing
 from impl.refused_rows import RowsRefusedError
 from impl.storage import Storage
+from impl.stored_arrays import symbol_keys
 from impl.symbols import SymbolTable, read_table_symbols
 from impl.table import Table, open_table
 from impl.table_check import check_against_table
@@ -117,7 +119,11 @@ class TableWriter:
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Stage rows of any times in any order; RowsRefusedError where the table cannot take them."""
         self._check_alive()
-        self._staged.append(conform(rows, self.schema, self._timestamp_name))
+        taken = conform(rows, self.schema, self._timestamp_name)
+        for column in self._metadata.columns:
+            if tag_of(column.type) is TypeTag.SYMBOL:
+                symbol_keys(taken[column.name].combine_chunks(), column.name, self._symbols_of(column.name))
+        self._staged.append(taken)
 
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it make it anew."""
@@ -154,9 +160,8 @@ class TableWriter:
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
-        for timestamp in self._dropped:
-            self._open.pop(timestamp, None)
-        self._open.update({timestamp: change.partition for timestamp, change in changes.items()})
+        kept = {timestamp: partition for timestamp, partition in self._open.items() if timestamp not in self._dropped}
+        self._open = kept | {timestamp: change.partition for timestamp, change in changes.items()}
         self.transaction = self.table.transaction()
         self.rollback()
         # Only now: a writer that cannot read its own version would commit the same rows once more.

@@ -22,6 +22,7 @@ from impl.operating_system import OperatingSystemStorage
 from impl.pins import PINS_FILE
 from impl.storage import LockMode
 from impl.table import open_table
+from impl.transaction_write import I64_MAX
 
 Clock = Callable[[], float]
 OnProgress = Callable[[int, int | None], None]
@@ -115,8 +116,8 @@ class Run:
         self._start_readers(writer)
         if writer.wait_for(RECOVERED) and self._lives_on(writer):
             self._crew.finish(self._readers)
-            self._free_pins()
             self._crew.finish([writer])
+            self._free_pins(others_live=False)
         self._settle(writer)
 
     def _lives_on(self, writer: Member) -> bool:
@@ -192,7 +193,7 @@ class Run:
         self._settle(writer)
         if self.outcome.writer_kills % WRITER_KILLS_BETWEEN_READER_KILLS == 0:
             self._kill_reader()
-        self._free_pins()
+        self._free_pins(others_live=True)
 
     def _settle(self, writer: Member) -> None:
         """Bring the account up to what a writer wrote down before its end."""
@@ -223,18 +224,21 @@ class Run:
             self.outcome.pins.append(version)
         self._readers[place] = self._crew.start_reader(reader.client, STYLES[place % len(STYLES)])
 
-    def _free_pins(self) -> None:
-        """Try whether a purger could lock what killed readers had pinned; a living reader may hold the same version."""
+    def _free_pins(self, *, others_live: bool) -> None:
+        """Try whether a purger could lock what killed readers had pinned.
+
+        While others live, a reader may hold the same version, or the purger its lock: then another try comes later.
+        """
         path = self._start.table_path
         if not self.outcome.pins:
             return
         # Whoever pins now pins the committed version, and is not to be disturbed.
-        committed = self._committed_version()
+        end = self._committed_version() if others_live else I64_MAX
         with self._storage.open_for_writing(f"{path}/{PINS_FILE}") as file:
             held = []
             for version in self.outcome.pins:
                 span = {"offset_bytes": version, "size_bytes": 1}
-                if version < committed and file.try_lock(LockMode.EXCLUSIVE, **span):
+                if version < end and file.try_lock(LockMode.EXCLUSIVE, **span):
                     file.unlock(**span)
                     self.outcome.freed_pins += 1
                 else:

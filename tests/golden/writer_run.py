@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from independent_readers import READERS, normalised, ours_and_content
 from real_tables import image_of, only, parquet_partitions, rows_of, verified
-from rows_for import rows_for
 
 from harness.disk.memory import MemoryStorage
+from harness.made_rows import rows_for
 from impl.metadata_file import PartitionBy
 from impl.partition import DATA_FILE, PM_FILE
 from impl.partition_change import WriterOptions

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rows_for import rows_for
 from writer_run import start_run
 from written_tables import DAY, PATH, new_table, write
 
 from harness.disk.image import DiskImage
 from harness.explore.damage import Tally, explore_damage, judge_task, plan
 from harness.explore.damage_judge import Judge, Outcome
+from harness.made_rows import rows_for
 from harness.verdict import Verdict
 from impl.create import NewColumn
 from impl.partition import DATA_FILE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,7 +34,6 @@ from harness.explore.processes import explore_processes
 from harness.verdict import Phase, Verdict
 from impl.operating_system import OperatingSystemStorage
 from impl.pins import pin_committed, take_writer_lock
-from impl.table import Table
 
 FAULTS = "harness.faults.processes"
 
@@ -167,20 +165,22 @@ def run_with_pin(tmp_path: Path, version: int) -> Run:
     return run
 
 
-def test_a_pin_that_is_still_held_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_that_is_still_held_is_noticed(tmp_path: Path) -> None:
     run = run_with_pin(tmp_path, 0)
-    storage = OperatingSystemStorage()
-    with pin_committed(storage, str(tmp_path / "trades")) as pin:
-        assert pin.version == 0
-        committed = replace(pin.transaction, version=1)
-        monkeypatch.setattr(Table, "transaction", lambda table: committed)
-        run._free_pins()
+    with pin_committed(OperatingSystemStorage(), str(tmp_path / "trades")) as pin:
+        assert (pin.version, pin.is_held) == (0, True)
+        run._free_pins(others_live=False)
         assert (run.outcome.pins, run.outcome.freed_pins) == ([0], 0)
-    run._free_pins()
+    run._free_pins(others_live=False)
     assert (run.outcome.pins, run.outcome.freed_pins) == ([], 1)
 
 
-def test_a_pin_of_the_committed_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_pin_of_the_committed_version_is_left_alone_while_others_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = run_with_pin(tmp_path, 0)
-    run._free_pins()
+    run._free_pins(others_live=True)
     assert run.outcome.pins == [0]
+    monkeypatch.setattr(run, "_committed_version", lambda: 1)
+    run._free_pins(others_live=True)
+    assert run.outcome.pins == []

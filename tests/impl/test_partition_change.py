@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from independent_readers import normalised, ours_and_content, read_with_pyarrow
 from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of
-from rows_for import rows_for
 from written_tables import DAY, PATH, new_table, pairs_on, rows, write, writer_on
 
 from harness.disk.faulty import FaultyStorage
 from harness.disk.intercept import CallKind
 from harness.disk.memory import MemoryStorage
+from harness.made_rows import rows_for
 from impl.create import NewColumn
 from impl.layout import pm as layout
 from impl.layout.parquet import MAGIC

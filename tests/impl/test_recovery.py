@@ -7,12 +7,12 @@ from pathlib import Path
 import golden_data
 import pytest
 from real_tables import image_of, rows_of, snapshot_of, verified
-from rows_for import rows_for
 from written_tables import PATH, new_table, pairs_on, rows, write, writer_on
 
 from harness.disk.faulty import FaultyStorage
 from harness.disk.intercept import CallKind
 from harness.disk.memory import MemoryStorage
+from harness.made_rows import rows_for
 from impl.partition_change import WriterOptions
 from impl.pins import PINS_FILE
 from impl.reader import open_snapshot

@@ -7,10 +7,10 @@ from pathlib import Path
 import golden_data
 import pytest
 from real_tables import image_of
-from rows_for import rows_for
 from writer_run import MICROSECONDS, Run, start_run
 
 from harness.disk.memory import MemoryStorage
+from harness.made_rows import rows_for
 from impl.errors import CorruptError
 from impl.metadata_file import PartitionBy
 from impl.partition import DATA_FILE

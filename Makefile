@@ -4,7 +4,7 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 TEST_WORKERS := 2
-# Budget of `make nightly`: so long for each table, and about ten minutes for the slow tests.
+# Budget of `make nightly`: so long for each table, and about an hour for the slow tests.
 NIGHTLY_SECONDS := 300
 NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/wide 2026-07/nanosecond
 
@@ -16,10 +16,10 @@ export UV_PYTHON_DOWNLOADS := never
 .PHONY: help setup check test lint nightly bench lock clean supported-python
 
 help:
-	@echo "make check    damage a bundled QuestDB table bit by bit and read it each time (about 20 seconds)"
+	@echo "make check    every explorer on a bundled QuestDB table (about a minute)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
-	@echo "make nightly  the slow tests and long explorations (at most 40 minutes)"
+	@echo "make nightly  the slow tests and long explorations (at most 100 minutes)"
 	@echo "make bench    speed as ratios to named peers in the same run (about 1 minute)"
 	@echo "make setup    .venv alone, which the others make first"
 	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"

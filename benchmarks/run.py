@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
 import golden_archive
-from rows_for import rows_for
+from harness.made_rows import rows_for
 
 from harness.disk.image import DiskImage
 from harness.explore.damage_judge import Judge

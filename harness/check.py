@@ -18,6 +18,7 @@ from harness.explore.damage import Clock, explore_damage
 from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
 from harness.explore.stateful import explore_stateful
+from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict
 from harness.workload import crash_operations
@@ -146,16 +147,18 @@ def _stateful_phase(image: DiskImage, path: str, settings: CheckSettings, clock:
 
 
 def _crash_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    return explore_crashes(
-        TableTarget(),
-        crash_operations(image, path),
-        start=image,
-        path=path,
-        clock=clock,
-        seconds=settings.seconds_of(PhaseName.CRASH),
-        on_progress=on_progress,
-        recovery_kills_max=1,
-    )
+    # Thousands of disks hold the same row groups.
+    with remembered_decoding():
+        return explore_crashes(
+            TableTarget(encode=remembered_encoder()),
+            crash_operations(image, path),
+            start=image,
+            path=path,
+            clock=clock,
+            seconds=settings.seconds_of(PhaseName.CRASH),
+            on_progress=on_progress,
+            recovery_kills_max=1,
+        )
 
 
 def _processes_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:

@@ -10,7 +10,7 @@ from harness.disk.intercept import Call
 from harness.disk.memory import MemoryStorage
 from harness.disk.written import crash_points, replay_prefix
 from harness.explore.crash_judge import Judge, Violation
-from harness.explore.crash_plan import CUTS_IN_WORDS, Kill, Origin, border_cuts, failures, sampled_cuts
+from harness.explore.crash_plan import CUTS_IN_WORDS, Kill, Origin, border_cuts, failures, few_cuts, sampled_cuts
 from harness.verdict import Finding, Phase, Verdict
 
 PHASE = "crash"
@@ -141,7 +141,7 @@ class Exploration:
             if origin.is_inside_a_write or disk.origin.recovery_kill_count >= self._recovery_kills_max:
                 self._counts["recoveries killed no further"] += 1
                 continue
-            for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, border_cuts):
+            for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, few_cuts):
                 self._reached[KILLED_RECOVERY] += 1
                 kill = Kill(step_count, cut_bytes)
                 pending.extend(self._unseen(inner, low, high, disk.origin.then(kill), recovered.index))
@@ -197,8 +197,8 @@ class Exploration:
             explored=len(self._seen),
             complete=not self._left and not any(sampled_cuts(step) for step in course.steps),
             bound=f"process kill of {len(course.started)} commits with {len(course.steps)} steps, {CUTS_IN_WORDS}; "
-            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call; every "
-            "call of a commit failing once"
+            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call, at "
+            "three lengths of each write; every call of a commit failing once"
             + (f"; {cut_count - cuts_left} of {cut_count} cuts tried in the time given" if cuts_left else ""),
             verdict=Verdict.INVALID if self._findings else Verdict.UNKNOWN if notes else Verdict.VALID,
             seconds=seconds,

@@ -106,6 +106,12 @@ def border_cuts(step: Call) -> Sequence[int]:
     return sorted(cut for cut in cuts if 0 < cut < size_bytes)
 
 
+def few_cuts(step: Call) -> Sequence[int]:
+    """Return the lengths at which a write of recovery tears: after its first byte, in the middle, before its last."""
+    size_bytes = len(step.content)
+    return sorted(cut for cut in {1, size_bytes // 2, size_bytes - 1} if 0 < cut < size_bytes)
+
+
 def sampled_cuts(step: Call) -> Sequence[int]:
     """Return lengths of a long write between those of `border_cuts`, evenly apart."""
     size_bytes = len(step.content)
@@ -122,9 +128,7 @@ def failures(operation: int, calls: Sequence[Call]) -> Iterator[Failure]:
         if call.kind in GROWING:
             ways.append((Refusal.NO_SPACE, 0))
         if call.kind is CallKind.PWRITE:
-            size_bytes = len(call.content)
-            partial = sorted({1, size_bytes // 2, size_bytes - 1})
-            ways += [(Refusal.NO_SPACE, written) for written in partial if 0 < written < size_bytes]
+            ways += [(Refusal.NO_SPACE, written) for written in few_cuts(call)]
         for reason, written_bytes in ways:
             fault = Fault(at=number, reason=reason, among=EVERY_CALL, written_bytes=written_bytes)
             yield Failure(operation, fault, call)

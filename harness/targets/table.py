@@ -14,7 +14,8 @@ from harness.targets.protocol import Target
 from impl.commit import HARDENED, Protocol
 from impl.create import NewColumn, create_table
 from impl.metadata_file import PartitionBy
-from impl.partition_change import WriterOptions
+from impl.parquet.encoded import encode_row_group
+from impl.partition_change import RowGroupEncoder, WriterOptions
 from impl.questdb_types import TypeTag
 from impl.reader import open_snapshot
 from impl.storage import Storage
@@ -59,6 +60,7 @@ class TableTarget(Target):
     columns: Sequence[NewColumn] = COLUMNS
     partition_by: PartitionBy = PartitionBy.HOUR
     options: WriterOptions = field(default=GROWING)
+    encode: RowGroupEncoder = encode_row_group
 
     def create(self, storage: Storage, path: str) -> None:
         """Make a table without rows."""
@@ -67,7 +69,7 @@ class TableTarget(Target):
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[TableCommits]:
         """Recover, and become the one writer."""
-        with open_writer(storage, path, options=self.options, protocol=self.protocol) as writer:
+        with open_writer(storage, path, options=self.options, protocol=self.protocol, encode=self.encode) as writer:
             yield TableCommits(writer)
 
     def read(self, storage: Storage, path: str) -> Seen:

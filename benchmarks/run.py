@@ -20,11 +20,11 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
 import golden_archive
-from harness.made_rows import rows_for
 
 from harness.disk.image import DiskImage
 from harness.explore.damage_judge import Judge
 from harness.explore.damage_plan import Flip
+from harness.made_rows import rows_for
 from impl.create import NewColumn, create_table
 from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage

@@ -62,6 +62,7 @@ class Run:
     keys: list[str]
     interval: int
     main: int
+    other_readers_at: int = OTHER_READERS_AT
     older: dict[Any, tuple[Snapshot, Partition, pa.Table]] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
     staged: list[pa.Table] = field(default_factory=list)
@@ -146,7 +147,7 @@ class Run:
         assert [each.timestamp for each in parquet_partitions(snapshot)] == sorted(self.rows)
         for partition in parquet_partitions(snapshot):
             if is_last or partition.timestamp in self.changed:
-                self._check_partition(snapshot, partition, every_reader=is_last or number % OTHER_READERS_AT == 0)
+                self._check_partition(snapshot, partition, every_reader=is_last or number % self.other_readers_at == 0)
         if is_last or number % EVERY_OLDER_VERSION_AT == 0:
             for older, partition, rows in self.older.values():
                 assert rows_of(only(older, partition)).equals(rows)
@@ -164,10 +165,12 @@ class Run:
                 assert theirs.equals(mine), name
 
 
-def start_run(folder: Path, image_path: Path) -> Run:
-    """Open a writer on a copy in memory of the table at `image_path`."""
+def start_run(
+    folder: Path, image_path: Path, *, options: WriterOptions = IN_PLACE, other_readers_at: int = OTHER_READERS_AT
+) -> Run:
+    """Open a writer on a copy in memory of a table; DuckDB and Polars read at every so manieth commit."""
     storage, path = MemoryStorage.of(image_of(image_path)), str(image_path)
-    writer = open_writer(storage, path, options=IN_PLACE)
+    writer = open_writer(storage, path, options=options)
     snapshot, metadata = open_snapshot(writer.table), writer.table.metadata
     assert metadata is not None
     partitions = parquet_partitions(snapshot)
@@ -181,6 +184,7 @@ def start_run(folder: Path, image_path: Path) -> Run:
         keys=[column.name for column in metadata.columns if column.is_dedup_key],
         interval=MICROSECONDS[metadata.partition_by] * (1000 if metadata.counts_nanoseconds else 1),
         main=max(partitions, key=lambda each: each.row_count).timestamp,
+        other_readers_at=other_readers_at,
     )
     run.remember()
     return run

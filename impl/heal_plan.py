@@ -156,14 +156,7 @@ def _encode_alone(data: bytes, metadata: Metadata, *, file: str) -> bytes:
         NewRowGroup(num_rows=block.num_rows, chunks=block.chunks, blooms=tuple(map(movable, blooms)))
         for block, blooms in zip(metadata.blocks, metadata.generation.blooms, strict=True)
     ]
-    facts = FooterFacts(
-        parquet_footer_offset=place.fixed.parquet_footer_offset,
-        parquet_footer_length=place.fixed.parquet_footer_length,
-        unused_bytes=place.fixed.unused_bytes,
-        footer_feature_flags=place.fixed.footer_feature_flags,
-        sections=metadata.generation.sections,
-    )
-    return encode_file(metadata.header, row_groups, facts)
+    return encode_file(metadata.header, row_groups, FooterFacts.of(metadata.generation))
 
 
 def _footer_starts(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[int]:

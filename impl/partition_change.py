@@ -61,7 +61,10 @@ class PartitionChange:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionChanger:
-    """Plans changes of one table's partitions; reads old rows where they merge with new ones, writes nothing."""
+    """Plans changes of one table's partitions; reads old rows where they merge with new ones, writes nothing.
+
+    `keys` are the columns by which rows replace each other, none in a table without deduplication.
+    """
 
     name: str
     metadata: TableMetadata
@@ -69,7 +72,6 @@ class PartitionChanger:
     schema: pa.Schema
     timestamp_name: str
     keys: tuple[str, ...]
-    has_keys: bool
     options: WriterOptions
     encode: RowGroupEncoder
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
@@ -85,7 +87,7 @@ class PartitionChanger:
     def grow(self, partition: OpenPartition, portion: Portion) -> PartitionChange:
         """Merge rows into a partition's row groups where they belong, and append what comes after them."""
         row_groups: list[NextRowGroups] = []
-        for step in plan_merge(partition.spans, portion.timestamps, has_keys=self.has_keys):
+        for step in plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys)):
             match step:
                 case Keep(first, end):
                     row_groups.append(KeptRowGroups(first, end))
@@ -121,8 +123,8 @@ class PartitionChanger:
 
     def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
         rows = pa.concat_tables([old, new])
-        if self.has_keys:
-            rows = without_duplicates(rows, (self.timestamp_name, *self.keys))
+        if self.keys:
+            rows = without_duplicates(rows, self.keys)
         return in_time_order(rows, self.timestamp_name)
 
     def _old_rows(self, partition: OpenPartition, ordinals: Sequence[int]) -> list[pa.Table]:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from impl.commit import publish
 from impl.partition import PM_FILE, ResolvedPartition, resolve_partition
-from impl.partition_names import looks_like_partition, split_name
+from impl.partition_names import split_name
 from impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
 from impl.storage import EntryKind, Storage
 from impl.table import Table
@@ -64,7 +64,6 @@ def _settle(storage: Storage, resolved: ResolvedPartition) -> None:
 def _restate(resolved: ResolvedPartition) -> bytes:
     metadata, published = resolved.metadata, resolved.published.content
     generation = metadata.generation
-    fixed = generation.place.fixed
     return append_generation(
         metadata.header,
         append_point(published, generation.place, base_bytes=len(published)),
@@ -72,13 +71,7 @@ def _restate(resolved: ResolvedPartition) -> bytes:
             ReusedRowGroup(block_offset=offset_bytes, blooms=blooms)
             for offset_bytes, blooms in zip(generation.block_offsets, generation.blooms, strict=True)
         ],
-        FooterFacts(
-            parquet_footer_offset=fixed.parquet_footer_offset,
-            parquet_footer_length=fixed.parquet_footer_length,
-            unused_bytes=fixed.unused_bytes,
-            footer_feature_flags=fixed.footer_feature_flags,
-            sections=generation.sections,
-        ),
+        FooterFacts.of(generation),
     )
 
 
@@ -94,9 +87,7 @@ def _remove_unborn(storage: Storage, table: Table, transaction: Transaction) -> 
     Older ones that nothing names may still be pinned, so they are the purger's (`impl.purge`).
     """
     unborn = [
-        name
-        for name in table.unreferenced_directories(transaction)
-        if looks_like_partition(name) and split_name(name)[1] >= transaction.version
+        name for name in table.unreferenced_directories(transaction) if split_name(name)[1] >= transaction.version
     ]
     for name in unborn:
         remove_directory(storage, f"{table.path}/{name}")

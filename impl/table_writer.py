@@ -89,18 +89,14 @@ class TableWriter:
         snapshot = open_snapshot(table)
         names = {column.id: column.name for column in self._metadata.columns}
         self._timestamp_name = names[self._metadata.timestamp_id]
+        keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
         self._changer = PartitionChanger(
             name=table.path.rpartition("/")[2],
             metadata=self._metadata,
             columns=snapshot.columns,
             schema=snapshot.schema,
             timestamp_name=self._timestamp_name,
-            keys=tuple(
-                column.name
-                for column in self._metadata.columns
-                if column.is_dedup_key and column.name != self._timestamp_name
-            ),
-            has_keys=any(column.is_dedup_key for column in self._metadata.columns),
+            keys=(self._timestamp_name, *(name for name in keys if name != self._timestamp_name)) if keys else (),
             options=options,
             encode=encode,
             symbols_of=self._symbols_of,
@@ -200,8 +196,8 @@ class TableWriter:
         if not self._staged:
             return ()
         rows = pa.concat_tables(self._staged)
-        if self._changer.has_keys:
-            rows = without_duplicates(rows, (self._timestamp_name, *self._changer.keys))
+        if self._changer.keys:
+            rows = without_duplicates(rows, self._changer.keys)
         return portions(in_time_order(rows, self._timestamp_name), self._timestamp_name, self._metadata, partitions)
 
     def _change(self, timestamp: int, partition: Partition | None, portion: Portion | None) -> PartitionChange:

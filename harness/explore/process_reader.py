@@ -22,7 +22,8 @@ from impl.transaction_reader import TransactionReader
 PAUSE_SECONDS = 0.02
 PATIENCE_SECONDS = 2.0
 """How long a pinned reader waits for later commits before it reads its snapshot again."""
-LATER_COMMITS = 2
+LATER_COMMITS = 4
+"""More than writers make between two purges, so that each wait meets one."""
 RELOADS_MAX = 50
 DETAILS_MAX = 2_000
 

@@ -59,14 +59,7 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
 def _encode(data: bytes, metadata: Metadata, older: FooterPlace | None, file: str) -> tuple[int, bytes]:
     """Return the bytes that the generation's writer would have written, and where; the header's size left out."""
     generation = metadata.generation
-    fixed = generation.place.fixed
-    facts = FooterFacts(
-        parquet_footer_offset=fixed.parquet_footer_offset,
-        parquet_footer_length=fixed.parquet_footer_length,
-        unused_bytes=fixed.unused_bytes,
-        footer_feature_flags=fixed.footer_feature_flags,
-        sections=generation.sections,
-    )
+    facts = FooterFacts.of(generation)
     if older is None:
         new = [_new_row_group(data, metadata, ordinal, file) for ordinal in range(len(metadata.blocks))]
         return CHECKSUM_START, encode_file(metadata.header, new, facts)[CHECKSUM_START:]

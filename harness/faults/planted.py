@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.faults.patch import replaced
+from harness.faults.processes import purge_regardless
 from impl.commit import HARDENED, Action
 from impl.errors import StorageError
 from impl.layout.record import Buffer
@@ -21,6 +22,8 @@ from impl.partition import PartitionFiles, PublishedMetadata
 from impl.pm.chain import Resolved, TokenMissingError, check_checksum, walk
 from impl.transaction import Transaction
 from impl.transaction_write import NextVersion, PartitionState
+
+Resolve = Callable[..., Resolved]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,23 +72,28 @@ def _read_to_the_end(read_published: Callable[[PartitionFiles], PublishedMetadat
     return read
 
 
-def _resolve_first(matches: Callable[[int, int], bool]) -> Any:
-    """Look at footers from the newest on and take the first that matches, or give up at the first that does not."""
-
+def _resolve_at_least(_: Resolve) -> Resolve:
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
         for count, place in enumerate(walk(data, file=file)):
-            if matches(place.token, token):
+            if place.token >= token:
                 check_checksum(data, place, file=file)
                 return Resolved(place=place, orphan_count=count)
-            if matches is _is_newest:
-                break
-        raise TokenMissingError(file=file, field="token", offset_bytes=None, expected="the newest", actual=token)
+        raise _missing(token, file)
 
-    return lambda _: resolve
+    return resolve
 
 
-def _is_newest(found: int, wanted: int) -> bool:
-    return found == wanted
+def _resolve_newest(original: Resolve) -> Resolve:
+    def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+        if next(walk(data, file=file)).token != token:
+            raise _missing(token, file)
+        return original(data, token, file=file)
+
+    return resolve
+
+
+def _missing(token: int, file: str) -> TokenMissingError:
+    return TokenMissingError(file=file, field="token", offset_bytes=None, expected="another one", actual=token)
 
 
 def _keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
@@ -105,14 +113,6 @@ def _keep_names(next_version: Callable[..., NextVersion]) -> Any:
         return next_version(current, partitions=kept, **rest)
 
     return following
-
-
-class _Unlocked:
-    """A writer's lock that finds no pins, whatever readers hold."""
-
-    @contextmanager
-    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
-        yield True
 
 
 UPDATE, PUBLISH = HARDENED.update, HARDENED.publish
@@ -178,13 +178,13 @@ PLANTED = (
         number=46,
         part="reader",
         text="the walk takes the first footer with the token or a larger one",
-        plant=patch("impl.partition:resolve", _resolve_first(lambda found, wanted: found >= wanted)),
+        plant=patch("impl.partition:resolve", _resolve_at_least),
     ),
     Planted(
         number=47,
         part="reader",
         text="the walk looks at the newest footer only",
-        plant=patch("impl.partition:resolve", _resolve_first(_is_newest)),
+        plant=patch("impl.partition:resolve", _resolve_newest),
     ),
     Planted(
         number=None,
@@ -211,9 +211,6 @@ PLANTED = (
         number=73,
         part="purger",
         text="pins are not asked for",
-        plant=patch(
-            "impl.table_writer:purge",
-            lambda purge: lambda storage, table, transaction, lock: purge(storage, table, transaction, _Unlocked()),
-        ),
+        plant=patch("impl.table_writer:purge", purge_regardless),
     ),
 )

@@ -29,7 +29,7 @@ from impl.parquet.fields import (
     PageType,
     ids_of,
 )
-from impl.parquet.footer import SortingColumn
+from impl.parquet.footer import SortingColumn, start_of
 from impl.parquet.records import read
 from impl.parquet.thrift import decode
 from impl.parquet.tree import Field, Items, Kind, Struct
@@ -135,11 +135,6 @@ def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) ->
         bloom_filters=file[pages_end : min(indexes)],
         blooms_offset_bytes=pages_end,
     )
-
-
-def start_of(meta: Mapping[str, Any]) -> int:
-    """Return where the chunk of a ColumnMetaData starts, by its members' names."""
-    return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
 
 
 def meta_of(tree: Struct) -> Struct:

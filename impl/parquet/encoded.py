@@ -23,11 +23,11 @@ from impl.parquet.arrow_writer import (
     EncodeOptions,
     meta_of,
     moved_index,
-    start_of,
     with_meta,
     write_row_group,
 )
 from impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA
+from impl.parquet.footer import start_of
 from impl.parquet.records import read
 from impl.parquet.thrift import encode
 from impl.parquet.tree import Field, Kind, Struct

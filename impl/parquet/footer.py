@@ -6,6 +6,7 @@ Values keep the names of parquet.thrift; every offset counts from the start of t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,6 +161,11 @@ def decode_footer(
         return _footer(tree, length_bytes, read(tree, FILE_META_DATA, tolerant=tolerant))
     except BrokenError as error:
         error.report(file, FILE_META_DATA.path_text)
+
+
+def start_of(meta: Mapping[str, Any]) -> int:
+    """Return where the chunk of a ColumnMetaData starts, by its members' names."""
+    return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
 
 
 def _footer(tree: Struct, length_bytes: int, values: dict[str, Any]) -> ParquetFooter:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from impl.layout.parquet import MAGIC, ParquetTail
 from impl.parquet.fields import COLUMN_ORDER, FILE_META_DATA, KEY_VALUE, ROW_GROUP, SCHEMA_ELEMENT, ids_of
+from impl.parquet.footer import start_of
 from impl.parquet.records import read
 from impl.parquet.thrift import NODE_COUNT_MAX, decode, encode
 from impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Struct
@@ -185,7 +186,7 @@ def row_group_facts(row_group: bytes, *, file: str = DATA_FILE) -> RowGroupFacts
     except BrokenError as error:
         error.report(file, ROW_GROUP.path_text)
     metas = [chunk["meta_data"] for chunk in chunks]
-    starts = [meta.get("dictionary_page_offset") or meta["data_page_offset"] for meta in metas]
+    starts = [start_of(meta) for meta in metas]
     ends = [start + meta["total_compressed_size"] for start, meta in zip(starts, metas, strict=True)]
     start, end = min(starts, default=0), max(ends, default=0)
     blooms = [(meta.get("bloom_filter_offset", start), meta.get("bloom_filter_length", 0)) for meta in metas]

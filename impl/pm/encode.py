@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
@@ -48,6 +48,18 @@ class FooterFacts:
     unused_bytes: int = 0
     footer_feature_flags: int = 0
     sections: FooterSections = field(default_factory=FooterSections)
+
+    @classmethod
+    def of(cls, generation: Generation) -> Self:
+        """Return the facts of a generation, for one that says the same again."""
+        fixed = generation.place.fixed
+        return cls(
+            parquet_footer_offset=fixed.parquet_footer_offset,
+            parquet_footer_length=fixed.parquet_footer_length,
+            unused_bytes=fixed.unused_bytes,
+            footer_feature_flags=fixed.footer_feature_flags,
+            sections=generation.sections,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

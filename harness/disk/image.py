@@ -87,6 +87,11 @@ class DiskImage(ReadableStorage):
         return cls(placed, frozenset(directories))
 
     @property
+    def directories(self) -> frozenset[str]:
+        """All directories, as files are spelled."""
+        return self._directories
+
+    @property
     def files(self) -> Mapping[str, bytes]:
         """The content of every file by its path, in the order in which they came in."""
         return MappingProxyType(self._files)

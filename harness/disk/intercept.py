@@ -46,6 +46,7 @@ class CallKind(enum.StrEnum):
     VIEW = "lease a view"
     MSYNC = "sync the mapping"
     UNMAP = "unmap"
+    END_VIEW = "end a view"
 
 
 BARRIERS = frozenset({CallKind.FSYNC, CallKind.FDATASYNC, CallKind.MSYNC, CallKind.SYNC_DIRECTORY})
@@ -68,7 +69,11 @@ STEPS = BARRIERS | CHANGES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call; `file` numbers the open files of a storage from 1 on, `content` is what it writes, in file order."""
+    """One call; `content` is what it writes, in file order.
+
+    `file` and `mapping` number what a storage has opened and mapped, both together from 1 on. `lock` is the mode that
+    is asked for.
+    """
 
     kind: CallKind
     path: str
@@ -78,6 +83,8 @@ class Call:
     content: bytes = b""
     target_path: str = ""
     mode: OpenMode = OpenMode.EXISTING
+    mapping: int = 0
+    lock: LockMode = LockMode.SHARED
 
 
 class InterceptedStorage(Storage):
@@ -86,7 +93,12 @@ class InterceptedStorage(Storage):
     def __init__(self, inner: Storage) -> None:
         """Hand calls on to `inner`."""
         self._inner = inner
-        self._file_count = 0
+        self._opened_count = 0
+
+    def next_number(self) -> int:
+        """Return the number of what is opened or mapped next."""
+        self._opened_count += 1
+        return self._opened_count
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
         """Let the call happen."""
@@ -98,17 +110,13 @@ class InterceptedStorage(Storage):
 
     def open_for_reading(self, path: str) -> File:
         """Open a file whose calls are intercepted."""
-        call = Call(kind=CallKind.OPEN_FOR_READING, path=path)
-        return self._wrapped(path, self.intercept(call, lambda: self._inner.open_for_reading(path)))
+        call = Call(kind=CallKind.OPEN_FOR_READING, path=path, file=self.next_number())
+        return _InterceptedFile(self, self.intercept(call, lambda: self._inner.open_for_reading(path)), call)
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
         """Open a file whose calls are intercepted."""
-        call = Call(kind=CallKind.OPEN_FOR_WRITING, path=path, mode=mode, file=self._file_count + 1)
-        return self._wrapped(path, self.intercept(call, lambda: self._inner.open_for_writing(path, mode)))
-
-    def _wrapped(self, path: str, file: File) -> File:
-        self._file_count += 1
-        return _InterceptedFile(self, file, path, self._file_count)
+        call = Call(kind=CallKind.OPEN_FOR_WRITING, path=path, mode=mode, file=self.next_number())
+        return _InterceptedFile(self, self.intercept(call, lambda: self._inner.open_for_writing(path, mode)), call)
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory."""
@@ -166,11 +174,11 @@ class InterceptedStorage(Storage):
 
 
 class _InterceptedFile(File):
-    def __init__(self, storage: InterceptedStorage, inner: File, path: str, number: int) -> None:
+    def __init__(self, storage: InterceptedStorage, inner: File, opening: Call) -> None:
         self._storage = storage
         self._inner = inner
-        self._path = path
-        self._number = number
+        self._path = opening.path
+        self._number = opening.file
 
     def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0) -> Call:
         return Call(kind=kind, path=self._path, file=self._number, offset_bytes=offset_bytes, size_bytes=size_bytes)
@@ -199,9 +207,16 @@ class _InterceptedFile(File):
         self._storage.intercept(call, lambda: self._inner.truncate(size_bytes))
 
     def map(self, size_bytes: int) -> Mapping:
-        call = self._call(CallKind.MAP, 0, size_bytes)
-        inner = self._storage.intercept(call, lambda: self._inner.map(size_bytes))
-        return _InterceptedMapping(self._storage, inner, self._path, self._number)
+        call = Call(
+            kind=CallKind.MAP,
+            path=self._path,
+            file=self._number,
+            size_bytes=size_bytes,
+            mapping=self._storage.next_number(),
+        )
+        return _InterceptedMapping(
+            self._storage, self._storage.intercept(call, lambda: self._inner.map(size_bytes)), call
+        )
 
     def fsync(self) -> None:
         self._storage.intercept(self._call(CallKind.FSYNC), self._inner.fsync)
@@ -210,9 +225,16 @@ class _InterceptedFile(File):
         self._storage.intercept(self._call(CallKind.FDATASYNC), self._inner.fdatasync)
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
+        call = Call(
+            kind=CallKind.LOCK,
+            path=self._path,
+            file=self._number,
+            offset_bytes=offset_bytes,
+            size_bytes=size_bytes,
+            lock=mode,
+        )
         return self._storage.intercept(
-            self._call(CallKind.LOCK, offset_bytes, size_bytes),
-            lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes),
+            call, lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes)
         )
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
@@ -232,17 +254,17 @@ class _InterceptedFile(File):
 
 
 class _InterceptedMapping(Mapping):
-    def __init__(self, storage: InterceptedStorage, inner: Mapping, path: str, number: int) -> None:
+    def __init__(self, storage: InterceptedStorage, inner: Mapping, mapping: Call) -> None:
         self._storage = storage
         self._inner = inner
-        self._path = path
-        self._number = number
+        self._mapping = mapping
 
     def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b"") -> Call:
         return Call(
             kind=kind,
-            path=self._path,
-            file=self._number,
+            path=self._mapping.path,
+            file=self._mapping.file,
+            mapping=self._mapping.mapping,
             offset_bytes=offset_bytes,
             size_bytes=size_bytes,
             content=content,
@@ -276,6 +298,8 @@ class _InterceptedMapping(Mapping):
         )
         with lease as leased:
             yield leased
+        end = self._call(CallKind.END_VIEW, offset_bytes, size_bytes)
+        self._storage.intercept(end, lambda: None)
 
     def msync(self) -> None:
         self._storage.intercept(self._call(CallKind.MSYNC), self._inner.msync)

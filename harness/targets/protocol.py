@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from impl.errors import TornproofError
@@ -36,3 +36,9 @@ class Target(Protocol):
 
     def read(self, storage: Storage, path: str) -> Hashable:
         """Return one committed snapshot as a value that equals only equal snapshots."""
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:
+        """Start a reader's life, and hand out what looks at the state of now; "fresh" opens everything each time."""
+        assert style == "fresh", style
+        yield lambda: self.read(storage, path)

@@ -1,0 +1,85 @@
+"""A file as readers see it now, beside all that the disk may hold of it: an immutable value."""
+
+from __future__ import annotations
+
+PAGE_BYTES = 4096
+
+
+class FileState:
+    """`content` is the page cache; `versions` is what the disk may hold: the first surely, later ones since the sync.
+
+    Each change adds the whole file as it is then, so any block may hold what it held in any version. After a sync that
+    failed, the cache holds bytes that no version has, and only a page that is written again gets there.
+    """
+
+    __slots__ = ("_hash", "content", "versions")
+
+    def __init__(self, content: bytes = b"", versions: tuple[bytes, ...] | None = None) -> None:
+        """Start with `content` on disk."""
+        self.content = content
+        self.versions = (content,) if versions is None else versions
+        self._hash: int | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the disk holds the content, and nothing else."""
+        return len(self.versions) == 1 and self.versions[0] == self.content
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is there and what may be."""
+        return self is other or (
+            isinstance(other, FileState) and (self.content, self.versions) == (other.content, other.versions)
+        )
+
+    def __hash__(self) -> int:
+        """Agree with equality."""
+        if self._hash is None:
+            self._hash = hash((self.content, self.versions))
+        return self._hash
+
+    def written(self, data: bytes, offset_bytes: int) -> FileState:
+        """Return the file with bytes over the old ones; a gap becomes zeros."""
+        old = self.content
+        end_bytes = offset_bytes + len(data)
+        head = old[:offset_bytes] if offset_bytes <= len(old) else old.ljust(offset_bytes, b"\0")
+        return self._followed(head + data + old[end_bytes:], offset_bytes, end_bytes)
+
+    def resized(self, size_bytes: int) -> FileState:
+        """Return the file cut, or extended with zeros."""
+        content = self.content[:size_bytes].ljust(size_bytes, b"\0")
+        latest = self.versions[-1]
+        if latest is self.content:
+            return self if content == latest else FileState(content, (*self.versions, content))
+        return FileState(content, (*self.versions, latest[:size_bytes].ljust(size_bytes, b"\0")))
+
+    def synced(self) -> FileState:
+        """Return the file after a sync that went well."""
+        return FileState(self.content, self.versions[-1:])
+
+    def synced_until(self, end_bytes: int) -> FileState:
+        """Return the file after a sync of its first bytes, which promises nothing about its size."""
+        latest = self.versions[-1]
+        if end_bytes >= len(latest) == len(self.versions[0]):
+            return self.synced()
+        versions = [latest[: min(end_bytes, len(version))] + version[end_bytes:] for version in self.versions]
+        kept = [version for place, version in enumerate(versions) if not place or version != versions[place - 1]]
+        if self.content == kept[-1]:
+            kept[-1] = self.content
+        return FileState(self.content, tuple(kept))
+
+    def failed(self) -> FileState:
+        """Return the file after a sync that failed: the cache is clean, and nothing of it was written."""
+        return FileState(self.content, self.versions[:1])
+
+    def _followed(self, content: bytes, start_bytes: int, end_bytes: int) -> FileState:
+        latest = self.versions[-1]
+        if latest is self.content:
+            if content == latest:
+                return self
+            return FileState(content, (*self.versions, content))
+        start = start_bytes // PAGE_BYTES * PAGE_BYTES
+        end = min(-(-end_bytes // PAGE_BYTES) * PAGE_BYTES, len(content))
+        latest = latest.ljust(start, b"\0")[:start] + content[start:end] + latest[end:]
+        if latest == content:
+            latest = content
+        return FileState(content, (*self.versions, latest))

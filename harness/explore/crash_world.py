@@ -1,0 +1,66 @@
+"""What becomes of a world when processes die: the second life of the writer, beside readers that live on or are new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.disk.kernel import Kernel, Refused
+from harness.explore.client import Client, Node
+from harness.explore.observer import Progress
+from harness.explore.situation import Situation
+from harness.explore.world import Cast, World
+from impl.storage import Refusal
+
+WRITER_PLACE = 0
+FAILED_SYNC = Refused(Refusal.INPUT_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The clients before and after a crash; those after it are the same for every crash, so that they learn once."""
+
+    situation: Situation
+    first: Cast
+    second: Cast
+
+    @classmethod
+    def of(cls, situation: Situation, *, fails: bool = False) -> Lives:
+        """Cast both lives; readers of the second one are the same clients, which go on or begin anew."""
+        first = situation.cast(fails=fails)
+        writer = situation.writer(situation.second_life, looks=True)
+        second = Cast(clients=(writer, *first.clients[1:]), judge=first.judge, rules=situation.rules)
+        return cls(situation, first, second)
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """All clients of both lives."""
+        return (*self.first.clients, self.second.clients[WRITER_PLACE])
+
+    def close(self) -> None:
+        """End all greenlets."""
+        for client in self.clients:
+            client.close()
+
+    def after_kill(self, world: World) -> World:
+        """Return the world after the writer's process died: what it wrote is there, and readers live on."""
+        kernel = world.kernel.fork()
+        kernel.kill(WRITER_PLACE)
+        return self._second(kernel, world.nodes[1:], world.progress)
+
+    def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
+        """Return the world that begins on what a power cut left: nobody remembers what was only seen."""
+        forgotten = progress._replace(seen=len(progress.committed), readings=())
+        return self._second(kernel, [client.root for client in self.second.clients[1:]], forgotten)
+
+    def after_failed_sync(self, world: World) -> World:
+        """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
+        failed = world.fork()
+        call = failed.call(WRITER_PLACE)
+        file = failed.kernel.file_of(WRITER_PLACE, call)
+        if file is not None:
+            failed.kernel.files[file] = failed.kernel.files[file].failed()
+        failed.answer(WRITER_PLACE, FAILED_SYNC)
+        return failed
+
+    def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
+        return World(self.second, kernel, [self.second.clients[WRITER_PLACE].root, *readers], progress)

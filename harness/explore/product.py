@@ -1,0 +1,120 @@
+"""Schedule × crash: the writer dies at any step, beside a reader at any step, and both lives go on in any order.
+
+Under A and D the reader lives through the crash and the recovery; under B, C and Cdir everybody dies, and a new reader
+reads beside the recovery. States that were met before are not entered again, so the count is one of distinct states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from harness.disk.intercept import BARRIERS, CallKind
+from harness.disk.kernel import Kernel
+from harness.explore.crash_world import WRITER_PLACE, Lives
+from harness.explore.identity import Identities
+from harness.explore.observer import Violation
+from harness.explore.world import World
+
+Action: TypeAlias = tuple[Any, ...]
+Path: TypeAlias = "tuple[Path, Action] | None"
+"""How a state was come to: the last action, and the path before it."""
+Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
+"""Returns what a power cut may leave of a kernel, each with the choice that makes it."""
+FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
+
+
+@dataclass(slots=True)
+class ProductCounts:
+    """What a search went through."""
+
+    states: int = 0
+    crashes: int = 0
+    is_complete: bool = False
+    reached: Counter[str] = field(default_factory=Counter)
+    found: list[tuple[Violation, list[Action]]] = field(default_factory=list)
+
+
+class ProductSearch:
+    """One search of a situation under one model of persistence, "A", "D", or that of `disks`."""
+
+    def __init__(self, lives: Lives, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
+        """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
+        self._lives = lives
+        self._model = model
+        self._disks = disks
+        self._goes_on = goes_on
+        self._identities = Identities()
+        self._met: set[bytes] = set()
+        self.counts = ProductCounts()
+
+    def run(self) -> ProductCounts:
+        """Search to the end."""
+        counts = self.counts
+        start = self._lives.situation.begin(self._lives.first)
+        pending: list[tuple[World, Path]] = [(start, None)]
+        while pending:
+            if not self._goes_on(counts.states):
+                return counts
+            world, path = pending.pop()
+            identity = self._identities.of(world)
+            if identity in self._met:
+                continue
+            self._met.add(identity)
+            counts.states += 1
+            if world.progress.violations:
+                counts.found.append((world.progress.violations[0], actions_of(path)))
+                continue
+            pending += self._followers(world, path)
+        counts.is_complete = True
+        return counts
+
+    def _followers(self, world: World, path: Path) -> Iterator[tuple[World, Path]]:
+        places = world.enabled
+        if world.cast is self._lives.first:
+            for crashed, action in self._crashes(world):
+                self.counts.crashes += 1
+                self._count(world, crashed)
+                yield crashed, (path, action)
+            if WRITER_PLACE not in places and world.progress.pending is not None:
+                # It stopped at a call that failed, and its process ends.
+                yield self._lives.after_kill(world), (path, ("kill",))
+        alone = next((place for place in places if not world.touches(place)), None)
+        for place in places if alone is None else [alone]:
+            following = world.fork()
+            following.step(place)
+            yield following, (path, ("step", place))
+
+    def _crashes(self, world: World) -> Iterator[tuple[World, Action]]:
+        if world.nodes[WRITER_PLACE].call is None:
+            return
+        if self._model == "A":
+            yield self._lives.after_kill(world), ("kill",)
+        elif self._model == "D":
+            if world.call(WRITER_PLACE).kind in FAILING:
+                yield self._lives.after_failed_sync(world), ("fail",)
+        else:
+            for kernel, choice in self._disks(world.kernel):
+                yield self._lives.after_power_cut(kernel, world.progress), ("power", self._model, choice)
+
+    def _count(self, before: World, after: World) -> None:
+        reached, progress = self.counts.reached, before.progress
+        reached["crash inside a commit"] += progress.pending is not None
+        reached["crash inside a recovery"] += before.nodes[WRITER_PLACE].depth > 0 and not _has_opened(before)
+        reached["crash after a reader saw what is not acknowledged"] += progress.seen > len(progress.committed)
+        reached["crash while a reader was at work"] += any(node.depth > 0 and node.call for node in before.nodes[1:])
+
+
+def _has_opened(world: World) -> bool:
+    return world.progress.pending is not None or bool(world.progress.committed)
+
+
+def actions_of(path: Path) -> list[Action]:
+    """Return the actions of a path from the start on."""
+    actions = []
+    while path is not None:
+        path, action = path
+        actions.append(action)
+    return actions[::-1]

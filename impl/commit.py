@@ -1,18 +1,21 @@
 """The commit as data: ordered tuples of named actions, and the one function that carries them out.
 
 Everything is encoded before the first action, so an action only moves bytes. Acknowledged is what `execute` returned
-from; after an error nothing is undone, and the storage is left to the next writer's recovery (design, sections 4, 5).
+from; after an error the storage is left to the next writer's recovery (design, sections 4, 5).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from impl.errors import StorageError
 from impl.layout import pm as layout
-from impl.partition import DATA_FILE, PM_FILE
+from impl.partition import DATA_FILE, PM_FILE, PartitionFiles
+from impl.pins import WriterLock
+from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.storage import File, Mapping, OpenMode, Storage
 from impl.transaction import TXN_FILE
 from impl.transaction_write import StorePlan, WordStore
@@ -40,13 +43,62 @@ class Action(enum.Enum):
     FENCE_AFTER_VERSION = "fence after version"
 
 
+class RecoveryAction(enum.Enum):
+    """One step of what a writer does before it goes on from the files of another life (`impl.recovery`)."""
+
+    SETTLE_PARTITIONS = "publish each committed generation again, as the newest"
+    STORE_VERSION_AGAIN = "store the committed version again"
+    REMOVE_UNBORN = "remove the directories of commits that never came about"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWrite:
+    """All bytes that a commit puts into one partition's directory.
+
+    `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
+    """
+
+    directory_path: str
+    is_new: bool
+    data_offset_bytes: int
+    data: bytes
+    pm_offset_bytes: int
+    pm: bytes
+    published_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What a commit does in order: to each partition that grows in place, to each new directory, then to `_txn`."""
+    """What a commit does in order, and what else releases differ in (design, section 5).
+
+    `update` is done to each partition that grows in place, `rewrite` to each new directory, then `publish` to `_txn`.
+    `base` finds the row groups that a commit goes on from, and a life that `remembers` its own does so once; `token_of`
+    says, before a write, what `_txn` will call the size of data.parquet; `undo` follows a partition's failed write; and
+    `replaced`, with the new version, says what becomes of directories that it no longer names.
+    """
 
     update: tuple[Action, ...]
     rewrite: tuple[Action, ...]
     publish: tuple[Action, ...]
+    recovery: tuple[RecoveryAction, ...]
+    base: ReaderProtocol
+    remembers: bool
+    token_of: Callable[[Storage, PartitionWrite], int]
+    undo: Callable[[Storage, PartitionWrite], None]
+    replaced: Callable[[Storage, WriterLock, int, Iterable[PartitionFiles]], None]
+
+
+def encoded_end(_: Storage, write: PartitionWrite) -> int:
+    """Name the size that the encoder has reckoned, whatever lies behind it."""
+    return write.data_offset_bytes + len(write.data)
+
+
+def leave_dead_bytes(_storage: Storage, _write: PartitionWrite) -> None:
+    """Undo nothing, because readers may live: the next writer's recovery goes on past it."""
+
+
+def leave_to_purger(_storage: Storage, _lock: WriterLock, _version: int, _files: Iterable[PartitionFiles]) -> None:
+    """Remove nothing: pinned readers may need it, and the purger asks them."""
 
 
 HARDENED = Protocol(
@@ -75,23 +127,13 @@ HARDENED = Protocol(
         Action.SYNC_VERSION,
         Action.FENCE_AFTER_VERSION,
     ),
+    recovery=tuple(RecoveryAction),
+    base=HARDENED_READER,
+    remembers=True,
+    token_of=encoded_end,
+    undo=leave_dead_bytes,
+    replaced=leave_to_purger,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWrite:
-    """All bytes that a commit puts into one partition's directory.
-
-    `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
-    """
-
-    directory_path: str
-    is_new: bool
-    data_offset_bytes: int
-    data: bytes
-    pm_offset_bytes: int
-    pm: bytes
-    published_bytes: int
 
 
 def execute(
@@ -99,12 +141,17 @@ def execute(
 ) -> None:
     """Carry out a commit; raises StorageError, after which the writer must not go on (design, section 13)."""
     for write in writes:
-        with ExitStack() as opened:
-            run = _PartitionRun(storage, table_path, write, opened)
-            for action in protocol.rewrite if write.is_new else protocol.update:
-                _PARTITION_ACTIONS[action](run)
+        try:
+            with ExitStack() as opened:
+                run = _PartitionRun(storage, table_path, write, opened)
+                for action in protocol.rewrite if write.is_new else protocol.update:
+                    _PARTITION_ACTIONS[action](run)
+        except StorageError:
+            protocol.undo(storage, write)
+            raise
     with ExitStack() as opened:
         publication = _Publication(storage, table_path, plan, opened)
+        publication.grow(is_synced=Action.SYNC_RECORD in protocol.publish)
         for action in protocol.publish:
             _PUBLISH_ACTIONS[action](publication)
 
@@ -173,12 +220,16 @@ class _Publication:
     def __init__(self, storage: Storage, table_path: str, plan: StorePlan, opened: ExitStack) -> None:
         self._storage = storage
         self._plan = plan
-        file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
-        if file.size_bytes() < plan.file_size_bytes:
-            file.truncate(plan.file_size_bytes)
-            # msync does not promise the new size (format notes, B10).
-            file.fsync()
-        self._mapping = opened.enter_context(file.map(plan.file_size_bytes))
+        self._opened = opened
+        self._file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
+
+    def grow(self, *, is_synced: bool) -> None:
+        if self._file.size_bytes() < self._plan.file_size_bytes:
+            self._file.truncate(self._plan.file_size_bytes)
+            if is_synced:
+                # msync does not promise the new size (format notes, B10).
+                self._file.fsync()
+        self._mapping = self._opened.enter_context(self._file.map(self._plan.file_size_bytes))
 
     def store_record(self) -> None:
         for store in self._plan.record_stores:

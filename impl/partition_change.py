@@ -27,6 +27,7 @@ from impl.partition_writer import (
 from impl.pm.header import FileHeader
 from impl.questdb_json import QUESTDB_KEY, JsonColumn, new_json
 from impl.questdb_types import TypeTag, tag_of
+from impl.reader_protocol import ReaderProtocol
 from impl.row_group import SnapshotColumn, row_group_columns
 from impl.stored_arrays import stored_table
 from impl.symbols import SymbolTable
@@ -74,6 +75,7 @@ class PartitionChanger:
     keys: tuple[str, ...]
     options: WriterOptions
     encode: RowGroupEncoder
+    reader: ReaderProtocol
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
 
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
@@ -131,7 +133,7 @@ class PartitionChanger:
         parts = [self.schema.empty_table()]
         with partition.files.open_data() as handle:
             for ordinal in ordinals:
-                block = partition.metadata.blocks[ordinal]
+                block = self.reader.described(partition.metadata.blocks[ordinal])
                 parts += [
                     pa.Table.from_arrays(arrays, schema=self.schema)
                     for arrays in row_group_columns(partition, block, handle, self.columns)

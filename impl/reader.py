@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from impl.arrow_types import is_nullable
 from impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
-from impl.partition import PartitionFiles, ResolvedPartition, check_native, check_partition, resolve_partition
+from impl.partition import PartitionFiles, ResolvedPartition, check_native
 from impl.pm.block import Block
 from impl.pm.statistics import BYTE_ARRAY, bounds_of
+from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.row_group import SnapshotColumn, column_key, row_group_columns
 from impl.storage import ReadableFile
 from impl.table import Table
@@ -43,6 +44,7 @@ class Snapshot:
     transaction: Transaction
     columns: tuple[SnapshotColumn, ...]
     timestamp_id: int
+    reader: ReaderProtocol = HARDENED_READER
 
     @property
     def schema(self) -> pa.Schema:
@@ -82,8 +84,8 @@ class Snapshot:
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises at the first problem."""
-        resolved = _resolve_migrated(self.table.files_of(partition), partition)
-        raise_first(check_partition(resolved))
+        resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
+        raise_first(self.reader.check(resolved))
         raise_first(check_against_table(resolved, self.table.metadata))
         return resolved
 
@@ -119,7 +121,7 @@ class Snapshot:
         schema = self.schema_of(columns)
         if times != ALL_TIMES:
             columns = (*columns, next(column for column in self.columns if column.id == self.timestamp_id))
-        for arrays in row_group_columns(resolved, block, handle, columns):
+        for arrays in row_group_columns(resolved, self.reader.described(block), handle, columns):
             # The timestamp that rows are chosen by comes last, whether or not it was asked for.
             batch = pa.record_batch(arrays[: len(schema)], schema=schema)
             if times != ALL_TIMES:
@@ -144,12 +146,12 @@ def raise_first(problems: Iterator[Problem]) -> None:
         raise CorruptError.of(problem)
 
 
-def open_snapshot(table: Table) -> Snapshot:
+def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
     """Pin the committed version of now; nothing keeps its files from being removed later (design, section 4)."""
-    return snapshot_of(table, table.transaction())
+    return snapshot_of(table, table.transaction(), reader)
 
 
-def snapshot_of(table: Table, transaction: Transaction) -> Snapshot:
+def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
     """Return a version that was read before, such as a pinned one, as a snapshot."""
     if table.metadata is not None:
         timestamp_id = table.metadata.timestamp_id
@@ -158,11 +160,11 @@ def snapshot_of(table: Table, transaction: Transaction) -> Snapshot:
             for column in table.metadata.columns
         )
     else:
-        columns, timestamp_id = _columns_of_partitions(table, transaction)
-    return Snapshot(table=table, transaction=transaction, columns=columns, timestamp_id=timestamp_id)
+        columns, timestamp_id = _columns_of_partitions(table, transaction, reader)
+    return Snapshot(table=table, transaction=transaction, columns=columns, timestamp_id=timestamp_id, reader=reader)
 
 
-def _resolve_migrated(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+def _resolve_migrated(reader: ReaderProtocol, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
     """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
     if not partition.parquet_was_generated and not files.has_pm():
         raise UnsupportedError(
@@ -172,10 +174,12 @@ def _resolve_migrated(files: PartitionFiles, partition: Partition) -> ResolvedPa
             expected="a metadata file",
             actual="none: the table was written by a release before 9.4.0 and was not migrated",
         )
-    return resolve_partition(files, partition)
+    return reader.resolve(files, partition)
 
 
-def _columns_of_partitions(table: Table, transaction: Transaction) -> tuple[tuple[SnapshotColumn, ...], int]:
+def _columns_of_partitions(
+    table: Table, transaction: Transaction, reader: ReaderProtocol
+) -> tuple[tuple[SnapshotColumn, ...], int]:
     """Return the columns that the partitions' own `_pm` name: all there is to go by without `_meta`."""
     columns: dict[int, SnapshotColumn] = {}
     timestamp_id = -1
@@ -183,7 +187,7 @@ def _columns_of_partitions(table: Table, transaction: Transaction) -> tuple[tupl
         if not partition.is_parquet:
             continue
         files = table.files_of(partition)
-        header = _resolve_migrated(files, partition).metadata.header
+        header = _resolve_migrated(reader, files, partition).metadata.header
         for position, column in enumerate(header.columns):
             key = column_key(position, column)
             found = SnapshotColumn(

@@ -6,9 +6,10 @@ that were never written (design, section 6). Nothing is cut, because readers may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
-from impl.commit import publish
+from impl.commit import HARDENED, RecoveryAction, publish
 from impl.partition import PM_FILE, ResolvedPartition, resolve_partition
 from impl.partition_names import split_name
 from impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point
@@ -17,19 +18,23 @@ from impl.table import Table
 from impl.transaction import TXN_FILE, Transaction
 
 
-def recover_for_writing(storage: Storage, table: Table) -> Transaction:
+def recover_for_writing(
+    storage: Storage, table: Table, actions: Sequence[RecoveryAction] = HARDENED.recovery
+) -> Transaction:
     """Make the committed version durable and the newest of every `_pm`, and free the names that its successor needs.
 
     Running it twice, or again after it was interrupted, ends in the same state. Raises CorruptError where the
     committed version is damaged, UnsupportedError, StorageError; the caller holds the writer's lock.
     """
     transaction = table.transaction()
-    for partition in transaction.partitions:
-        files = table.files_of(partition)
-        if partition.is_parquet and files.has_pm():
-            _settle(storage, resolve_partition(files, partition))
-    _store_version_again(storage, table.path, transaction.version)
-    _remove_unborn(storage, table, transaction)
+    for action in actions:
+        match action:
+            case RecoveryAction.SETTLE_PARTITIONS:
+                _settle_partitions(storage, table, transaction)
+            case RecoveryAction.STORE_VERSION_AGAIN:
+                _store_version_again(storage, table.path, transaction.version)
+            case RecoveryAction.REMOVE_UNBORN:
+                _remove_unborn(storage, table, transaction)
     return transaction
 
 
@@ -42,6 +47,13 @@ def remove_directory(storage: Storage, path: str) -> None:
         else:
             storage.unlink(entry_path)
     storage.rmdir(path)
+
+
+def _settle_partitions(storage: Storage, table: Table, transaction: Transaction) -> None:
+    for partition in transaction.partitions:
+        files = table.files_of(partition)
+        if partition.is_parquet and files.has_pm():
+            _settle(storage, resolve_partition(files, partition))
 
 
 def _settle(storage: Storage, resolved: ResolvedPartition) -> None:

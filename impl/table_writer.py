@@ -15,7 +15,7 @@ from impl.errors import NotATableError, TornproofError
 from impl.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from impl.layout import txn as layout
 from impl.parquet.encoded import encode_row_group
-from impl.partition import PartitionFiles, check_partition, resolve_partition
+from impl.partition import PartitionFiles
 from impl.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
 from impl.partition_names import directory_names
 from impl.partition_writer import OpenPartition, load_state
@@ -58,7 +58,7 @@ def open_writer(
         raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
     lock = take_writer_lock(storage, path)
     try:
-        transaction = recover_for_writing(storage, table)
+        transaction = recover_for_writing(storage, table, protocol.recovery)
         return TableWriter(storage, table, lock, transaction, options or WriterOptions(), protocol, encode)
     except BaseException:
         lock.release()
@@ -86,7 +86,7 @@ class TableWriter:
         self._lock = lock
         self._protocol = protocol
         self._metadata = table.metadata
-        snapshot = open_snapshot(table)
+        snapshot = open_snapshot(table, protocol.base)
         names = {column.id: column.name for column in self._metadata.columns}
         self._timestamp_name = names[self._metadata.timestamp_id]
         keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
@@ -99,6 +99,7 @@ class TableWriter:
             keys=(self._timestamp_name, *(name for name in keys if name != self._timestamp_name)) if keys else (),
             options=options,
             encode=encode,
+            reader=protocol.base,
             symbols_of=self._symbols_of,
         )
         self._symbols: Mapping[str, SymbolTable] | None = None
@@ -151,14 +152,17 @@ class TableWriter:
         following = self._following(changes)
         with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
             # The free area holds the version before the committed one: this writer's own from its third commit on.
-            is_own = self._commit_count >= 2
-            plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=is_own)
+            plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
         self._commit_count += 1
         kept = {timestamp: partition for timestamp, partition in self._open.items() if timestamp not in self._dropped}
-        self._open = kept | {timestamp: change.partition for timestamp, change in changes.items()}
+        written = {timestamp: change.partition for timestamp, change in changes.items()}
+        self._open = kept | written if self._protocol.remembers else {}
+        gone = self._dropped | {timestamp for timestamp, change in changes.items() if change.write.is_new}
+        unnamed = [partition for partition in self.transaction.partitions if partition.timestamp in gone]
         self.transaction = self.table.transaction()
+        self._protocol.replaced(self._storage, self._lock, self.transaction.version, map(self.table.files_of, unnamed))
         self.rollback()
         # Only now: a writer that cannot read its own version would commit the same rows once more.
         self._is_dead = False
@@ -187,10 +191,10 @@ class TableWriter:
         """Return the changes of partitions, by their timestamps, in order."""
         remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
-        changes = {}
-        for timestamp in sorted(staged.keys() | (self._rewritten - self._dropped)):
-            changes[timestamp] = self._change(timestamp, remaining.get(timestamp), staged.get(timestamp))
-        return changes
+        return {
+            timestamp: self._change(timestamp, remaining.get(timestamp), staged.get(timestamp))
+            for timestamp in sorted(staged.keys() | (self._rewritten - self._dropped))
+        }
 
     def _portions(self, partitions: tuple[Partition, ...]) -> Iterable[Portion]:
         if not self._staged:
@@ -222,7 +226,7 @@ class TableWriter:
                 row_count=change.partition.metadata.row_count,
                 flags=(before.flags if before else 0) | NEW_PARTITION_FLAGS,
                 name_txn=self.transaction.version if change.write.is_new or before is None else before.name_txn,
-                token=change.partition.token,
+                token=self._protocol.token_of(self._storage, change.write),
             )
         low, high = self._times(changes, sorted(states))
         return next_version(
@@ -255,8 +259,8 @@ class TableWriter:
 
     def _open_partition(self, partition: Partition) -> OpenPartition:
         if partition.timestamp not in self._open:
-            resolved = resolve_partition(self.table.files_of(partition), partition)
-            raise_first(check_partition(resolved))
+            resolved = self._protocol.base.resolve(self.table.files_of(partition), partition)
+            raise_first(self._protocol.base.check(resolved))
             raise_first(check_against_table(resolved, self._metadata))
             self._open[partition.timestamp] = load_state(resolved)
         return self._open[partition.timestamp]

@@ -180,7 +180,10 @@ def _read_version(handle: ReadableFile, file: str) -> int:
 
 
 def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
-    """Return the base header and the live area in place, up to the limit; what lies between them comes along."""
+    """Return the base header and the live area in place, up to the limit.
+
+    Between them there are zeros: a writer may be at work there, and what it writes is nobody's business yet.
+    """
     head = handle.pread(HEADER_BYTES, 0)
     if len(head) < HEADER_BYTES:
         return head
@@ -188,6 +191,11 @@ def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
     if area.record_offset < HEADER_BYTES or min(area.symbols_size, area.partitions_size) < 0:
         return head
     end_bytes = min(area.record_offset + area.size_bytes, AREA_LIMIT_BYTES)
+    if area.record_offset < end_bytes:
+        content = handle.pread(end_bytes - area.record_offset, area.record_offset)
+        if len(content) == end_bytes - area.record_offset:
+            return head.ljust(area.record_offset, b"\0") + content
+    # The file ends earlier, and whoever judges it needs to see where.
     return head + handle.pread(end_bytes - HEADER_BYTES, HEADER_BYTES)
 
 

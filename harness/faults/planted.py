@@ -49,7 +49,7 @@ def patch(place: str, wrap: Callable[[Any], Any]) -> Callable[[], AbstractContex
     return lambda: wrapped(place, wrap)
 
 
-def protocol(**actions: tuple[Action, ...]) -> Callable[[], AbstractContextManager[None]]:
+def protocol(**actions: Any) -> Callable[[], AbstractContextManager[None]]:
     """Return how another order of actions is planted, whatever protocol a writer was opened with."""
     other = dataclasses.replace(HARDENED, **actions)
     return patch("impl.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from impl.commit import PartitionWrite, Protocol
+from impl.commit import PartitionWrite, Protocol, RecoveryAction
 from impl.errors import UnsupportedError
 from impl.layout.record import Buffer
 from impl.merge_plan import Keep, Span, Step, Timestamps
@@ -72,11 +72,11 @@ def purge_regardless(original: Callable[..., tuple[str, ...]]) -> Callable[..., 
 def version_before(original: Callable[..., Transaction]) -> Callable[..., Transaction]:
     """Recover the version before the committed one, whose record is still there."""
 
-    def recover(storage: Storage, table: Table) -> Transaction:
+    def recover(storage: Storage, table: Table, *actions: Sequence[RecoveryAction]) -> Transaction:
         version = table.transaction().version
         with storage.open_for_writing(f"{table.path}/{TXN_FILE}") as file, file.map(file.size_bytes()) as mapping:
             mapping.store_u64(0, max(version - 1, 0))
-        return original(storage, table)
+        return original(storage, table, *actions)
 
     return recover
 

@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pyarrow as pa
 
 from harness.explore.answer import read_answer
+from harness.presets import Preset
 from harness.targets.protocol import Target
 from impl.commit import HARDENED, Protocol
 from impl.create import NewColumn, create_table
@@ -18,6 +20,7 @@ from impl.parquet.encoded import encode_row_group
 from impl.partition_change import RowGroupEncoder, WriterOptions
 from impl.questdb_types import TypeTag
 from impl.reader import open_snapshot
+from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.storage import Storage
 from impl.table import open_table
 from impl.table_writer import TableWriter, open_writer
@@ -57,10 +60,17 @@ class TableTarget(Target):
 
     name: str = "hardened"
     protocol: Protocol = HARDENED
+    reader: ReaderProtocol = HARDENED_READER
     columns: Sequence[NewColumn] = COLUMNS
     partition_by: PartitionBy = PartitionBy.HOUR
     options: WriterOptions = field(default=GROWING)
     encode: RowGroupEncoder = encode_row_group
+
+    @classmethod
+    def of(cls, preset: Preset, **overrides: Any) -> Self:
+        """Return tables that are written and read as a preset says; `overrides` are fields of the target."""
+        settings = {"name": preset.name, "protocol": preset.protocol, "reader": preset.reader, "encode": preset.encode}
+        return cls(**{**settings, **overrides})
 
     def create(self, storage: Storage, path: str) -> None:
         """Make a table without rows."""
@@ -74,7 +84,7 @@ class TableTarget(Target):
 
     def read(self, storage: Storage, path: str) -> Seen:
         """Read all parquet partitions of the committed version."""
-        return see(storage, path)
+        return see(storage, path, self.reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,9 @@ class TableCommits:
             self.writer.purge()
 
 
-def see(storage: Storage, path: str) -> Seen:
+def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -> Seen:
     """Return what a reader of the committed version sees."""
-    answer = read_answer(open_snapshot(open_table(storage, path)))
+    answer = read_answer(open_snapshot(open_table(storage, path), reader))
     sink = pa.BufferOutputStream()
     rows = answer.rows.combine_chunks()
     with pa.ipc.new_stream(sink, rows.schema) as stream:

@@ -79,6 +79,7 @@ class EncodeOptions:
     dictionary_columns: tuple[str, ...] = ()
     bloom_columns: tuple[str, ...] = ()
     sorting: tuple[SortingColumn, ...] = ()
+    page_checksums: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ def _write(
         data_page_size=options.page_size_bytes,
         sorting_columns=sorting or None,
         write_page_index=True,
-        write_page_checksum=True,
+        write_page_checksum=options.page_checksums,
         store_schema=False,
         # Releases of pyarrow that cannot write bloom filters have no such parameter.
         **({"bloom_filter_options": dict.fromkeys(options.bloom_columns, bloom)} if options.bloom_columns else {}),

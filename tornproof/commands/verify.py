@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from harness.check import capture_table, complaint_of
+from harness.presets import PRESETS, Preset
+from harness.presets.probe import Outlook, probe
+from impl.errors import CorruptError
 from impl.operating_system import OperatingSystemStorage
 from impl.verify import PartitionReport, TableReport
-from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
-from tornproof.steady import verify_steadily
+from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.steady import steadily, verify_steadily
 
 PROBLEMS_SHOWN = 20
 PARTITIONS_SHOWN = 500
@@ -22,9 +27,14 @@ PARTITIONS_SHOWN = 500
 def verify(
     table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
     quick: Annotated[bool, typer.Option("--quick", help="Leave the pages of data.parquet out.")] = False,
+    as_preset: Annotated[
+        str | None,
+        typer.Option("--as", metavar="PRESET", help="Say too whether that release could go on from these files."),
+    ] = None,
     json_target: JsonOption = None,
 ) -> int:
     """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
+    preset = None if as_preset is None else _preset_of(as_preset)
     with progress_bar() as progress:
         task = progress.add_task("verifying", total=None)
         report = verify_steadily(
@@ -33,13 +43,39 @@ def verify(
             quick=quick,
             progress=lambda name: progress.update(task, advance=1, description=name),
         )
-    write_json(report_document(report), json_target)
-    print_report(result_console(json_target), report, quick=quick)
-    return ExitCode.VALID if report.sound else ExitCode.INVALID
+        outlook = None
+        if preset is not None:
+            progress.update(task, description=f"trying {preset.name}")
+            outlook = _outlook(table, preset)
+    write_json(report_document(report, outlook), json_target)
+    console = result_console(json_target)
+    print_report(console, report, quick=quick)
+    if outlook is not None:
+        _print_outlook(console, outlook)
+    goes_on = outlook is None or (outlook.readable and outlook.writable)
+    return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
 
 
-def report_document(report: TableReport) -> dict[str, Any]:
-    """Return the JSON form of a report (design, section 11)."""
+def _preset_of(name: str) -> Preset:
+    if name not in PRESETS:
+        raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def _outlook(table: str, preset: Preset) -> Outlook:
+    """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
+    storage = OperatingSystemStorage()
+    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
+    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
+    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
+    try:
+        return probe(image, path, preset)
+    except CorruptError as error:
+        return Outlook(preset=preset.name, readable=False, writable=False, reason=str(error))
+
+
+def report_document(report: TableReport, outlook: Outlook | None = None) -> dict[str, Any]:
+    """Return the JSON form of a report and of what a preset makes of the table (design, section 11)."""
     partitions = []
     for partition in report.partitions:
         document = dataclasses.asdict(partition)
@@ -55,7 +91,7 @@ def report_document(report: TableReport) -> dict[str, Any]:
         "notes": list(report.notes),
         "counts": dataclasses.asdict(report.counts),
         "partitions": partitions,
-        "as": None,
+        "as": None if outlook is None else {**dataclasses.asdict(outlook), "hazards": list(outlook.hazards)},
     }
 
 
@@ -84,6 +120,17 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
     verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
     console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
     console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
+
+
+def _print_outlook(console: Console, outlook: Outlook) -> None:
+    verdict = Text("goes on", "bold green")
+    if not outlook.readable:
+        verdict = Text("cannot read it", "bold red")
+    elif not outlook.writable:
+        verdict = Text("can read it, but not go on", "bold red")
+    console.print(Text.assemble(f"{outlook.preset}: ", verdict, f": {outlook.reason}"))
+    for hazard in outlook.hazards:
+        console.print(Text.assemble(("hazard ", "bold yellow"), hazard))
 
 
 def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionReport]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from harness.disk.memory import MemoryStorage
 from harness.explore.situation import Readers, Situation
 from harness.explore.trace_rules import TraceRules
+from harness.explore.world import NO_RULES
 from harness.made_rows import rows_for
 from harness.scenario import At, Commit, Rows, Scenario
 from harness.targets.table import TableOperation, TableTarget
@@ -44,7 +45,7 @@ class _Times:
         return [FIRST_TIME + rows.hour * HOUR_MICROSECONDS + offset for offset in new]
 
 
-def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules | None = None) -> Situation:
+def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
     """Return what a scenario describes, with the tables of a target; ScenarioError, NotExplorableError.
 
     The start table is written by our own implementation, so that every preset goes on from the same bytes.
@@ -59,7 +60,6 @@ def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules | No
         with home.open_writer(storage, PATH) as writer:
             writer.commit(operation)
     commits = (*scenario.first, *scenario.second)
-    settings = {} if rules is None else {"rules": rules}
     return Situation(
         target=target,
         path=PATH,
@@ -70,7 +70,7 @@ def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules | No
             Readers(count=group.count, read_count=group.reads, style=str(group.style)) for group in scenario.readers
         ),
         start=storage.image(),
-        **settings,
+        rules=rules,
     )
 
 

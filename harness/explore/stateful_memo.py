@@ -18,9 +18,9 @@ ENTRY_COUNT_MAX = 1_000
 DECODER = "impl.row_group:decode_chunk"
 
 
-def remembered_encoder() -> RowGroupEncoder:
-    """Return the encoder of row groups, as it is now, with a memory of its own."""
-    encode: RowGroupEncoder = importlib.import_module("impl.parquet.encoded").encode_row_group
+def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:
+    """Return an encoder of row groups with a memory of its own: that one, or our own as it is now."""
+    encode = encode or importlib.import_module("impl.parquet.encoded").encode_row_group
     known: dict[Any, EncodedRowGroup] = {}
 
     def remembered(stored: pa.Table, *, bounds: Any) -> EncodedRowGroup:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -36,12 +36,16 @@ GROWING = WriterOptions(rewrite_unused_ratio=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOperation:
-    """One commit: what is dropped, written anew (by the partitions' timestamps), written, and purged after it."""
+    """One commit: what is dropped, written anew (by the partitions' timestamps), written, and purged after it.
+
+    With `abandons` it ends before its version is stored, as that of a killed writer does, and leaves orphans.
+    """
 
     rows: tuple[pa.Table, ...] = ()
     dropped: tuple[int, ...] = ()
     rewritten: tuple[int, ...] = ()
     purges: bool = False
+    abandons: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,34 +80,62 @@ class TableTarget(Target):
         """Make a table without rows."""
         create_table(storage, path, self.columns, timestamp=self.columns[0].name, partition_by=self.partition_by)
 
-    @contextmanager
-    def open_writer(self, storage: Storage, path: str) -> Iterator[TableCommits]:
+    def open_writer(self, storage: Storage, path: str) -> TableCommits:
         """Recover, and become the one writer."""
-        with open_writer(storage, path, options=self.options, protocol=self.protocol, encode=self.encode) as writer:
-            yield TableCommits(writer)
+        return TableCommits(self, storage, path)
+
+    def writer(self, storage: Storage, path: str, protocol: Protocol) -> TableWriter:
+        """Open a writer with these options and a protocol."""
+        return open_writer(storage, path, options=self.options, protocol=protocol, encode=self.encode)
 
     def read(self, storage: Storage, path: str) -> Seen:
         """Read all parquet partitions of the committed version."""
         return see(storage, path, self.reader)
 
 
-@dataclass(frozen=True, slots=True)
 class TableCommits:
     """A table's writer, operation by operation."""
 
-    writer: TableWriter
+    def __init__(self, target: TableTarget, storage: Storage, path: str) -> None:
+        """Recover, and become the one writer."""
+        self._target = target
+        self._place = storage, path
+        self._writer = target.writer(storage, path, target.protocol)
 
     def commit(self, operation: TableOperation) -> None:
         """Stage all of an operation and commit it."""
-        for timestamp in operation.dropped:
-            self.writer.drop_partition(timestamp)
-        for timestamp in operation.rewritten:
-            self.writer.rewrite_partition(timestamp)
-        for rows in operation.rows:
-            self.writer.write(rows)
-        self.writer.commit()
+        if operation.abandons:
+            self._abandon(operation)
+            return
+        _commit(self._writer, operation)
         if operation.purges:
-            self.writer.purge()
+            self._writer.purge()
+
+    def _abandon(self, operation: TableOperation) -> None:
+        """Let a life of its own do the commit up to where its version would be stored; then a new one recovers."""
+        protocol = self._target.protocol
+        self._writer.close()
+        with self._target.writer(*self._place, dataclasses.replace(protocol, publish=())) as writer:
+            _commit(writer, operation)
+        self._writer = self._target.writer(*self._place, protocol)
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self._writer.close()
+
+
+def _commit(writer: TableWriter, operation: TableOperation) -> None:
+    for timestamp in operation.dropped:
+        writer.drop_partition(timestamp)
+    for timestamp in operation.rewritten:
+        writer.rewrite_partition(timestamp)
+    for rows in operation.rows:
+        writer.write(rows)
+    writer.commit()
 
 
 def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -> Seen:

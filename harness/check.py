@@ -19,8 +19,11 @@ from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
 from harness.explore.stateful import explore_stateful
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
+from harness.scenario import Explorer
+from harness.simulated_phases import Budget, simulate
+from harness.simulation import Setting
 from harness.targets.table import TableTarget
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from harness.workload import crash_operations
 from impl.column_versions import CV_FILE
 from impl.errors import CorruptError, ProblemError, TornproofError
@@ -44,12 +47,32 @@ class PhaseName(enum.StrEnum):
     ROUNDTRIP = "roundtrip"
     DAMAGE = "damage"
     STATEFUL = "stateful"
+    SCHEDULES = "schedules"
+    MEMORY = "memory"
+    POWER = "power"
+    PRODUCT = "product"
     CRASH = "crash"
     PROCESSES = "processes"
 
 
 # How the time is divided among those that take as much as they are given.
-SHARES = {PhaseName.DAMAGE: 4, PhaseName.STATEFUL: 2, PhaseName.CRASH: 3, PhaseName.PROCESSES: 2}
+SHARES = {
+    PhaseName.DAMAGE: 4,
+    PhaseName.STATEFUL: 2,
+    PhaseName.SCHEDULES: 2,
+    PhaseName.MEMORY: 1,
+    PhaseName.POWER: 3,
+    PhaseName.PRODUCT: 2,
+    PhaseName.CRASH: 2,
+    PhaseName.PROCESSES: 2,
+}
+SIMULATED = {
+    PhaseName.SCHEDULES: Explorer.SCHEDULES,
+    PhaseName.MEMORY: Explorer.MEMORY,
+    PhaseName.POWER: Explorer.POWER,
+    PhaseName.PRODUCT: Explorer.PRODUCT,
+}
+"""The simulator's explorers, which alone know other releases, and scenarios."""
 # A fifth of what an idle machine does, so that a busy one gets done too.
 STATEFUL_STEPS_PER_SECOND = 100
 
@@ -60,13 +83,17 @@ OnShare = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, seed, phases."""
+    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, seed, phases.
+
+    `situations` are what the simulator explores.
+    """
 
     seconds: float
     workers: int
     complete_bytes: int
     seed: int = 0
     phases: tuple[PhaseName, ...] = tuple(PhaseName)
+    situations: tuple[Setting, ...] = ()
 
     def seconds_of(self, phase: PhaseName) -> float:
         """Return the part of the time that an explorer is given."""
@@ -119,11 +146,21 @@ def check_image(
         PhaseName.CRASH: _crash_phase,
         PhaseName.PROCESSES: _processes_phase,
     }
-    for name, explore in explorers.items():
-        if name in settings.phases:
-            on_progress(name, 0, None)
-            run = functools.partial(explore, image, path, settings, clock, functools.partial(on_progress, name))
-            yield _or_unknown(name, run)
+    for name in (PhaseName.DAMAGE, PhaseName.STATEFUL, *SIMULATED, PhaseName.CRASH, PhaseName.PROCESSES):
+        if name not in settings.phases:
+            continue
+        on_progress(name, 0, None)
+        tell = functools.partial(on_progress, name)
+        if name in SIMULATED:
+            yield _or_unknown(name, functools.partial(simulated_phase, name, settings, clock, tell))
+        else:
+            yield _or_unknown(name, functools.partial(explorers[name], image, path, settings, clock, tell))
+
+
+def simulated_phase(name: PhaseName, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    """Run one of the simulator's explorers on the situations of a check."""
+    budget = Budget(clock=clock, seconds=settings.seconds_of(name), seed=settings.seed, on_progress=on_progress)
+    return simulate(SIMULATED[name], settings.situations, budget)
 
 
 def _damage_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
@@ -179,15 +216,7 @@ def _or_unknown(name: PhaseName, run: Callable[[], Phase]) -> Phase:
     try:
         return run()
     except TornproofError as error:
-        return Phase(
-            name=name,
-            explored=0,
-            complete=False,
-            bound="nothing was explored",
-            verdict=Verdict.UNKNOWN,
-            seconds=0.0,
-            note=str(error),
-        )
+        return nothing_explored(name, str(error))
 
 
 def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.disk.image import DiskImage
 from harness.explore.crash import replay_crash
 from harness.explore.damage_judge import Judge, Outcome
-from harness.explore.damage_plan import Cut, Damage, Flip
+from harness.explore.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
 from harness.explore.roundtrip import Mismatch, reencode_generations
 from harness.explore.stateful import replay_stateful
+from harness.findings.replay import is_simulated, replay_log
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Verdict
 from harness.workload import crash_operations
@@ -19,6 +23,8 @@ from impl.verify import verify_table
 
 def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Return INVALID when the same thing happens again, VALID when not, UNKNOWN when it cannot be tried."""
+    if is_simulated(finding.evidence):
+        return replay_log(finding).verdict
     try:
         match finding.phase:
             case "verify":
@@ -58,9 +64,13 @@ def _replay_mismatch(finding: Finding, image: DiskImage, path: str) -> Verdict:
 
 
 def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
-    judge, damage = Judge(image, path), _damage_of(finding)
-    if not 0 <= damage.offset_bytes < judge.size_bytes(damage.file):
-        # Beyond the file's end nothing can be flipped or cut off.
+    damage = _damage_of(finding)
+    judge = Judge(image, path)
+    if not judge.files(damage.kind):
+        return Verdict.UNKNOWN
+    judge = judge.of(damage.kind)
+    if not all(0 <= start < end <= judge.size_bytes(file) for file, start, end in damage.ranges):
+        # Beyond a file's end nothing can be flipped, cut off, or overwritten.
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
     return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
@@ -70,8 +80,23 @@ def _damage_of(finding: Finding) -> Damage:
     evidence = finding.evidence
     match evidence["kind"]:
         case "flip":
-            return Flip(str(evidence["file"]), int(evidence["bit"]))
+            return _flip_of(evidence)
         case "cut":
             return Cut(str(evidence["file"]), int(evidence["size_bytes"]))
-        case kind:
-            raise ValueError(f"no damage of kind {kind!r}")
+        case "pair":
+            first, second = evidence["bits"]
+            return Pair(_flip_of(first), _flip_of(second))
+        case name:
+            # A name that is none raises ValueError, and so does a kind of damage that has a form of its own.
+            kind = Kind(name)
+            edits = tuple(
+                Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
+                for edit in evidence["edits"]
+            )
+            if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
+                raise ValueError(f"no damage of kind {name!r} is written so")
+            return Overwrite(kind, edits, str(evidence["told"]))
+
+
+def _flip_of(evidence: Mapping[str, Any]) -> Flip:
+    return Flip(str(evidence["file"]), int(evidence["bit"]))

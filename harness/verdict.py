@@ -21,6 +21,19 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, default=Verdict.UNKNOWN)
 
 
+def nothing_explored(name: str, reason: str, seconds: float = 0.0) -> Phase:
+    """Return the result of an explorer that could not begin."""
+    return Phase(
+        name=name,
+        explored=0,
+        complete=False,
+        bound="nothing was explored",
+        verdict=Verdict.UNKNOWN,
+        seconds=seconds,
+        note=reason,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A violated property; `evidence` is data from which the sentence was made."""
@@ -36,7 +49,7 @@ class Phase:
     """The result of one explorer (design, section 11).
 
     `counts` and `exposures` are totals, `fields` the same by file and field, `reached` the must-reach points, `note`
-    says why a verdict is UNKNOWN.
+    says why a verdict is UNKNOWN, `situations` how much was explored of each of several.
     """
 
     name: str
@@ -52,3 +65,4 @@ class Phase:
     controls: str = "none needed"
     note: str = ""
     findings: tuple[Finding, ...] = ()
+    situations: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -186,7 +186,15 @@ def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Pr
 
 
 def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
-    """Native partitions are not judged, but a parquet directory under a native entry means a damaged flag."""
+    """Yield what contradicts that the partition is native: rows of one taken for native by mistake would vanish."""
+    if partition.token > 0 and not partition.parquet_was_generated:
+        yield Problem(
+            file=TXN_FILE,
+            field=f"TOKEN of {files.name}",
+            offset_bytes=partition.token_offset_bytes,
+            expected=f"-1 or 0, because the flags say that there is no {DATA_FILE}",
+            actual=str(partition.token),
+        )
     if files.storage.kind(files.path) is not EntryKind.DIRECTORY:
         return
     names = files.storage.listdir(files.path)

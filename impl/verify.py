@@ -29,7 +29,7 @@ from impl.pm.extent import dead_byte_count, reached_intervals
 from impl.storage import ReadableFile
 from impl.table import Table
 from impl.table_check import check_against_table
-from impl.transaction import TXN_FILE, Partition
+from impl.transaction import Partition
 
 PROBLEMS_PER_PARTITION = 20
 THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
@@ -122,7 +122,7 @@ def verify_table(table: Table, *, quick: bool = False, progress: Progress = lamb
             if counts.thrift_footers == compared and not reports[-1].problems:
                 notes.append(f"{name} has a Thrift footer that is too large or too new to be compared with {PM_FILE}")
         else:
-            reports.append(_report(name, "native", partition, _native_problems(files, partition)))
+            reports.append(_report(name, "native", partition, check_native(files, partition)))
     if unsupported and sum(len(report.problems) for report in reports) == len(unsupported):
         # Nothing is known to be wrong, but not all could be judged: that is no verdict.
         raise unsupported[0]
@@ -185,19 +185,6 @@ def check_thrift_footer(resolved: ResolvedPartition) -> list[Problem] | None:
     except UnsupportedError:
         return None
     return list(compare_footer(footer, resolved.metadata, file=label))
-
-
-def _native_problems(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
-    """Yield what contradicts that the partition is native: rows of one taken for native by mistake would vanish."""
-    yield from check_native(files, partition)
-    if partition.token > 0 and not partition.parquet_was_generated:
-        yield Problem(
-            file=TXN_FILE,
-            field=f"TOKEN of {files.name}",
-            offset_bytes=partition.token_offset_bytes,
-            expected="-1 or 0, because the flags say that there is no data.parquet",
-            actual=str(partition.token),
-        )
 
 
 def _report(

@@ -13,15 +13,18 @@ from rich.text import Text
 from harness.explore.damage_judge import Outcome
 from harness.verdict import Phase, Verdict, worst
 
+ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
 
 
-def check_document(table: str, seed: int, phases: list[Phase], saved: list[dict[str, str]]) -> dict[str, Any]:
+def check_document(
+    table: str, preset: str, seed: int, phases: list[Phase], saved: list[dict[str, str]]
+) -> dict[str, Any]:
     """Return the JSON form of a check (design, section 11)."""
     return {
         "format": 1,
         "target": table,
-        "preset": "hardened",
+        "preset": preset,
         "seed": seed,
         "verdict": worst(phase.verdict for phase in phases).name,
         "phases": [
@@ -38,6 +41,7 @@ def check_document(table: str, seed: int, phases: list[Phase], saved: list[dict[
                 "controls": phase.controls,
                 "note": phase.note,
                 "fields": phase.fields,
+                "situations": phase.situations,
             }
             for phase in phases
         ],
@@ -91,17 +95,18 @@ def _damage_grid(phase: Phase) -> Grid:
     for file, by_field in phase.fields.items():
         for name, found in by_field.items():
             rows.setdefault((file.rpartition("/")[2], name), Counter()).update(found)
+    outcomes = [outcome for outcome in Outcome if phase.counts[outcome.value] or outcome in ALWAYS_SHOWN]
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     grid.add_column("first damaged byte", no_wrap=True)
-    for outcome in Outcome:
+    for outcome in outcomes:
         grid.add_column(outcome.value, justify="right", no_wrap=True)
     previous = ""
     for (file, name), found in rows.items():
         if file != previous:
             grid.add_row(Text(file, "bold"))
-        counts = [f"{found[outcome.value]:,}" if found[outcome.value] else "" for outcome in Outcome]
+        counts = [f"{found[outcome.value]:,}" if found[outcome.value] else "" for outcome in outcomes]
         grid.add_row(Text(f"  {name}"), *counts)
         previous = file
-    totals = [f"{phase.counts[outcome.value]:,}" for outcome in Outcome]
+    totals = [f"{phase.counts[outcome.value]:,}" for outcome in outcomes]
     grid.add_row("all", *totals, style="bold")
     return grid

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
+import pyarrow as pa
+
+from harness.explore.damage_catalogue import listed
 from harness.explore.damage_judge import Judge, Outcome
-from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Flip
+from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind, Pair
 from harness.explore.regions import PAGE
-from harness.faults.patch import blind_to_metadata
+from harness.faults.patch import blind_to_metadata, replaced
 from impl.layout import pm as layout
 from impl.partition import DATA_FILE, PM_FILE
 
 BODY_BYTES_TRIED = 8
+TELLING = frozenset({"column ID", "NUM_ROWS"})
+"""Whose column a chunk is, and how many rows it has: what must not be believed."""
+KINDS = (
+    Kind.FIELD,
+    Kind.ZEROED_WORD,
+    Kind.STALE_WORD,
+    Kind.MISDIRECTED_WORD,
+    Kind.FORGED,
+    Kind.PAIR,
+)
+"""Of these a reader that checks nothing must be convicted; what is written elsewhere is both stale and misdirected."""
 
 
 def failed_controls(judge: Judge) -> list[str]:
@@ -33,8 +49,50 @@ def failed_controls(judge: Judge) -> list[str]:
     return failures
 
 
+def failed_controls_of_kinds(judge: Judge) -> list[str]:
+    """Return in words the kinds of damage, beyond bits and lengths, that a reader without any check gets away with."""
+    # What needs a past is made while all checks are in place.
+    kinds = [kind for kind in KINDS if judge.files(kind)]
+    with blind_to_contradictions():
+        return [
+            f"with the checks of _pm switched off, none of the {kind.value} was silent"
+            for kind in kinds
+            if not any(_is_convicted(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
+        ]
+
+
+@contextmanager
+def blind_to_contradictions() -> Iterator[None]:
+    """A reader that neither checks the CRC of `_pm` nor compares anything with anything: what decodes, it reads."""
+    with blind_to_metadata(), ExitStack() as stack:
+        for place in ("impl.verify:check_partition", "impl.verify:check_metadata"):
+            stack.enter_context(replaced(place, lambda *_, **__: iter(())))
+        for place in ("impl.reader:raise_first", "impl.chunk:check_statistics"):
+            stack.enter_context(replaced(place, lambda *_, **__: None))
+        yield
+
+
 def _is_noticed(judge: Judge, flip: Flip) -> bool:
     return judge.judge(flip)[0] in (Outcome.REJECTED, Outcome.EXPOSURE)
+
+
+def _is_convicted(judge: Judge, damage: Damage) -> bool:
+    try:
+        return judge.judge(damage)[0] in (Outcome.SILENT, Outcome.FORGED)
+    except (pa.ArrowException, ValueError, AssertionError):
+        # What a blind reader does not check, somebody else stumbles over.
+        return False
+
+
+def _metadata_damages(judge: Judge, kind: Kind) -> Iterator[Damage]:
+    """Yield damages of a kind that hit TELLING fields; blocks are made as words are, of which there are more."""
+    if kind is Kind.PAIR:
+        yield from itertools.starmap(Pair, itertools.pairwise(_descriptor_flips(judge)))
+        return
+    for file in judge.files(kind):
+        if file.endswith(f"/{PM_FILE}"):
+            damages = listed(judge, kind, file)
+            yield from (damage for damage in damages if judge.of(kind).field_of(damage) in TELLING)
 
 
 def _page_flips(judge: Judge) -> Iterator[Flip]:

@@ -1,44 +1,53 @@
-"""What a reader makes of one damaged byte: the same code that reads and verifies tables, run on a damaged image.
+"""What a reader makes of damaged bytes: the same code that reads and verifies tables, run on a damaged image.
 
 A file's damage can only reach what is derived from that file. So `_txn` is judged by the whole table, `_pm` and the
 footer of data.parquet by their partition, and a page by its chunk; `judge_whole` makes no such use of structure and
-judges a sample a second time, as a check of the first.
+judges a sample a second time, as a check of the first. Damage of two files is judged by the whole table at once.
 """
 
 from __future__ import annotations
 
 import bisect
 import enum
+import functools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from harness.disk.image import DiskImage
 from harness.disk.trace import TracingStorage
-from harness.explore.answer import Answer, bits, read_answer
-from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
+from harness.explore.answer import bits, read_answer
+from harness.explore.damage_history import Version, grow
+from harness.explore.damage_plan import GROWN, Cut, Damage, Flip, Kind
+from harness.explore.damage_states import key_of, legal_answers, same_metadata
 from harness.explore.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
 from impl.chunk import decode_chunk, pages_of
 from impl.errors import ProblemError, TornproofError
-from impl.layout.txn import BaseHeader
+from impl.parquet.pages import PageInfo
 from impl.partition import DATA_FILE, PM_FILE, ResolvedPartition, check_partition
 from impl.pm.block import Chunk
-from impl.pm.chain import Metadata
 from impl.pm.header import Column
-from impl.reader import Snapshot, open_snapshot
+from impl.reader import open_snapshot
 from impl.table import Table, open_table
 from impl.transaction import TXN_FILE
 from impl.verify import Counts, check_thrift_footer, verify_partition, verify_table
 
 
 class Outcome(enum.Enum):
-    """What became of a damage (design, section 2)."""
+    """What became of a damage (design, section 2).
+
+    A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
+    Forged is what would be silent, had a disk done it: its writer made a checksum for it.
+    """
 
     REJECTED = "rejected"
     HARMLESS = "harmless"
     LEGAL_STATE = "legal state"
     EXPOSURE = "exposure"
+    ROLLBACK = "rollback"
+    FORGED = "forged"
     SILENT = "silent"
 
 
@@ -54,17 +63,17 @@ class PlacedChunk:
 class Judge:
     """Knows a sound table's image and its right answers, and judges damages of it."""
 
-    def __init__(self, image: DiskImage, path: str) -> None:
-        """Read everything once, undamaged; raises what reading raises."""
-        self.image, self.path = image, path
+    def __init__(self, image: DiskImage, path: str, *, older: Sequence[Version] = ()) -> None:
+        """Read everything once, undamaged; raises what reading raises. `older` are earlier versions, newest first."""
+        self.image, self.path, self.older = image, path, older
         traced = TracingStorage(image)
         self.snapshot = open_snapshot(open_table(traced, path))
         self.answer = read_answer(self.snapshot)
         verify_table(self.snapshot.table)
         self.reached: Counter[str] = Counter()
-        self._legal = _legal_answers(image, path, self.snapshot.transaction.version)
+        self._legal = legal_answers(image, path, self.snapshot.transaction.version)
         self._whole: dict[tuple[object, ...], Outcome] = {}
-        self._key = _key(self.snapshot)
+        self._key = key_of(self.snapshot)
         self.partitions: dict[str, ResolvedPartition] = {}
         self._chunks: dict[str, list[PlacedChunk]] = {}
         self.regions: dict[str, RegionMap] = {TXN_FILE: txn_regions(self._content(TXN_FILE))}
@@ -72,6 +81,33 @@ class Judge:
             if partition.is_parquet:
                 self._add_partition(self.snapshot.resolve(partition))
         self._read = {file: traced.ranges(f"{path}/{file}") for file in self.regions}
+        self.contents = self.contents_of(image)
+        self.no_past = ""
+
+    @functools.cached_property
+    def grown(self) -> Judge | None:
+        """The judge of the table after a few more commits; None, and `no_past` says why, where it takes none."""
+        try:
+            *older, newest = grow(self.image, self.path)
+            return Judge(newest.image, self.path, older=older[::-1])
+        except TornproofError as error:
+            self.no_past = str(error)
+            return None
+
+    def of(self, kind: Kind) -> Judge:
+        """Return the judge of the table that a kind of damage is done to."""
+        judge = self.grown if kind in GROWN else self
+        assert judge is not None, "damage of a past was planned for a table without one"
+        return judge
+
+    def files(self, kind: Kind) -> Sequence[str]:
+        """Return the files that a kind of damage is done to: none where there is no past that it needs."""
+        return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
+
+    def contents_of(self, image: DiskImage) -> dict[str, bytes]:
+        """Return what the files that are damaged hold in an image of the table, where they are there at all."""
+        paths = {file: f"{self.path}/{file}" for file in self.regions}
+        return {file: image.files[path] for file, path in paths.items() if path in image.files}
 
     def size_bytes(self, file: str) -> int:
         """Return the size of one of the table's files."""
@@ -79,25 +115,27 @@ class Judge:
 
     def judge(self, damage: Damage) -> tuple[Outcome, str]:
         """Return the outcome of a damage and the field that it hit."""
-        field = self.field_of(damage)
-        if isinstance(damage, Flip) and damage.offset_bytes not in self._read[damage.file]:
-            # Neither reading nor verifying the sound table looks at the byte, and sizes are as they were.
+        return _named(damage, self._judge(damage)), self.field_of(damage)
+
+    def _judge(self, damage: Damage) -> Outcome:
+        if not isinstance(damage, Cut) and not any(
+            offset_bytes in self._read[file] for file, start, end in damage.ranges for offset_bytes in range(start, end)
+        ):
+            # Neither reading nor verifying the sound table looks at the bytes, and sizes are as they were.
             self.reached["a byte that is never read"] += 1
-            return Outcome.HARMLESS, field
+            return Outcome.HARMLESS
+        if len({file for file, *_ in damage.ranges}) > 1:
+            return self.judge_whole(damage)
         if damage.file == TXN_FILE:
-            return self._judge_txn(damage), field
+            return self._judge_txn(damage)
         directory, _, name = damage.file.partition("/")
         if name == PM_FILE:
-            return self._judge_pm(damage, directory), field
-        if isinstance(damage, Flip):
-            placed = self._chunk_at(directory, damage.offset_bytes)
-            if placed is not None:
-                return self._judge_page(damage, placed), field
-        return self._judge_data(damage, directory), field
+            return self._judge_pm(damage, directory)
+        return self._judge_pages(damage, directory)
 
     def judge_whole(self, damage: Damage) -> Outcome:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
-        return self._judge_table(self._damaged(damage), self._is_unprotected_page(damage))
+        return _named(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
     def field_of(self, damage: Damage) -> str:
         """Return what the first damaged or missing byte is called."""
@@ -107,7 +145,10 @@ class Judge:
         return self.image.files[f"{self.path}/{file}"]
 
     def _damaged(self, damage: Damage) -> DiskImage:
-        return self.image.with_file(f"{self.path}/{damage.file}", damage.apply(self._content(damage.file)))
+        image = self.image
+        for file in dict.fromkeys(file for file, *_ in damage.ranges):
+            image = image.with_file(f"{self.path}/{file}", damage.apply(self._content(file), file))
+        return image
 
     def _table_on(self, image: DiskImage) -> Table:
         # `_meta` is not damaged, so what it says is not decoded again.
@@ -126,15 +167,19 @@ class Judge:
         ]
         self._chunks[directory] = sorted(placed, key=lambda each: each.chunk.byte_range_start)
 
-    def _chunk_at(self, directory: str, offset_bytes: int) -> PlacedChunk | None:
+    def _chunks_at(self, file: str, start: int, end: int) -> Sequence[PlacedChunk]:
+        """Return the chunks of a data.parquet that share bytes with a range of it."""
+        directory, _, name = file.partition("/")
+        if name != DATA_FILE:
+            return ()
         chunks = self._chunks[directory]
-        index = bisect.bisect_right(chunks, offset_bytes, key=lambda each: each.chunk.byte_range_start) - 1
-        return chunks[index] if index >= 0 and offset_bytes < chunks[index].chunk.byte_range_end else None
+        first = bisect.bisect_right(chunks, start, key=lambda each: each.chunk.byte_range_end)
+        return chunks[first : bisect.bisect_left(chunks, end, key=lambda each: each.chunk.byte_range_start)]
 
     def _judge_txn(self, damage: Damage) -> Outcome:
         damaged = self._damaged(damage)
         try:
-            key = _key(open_snapshot(self._table_on(damaged)))
+            key = key_of(open_snapshot(self._table_on(damaged)))
         except TornproofError:
             return Outcome.REJECTED
         if key == self._key:
@@ -158,14 +203,28 @@ class Judge:
         report = verify_partition(resolved.files, baseline.partition, counts=Counts(), quick=True)
         if report.problems:
             return Outcome.REJECTED
-        if _same_metadata(resolved.metadata, baseline.metadata):
+        if same_metadata(resolved.metadata, baseline.metadata):
             return Outcome.HARMLESS
         return self._judge_table(damaged, False)
 
-    def _judge_page(self, damage: Flip, placed: PlacedChunk) -> Outcome:
-        start = placed.chunk.byte_range_start
-        content = self._content(damage.file)[start : placed.chunk.byte_range_end]
-        damaged = Flip(damage.file, damage.bit - start * BITS_IN_BYTE).apply(content)
+    def _judge_pages(self, damage: Damage, directory: str) -> Outcome:
+        """Judge damage of a data.parquet: the chunks that it hits, then, where it goes beyond them, all else."""
+        if isinstance(damage, Cut):
+            return self._judge_data(damage, directory)
+        hit = {id(each): each for range_ in damage.ranges for each in self._chunks_at(*range_)}
+        found = {self._judge_page(damage, placed) for placed in hit.values()}
+        covered = sum(
+            max(0, min(end, each.chunk.byte_range_end) - max(start, each.chunk.byte_range_start))
+            for _, start, end in damage.ranges
+            for each in hit.values()
+        )
+        if Outcome.REJECTED not in found and covered < sum(end - start for _, start, end in damage.ranges):
+            found.add(self._judge_data(damage, directory))
+        return next(outcome for outcome in _WORST_FIRST if outcome in found)
+
+    def _judge_page(self, damage: Damage, placed: PlacedChunk) -> Outcome:
+        start, end = placed.chunk.byte_range_start, placed.chunk.byte_range_end
+        damaged = damage.apply(self._content(damage.file)[start:end], start_bytes=start)
         try:
             values = decode_chunk(damaged, placed.column, placed.chunk, file=damage.file)
         except ProblemError as error:
@@ -182,14 +241,11 @@ class Judge:
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
             problems = check_thrift_footer(damaged) or []
-            if not self._is_thrift_flip(damage):
+            if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
                 problems += check_partition(damaged)
         except ProblemError:
             return Outcome.REJECTED
         return Outcome.REJECTED if problems else Outcome.HARMLESS
-
-    def _is_thrift_flip(self, damage: Damage) -> bool:
-        return isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER
 
     def _judge_table(self, damaged: DiskImage, unprotected: bool) -> Outcome:
         try:
@@ -203,58 +259,38 @@ class Judge:
             return Outcome.HARMLESS
         if answer in self._legal:
             return Outcome.LEGAL_STATE
+        if any(answer == version.answer for version in self.older):
+            return Outcome.ROLLBACK
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
 
     def _is_unprotected_page(self, damage: Damage) -> bool:
-        """Whether a foreign format has no way to notice the damage: it lies in a page without checksum."""
-        directory, _, name = damage.file.partition("/")
-        if name != DATA_FILE or isinstance(damage, Cut):
+        """Whether a foreign format has no way to notice the damage: some of it lies in a page without checksum."""
+        if isinstance(damage, Cut):
             return False
-        placed = self._chunk_at(directory, damage.offset_bytes)
-        if placed is None:
-            return False
-        start, end = placed.chunk.byte_range_start, placed.chunk.byte_range_end
-        pages = pages_of(self._content(damage.file)[start:end], placed.chunk, file=damage.file)
-        hit = next(page for page in reversed(pages) if page.header_offset_bytes <= damage.offset_bytes)
-        return hit.crc is None or damage.offset_bytes < hit.body_offset_bytes
+        return any(
+            page.header_offset_bytes < end
+            and start < page.body_offset_bytes + page.compressed_size_bytes
+            # A header is not under the checksum that it holds.
+            and (page.crc is None or start < page.body_offset_bytes)
+            for file, start, end in damage.ranges
+            for placed in self._chunks_at(file, start, end)
+            for page in self._pages_of(file, placed.chunk)
+        )
+
+    def _pages_of(self, file: str, chunk: Chunk) -> Sequence[PageInfo]:
+        return pages_of(self._content(file)[chunk.byte_range_start : chunk.byte_range_end], chunk, file=file)
 
 
-def _key(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return all that the rest of reading and verifying takes from `_txn`."""
-    transaction = snapshot.transaction
-    return transaction.version, *(
-        (snapshot.table.directory_of(each), each.parquet_was_generated, each.row_count, each.token, each.next_timestamp)
-        if each.is_parquet
-        else snapshot.table.directory_of(each)
-        for each in transaction.partitions
-    )
+_WORST_FIRST = (Outcome.REJECTED, Outcome.SILENT, Outcome.EXPOSURE, Outcome.HARMLESS)
 
 
-def _legal_answers(image: DiskImage, path: str, version: int) -> list[Answer]:
-    """Return the answers that a crash may leave: the other area's record, where it is whole and can be read."""
-    txn_path, field = f"{path}/{TXN_FILE}", BaseHeader.layout.field("version")
-    content = image.files[txn_path]
-    answers = []
-    for neighbour in (version - 1, version + 1):
-        stored = (neighbour % (1 << 64)).to_bytes(field.wire.size_bytes, "little")
-        legal = image.with_file(txn_path, stored + content[field.end_bytes :])
-        try:
-            answers.append(read_answer(open_snapshot(open_table(legal, path))))
-        except TornproofError:
-            continue
-    return answers
+def _named(damage: Damage, outcome: Outcome) -> Outcome:
+    """Call silence of forged damage by its own name: nothing but a checksum could tell it from what is right."""
+    return Outcome.FORGED if damage.kind is Kind.FORGED and outcome is Outcome.SILENT else outcome
 
 
 def _decode(content: bytes, column: Column, chunk: Chunk) -> pa.Array:
     return decode_chunk(content[chunk.byte_range_start : chunk.byte_range_end], column, chunk, file=DATA_FILE)
-
-
-def _same_metadata(left: Metadata, right: Metadata) -> bool:
-    return (left.header, left.generation.block_offsets, left.blocks) == (
-        right.header,
-        right.generation.block_offsets,
-        right.blocks,
-    )
 
 
 def _check_name(field: str) -> str:

@@ -21,7 +21,7 @@ from harness.explore.process_messages import Failure, Patch
 from harness.explore.process_run import Clock, OnProgress, Outcome, Run, Settings
 from harness.explore.process_start import Start, lay_ready, take_stock
 from harness.history import EventKind, History, HistoryWriter, read_history, to_arrow
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from impl.errors import TornproofError
 from impl.operating_system import OperatingSystemStorage
 from impl.reader import open_snapshot
@@ -57,7 +57,7 @@ def explore_processes(
     try:
         start = lay_ready(image, path, directory)
     except TornproofError as error:
-        return _nothing(f"the table cannot be written to: {error}", clock() - begin)
+        return nothing_explored(PHASE, f"the table cannot be written to: {error}", clock() - begin)
     histories = directory / HISTORIES
     histories.mkdir()
     note = ""
@@ -168,18 +168,6 @@ def _counts(history: History, outcome: Outcome, judgement: Judgement) -> dict[st
         "torn frames": history.torn_frames,
         "anomalies": sum(judgement.counts.values()),
     }
-
-
-def _nothing(reason: str, seconds: float) -> Phase:
-    return Phase(
-        name=PHASE,
-        explored=0,
-        complete=False,
-        bound="nothing was explored",
-        verdict=Verdict.UNKNOWN,
-        seconds=seconds,
-        note=reason,
-    )
 
 
 def _finding(violated: str, sentence: str, **evidence: object) -> Finding:

@@ -21,6 +21,12 @@ from impl.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES, area_of
 PAGE = "page"
 PAGE_HEADER = "page header"
 THRIFT_FOOTER = "Thrift footer"
+OUTSIDE = "outside of both areas"
+PAST_PUBLISHED_END = "past the published end"
+PAST_TOKEN = "past the token"
+UNUSED = "unused below the token"
+UNREACHED = frozenset({OUTSIDE, PAST_PUBLISHED_END, PAST_TOKEN, UNUSED})
+"""Bytes that nothing refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ def txn_regions(content: bytes) -> RegionMap:
         regions += _fields(txn_layout.PartitionEntry.layout, start, prefix="partition ")
     if other.record_offset > 0 and min(other.symbols_size, other.partitions_size) >= 0:
         regions.append(Region(other.record_offset, other.record_offset + other.size_bytes, "the other area"))
-    return RegionMap(regions, len(content), "outside of both areas")
+    return RegionMap(regions, len(content), OUTSIDE)
 
 
 def pm_regions(resolved: ResolvedPartition, file_size_bytes: int) -> RegionMap:
@@ -95,7 +101,7 @@ def pm_regions(resolved: ResolvedPartition, file_size_bytes: int) -> RegionMap:
         regions += [Region(block.offset_bytes, block.end_bytes, "older block") for block in older.blocks]
     regions.append(Region(0, committed.end_bytes, "padding and bloom bitsets"))
     regions.append(Region(committed.end_bytes, len(content), "orphan block"))
-    return RegionMap(regions, file_size_bytes, "past the published end")
+    return RegionMap(regions, file_size_bytes, PAST_PUBLISHED_END)
 
 
 def data_regions(resolved: ResolvedPartition, content: bytes) -> RegionMap:
@@ -113,8 +119,8 @@ def data_regions(resolved: ResolvedPartition, content: bytes) -> RegionMap:
         Region(fixed.parquet_footer_offset, fixed.parquet_footer_offset + fixed.parquet_footer_length, THRIFT_FOOTER)
     )
     regions += _fields(ParquetTail.layout, tail)
-    regions.append(Region(0, token, "unused below the token"))
-    return RegionMap(regions, len(content), "past the token")
+    regions.append(Region(0, token, UNUSED))
+    return RegionMap(regions, len(content), PAST_TOKEN)
 
 
 def _fields(layout: Layout, start: int, *, prefix: str = "") -> list[Region]:

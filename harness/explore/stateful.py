@@ -20,7 +20,7 @@ from harness.explore.stateful_memo import remembered_decoding, remembered_encode
 from harness.explore.stateful_rules import RULES, Step
 from harness.explore.stateful_start import NothingToExploreError, Start, StorageKind, prepare, scratch_directory
 from harness.faults.patch import replaced
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from impl.errors import ProblemError
 
 PHASE = "stateful"
@@ -109,7 +109,7 @@ def explore_stateful(
         if not start.places:
             raise NothingToExploreError("no partition of the table can be written to")
     except (ProblemError, NothingToExploreError) as error:
-        return _nothing(str(error), clock() - begin)
+        return nothing_explored(PHASE, str(error), clock() - begin)
     with scratch_directory(storage_kind, directory) as scratch, _quiet_hypothesis(), remembered_decoding():
         search = Search(
             start=start,
@@ -236,16 +236,4 @@ def _phase(
         controls="; ".join(f"not convicted: {name}" for name in failed) or "passed",
         note="; ".join(notes),
         findings=tuple(findings),
-    )
-
-
-def _nothing(why: str, seconds: float) -> Phase:
-    return Phase(
-        name=PHASE,
-        explored=0,
-        complete=False,
-        bound="nothing was explored",
-        verdict=Verdict.UNKNOWN,
-        seconds=seconds,
-        note=why,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,6 +18,7 @@ import table_builder as tb
 
 import impl.partition
 import impl.pm.chain
+import impl.reader
 import impl.transaction
 from harness.explore.damage_judge import Judge, Outcome
 from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
@@ -60,8 +61,12 @@ def newest_generation(data: bytes, token: int, *, file: str) -> impl.pm.chain.Re
     return impl.pm.chain.Resolved(place=place, orphan_count=0)
 
 
+def no_row_counts(problems: Iterable[Problem]) -> Iterator[Problem]:
+    return (each for each in problems if not each.field.startswith("ROW_COUNT"))
+
+
 def any_row_count(*arguments: Any, **keywords: Any) -> Iterator[Problem]:
-    return (each for each in check_partition(*arguments, **keywords) if not each.field.startswith("ROW_COUNT"))
+    return no_row_counts(check_partition(*arguments, **keywords))
 
 
 def believing(field: str, size_bytes: int) -> Callable[..., impl.transaction.Transaction]:
@@ -83,6 +88,7 @@ def believing(field: str, size_bytes: int) -> Callable[..., impl.transaction.Tra
 
 
 check_partition = impl.partition.check_partition
+raise_first = impl.reader.raise_first
 decode_area = impl.transaction._decode_area
 
 NO_CHECKSUM: Patch = ("impl.pm.chain:check_checksum", nothing)
@@ -94,8 +100,8 @@ NO_TOKEN: Patch = ("impl.partition:resolve", newest_generation)
 NO_TABLE_CHECK: list[Patch] = [(f"impl.{module}:check_against_table", no_problems) for module in ("verify", "reader")]
 NO_NATIVE: list[Patch] = [(f"impl.{module}:check_native", no_problems) for module in ("verify", "reader")]
 NO_ROW_COUNT: list[Patch] = [
-    (f"{module}:check_partition", any_row_count)
-    for module in ("impl.reader", "impl.verify", "harness.explore.damage_judge")
+    *((f"{module}:check_partition", any_row_count) for module in ("impl.verify", "harness.explore.damage_judge")),
+    ("impl.reader:raise_first", lambda problems: raise_first(no_row_counts(problems))),
 ]
 DECODER = "impl.transaction:_decode_area"
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from harness.check import capture_table
 from harness.explore.damage import plan
+from harness.explore.damage_catalogue import damages_of
 from harness.explore.damage_judge import Judge, Outcome
-from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
+from harness.explore.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind
 from harness.explore.regions import PAGE, PAGE_HEADER
 from harness.faults.patch import replaced
 from impl.operating_system import OperatingSystemStorage
@@ -136,18 +137,21 @@ def test_bytes_that_are_never_read_are_harmless_and_counted(questdb_data: Path) 
 
 def sample(judge: Judge, count: int) -> list[Damage]:
     """About `count` damages, spread over all files and fields, each field at least once."""
-    planned = [damage for task in plan(judge) for damage in task.damages()]
-    by_field = {judge.field_of(damage): damage for damage in planned}
-    return [*by_field.values(), *planned[:: max(1, len(planned) // count)]]
+    planned = [damage for task in plan(judge) for damage in damages_of(judge, task)]
+    by_field = {judge.field_of(damage): damage for damage in planned if damage.kind in (Kind.FLIP, Kind.CUT)}
+    by_kind = {(damage.kind, index % 5): damage for index, damage in enumerate(planned)}
+    return [*by_field.values(), *by_kind.values(), *planned[:: max(1, len(planned) // count)]]
 
 
 @pytest.mark.parametrize(("name", "count"), [(CHAIN, 160), (ORPHANED, 90), (WITHOUT_META, 90), (TYPES, 25)])
 def test_judging_the_part_and_the_whole_agree(questdb_data: Path, name: str, count: int) -> None:
     judge = judge_of(questdb_data / name)
     damages = sample(judge, count)
-    by_part = {damage: judge.judge(damage)[0] for damage in damages}
-    assert by_part == {damage: judge.judge_whole(damage) for damage in by_part}
-    assert {damage.file for damage in by_part} == judge.regions.keys()
+    by_part = {damage: judge.of(damage.kind).judge(damage)[0] for damage in damages}
+    assert by_part == {damage: judge.of(damage.kind).judge_whole(damage) for damage in by_part}
+    assert {damage.file for damage in by_part} >= judge.regions.keys()
+    kinds = {kind for kind in Kind if kind is not Kind.PAIR and judge.files(kind)}
+    assert {damage.kind for damage in by_part} == kinds
     assert {Outcome.REJECTED, Outcome.HARMLESS} <= set(by_part.values())
     assert len(by_part) >= count
 

@@ -12,6 +12,7 @@ from written_tables import DAY, PATH, new_table, write
 from harness.disk.image import DiskImage
 from harness.explore.damage import Tally, explore_damage, judge_task, plan
 from harness.explore.damage_judge import Judge, Outcome
+from harness.explore.damage_plan import Kind
 from harness.made_rows import rows_for
 from harness.verdict import Verdict
 from impl.create import NewColumn
@@ -33,11 +34,11 @@ def test_sampled_damage_of_a_written_table_is_noticed_or_harmless() -> None:
     judge = Judge(grown_table(), PATH)
     tally = Tally()
     tasks = plan(judge)
-    assert len(tasks) == 6
+    assert [task.kind in (Kind.FLIP, Kind.CUT) for task in tasks].count(True) == 6
     for task in tasks:
         tally.add(judge_task(judge, replace(task, step=SAMPLED)))
     outcomes = {outcome for _, _, outcome in tally.outcomes}
-    assert outcomes <= {Outcome.REJECTED, Outcome.HARMLESS, Outcome.LEGAL_STATE}
+    assert outcomes <= {Outcome.REJECTED, Outcome.HARMLESS, Outcome.LEGAL_STATE, Outcome.ROLLBACK}
     assert tally.disagreements == [] and tally.tried > 1_500
     assert sum(count for (file, _, _), count in tally.outcomes.items() if file.endswith(DATA_FILE)) > 500
 
@@ -66,5 +67,7 @@ def test_no_damage_of_a_real_table_that_was_written_anew_is_silent_or_undetectab
 def check(image: DiskImage, path: str) -> None:
     # A clock that stands still: the exploration goes on to its end.
     phase = explore_damage(image, path, clock=lambda: 0.0, seconds=1, workers=2)
-    assert (phase.verdict, phase.complete, phase.exposures) == (Verdict.VALID, True, {})
-    assert phase.counts["silent"] == phase.counts["exposure"] == 0 < phase.counts["rejected"]
+    assert phase.verdict is Verdict.VALID and "left for lack of time" not in phase.bound
+    # An older `_txn` as a whole: no checksum ties it to the files that have gone on.
+    assert phase.exposures.keys() <= {"_txn VERSION (rollback)"}
+    assert phase.counts["silent"] == phase.counts["exposure"] == phase.counts["forged"] == 0 < phase.counts["rejected"]

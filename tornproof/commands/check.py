@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.check import CheckSettings, PhaseName, capture_table, check_image, complaint_of
+from harness.check import SIMULATED, CheckSettings, PhaseName, capture_table, check_image, complaint_of
 from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
+from harness.presets import PRESETS, Preset
+from harness.simulation import HARDENED, Setting, setting_of_table, settings_of
 from harness.verdict import worst
 from harness.workload import MADE_PATH, made_image
+from impl.errors import TornproofError
 from impl.operating_system import OperatingSystemStorage
 from tornproof.check_report import check_document, print_check
 from tornproof.findings import save_findings
-from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.preset_option import preset_named
 from tornproof.steady import steadily
 
 
@@ -33,19 +39,30 @@ def check(
         int, typer.Option(min=1, metavar="BYTES", help="Try every bit of a data.parquet up to this size, else some.")
     ] = COMPLETE_BYTES,
     workers: Annotated[int, typer.Option(min=1, help="Processes that explore.")] = os.cpu_count() or 1,
+    preset: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Explore the protocol of another release, in the simulator.")
+    ] = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Explore only this situation; may be repeated.")
+    ] = None,
     findings: Annotated[Path, typer.Option(metavar="DIR", help="Where findings are written, if there are any.")] = Path(
         "tornproof-findings"
     ),
     json_target: JsonOption = None,
 ) -> int:
     """Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls."""
+    chosen = None if preset is None else preset_named(preset)
+    phases_wanted = _phases(only, is_simulated=chosen is not None or bool(scenario))
+    if table is not None and scenario:
+        raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
     name, path, image = ("a small new table", MADE_PATH, made_image()) if table is None else _captured(table)
     settings = CheckSettings(
         seconds=seconds,
         workers=workers,
         complete_bytes=bound,
         seed=seed,
-        phases=tuple(only or PhaseName),
+        phases=phases_wanted,
+        situations=_situations(scenario or (), chosen, None if table is None else (image, path)),
     )
     with progress_bar() as progress:
         task = progress.add_task("copying", total=None)
@@ -61,9 +78,31 @@ def check(
             )
         )
     saved = save_findings(phases, name, path, image, findings)
-    write_json(check_document(name, seed, phases, saved), json_target)
+    write_json(check_document(name, preset or HARDENED, seed, phases, saved), json_target)
     print_check(result_console(json_target), name, phases, saved)
     return ExitCode[worst(phase.verdict for phase in phases).name]
+
+
+def _situations(
+    scenarios: Sequence[str], preset: Preset | None, table: tuple[DiskImage, str] | None
+) -> tuple[Setting, ...]:
+    """Return what the simulator explores: a given table, or else scenarios."""
+    if table is None:
+        return tuple(settings_of(scenarios, preset))
+    with suppress(TornproofError):
+        return (setting_of_table(*table, preset or PRESETS[HARDENED]),)
+    # What is wrong with the table is what the other phases say.
+    return ()
+
+
+def _phases(only: list[PhaseName] | None, *, is_simulated: bool) -> tuple[PhaseName, ...]:
+    """Return the wanted phases; other releases and scenarios exist in the simulator alone."""
+    if not is_simulated:
+        return tuple(only or PhaseName)
+    others = [name for name in only or () if name not in SIMULATED]
+    if others:
+        raise UsageError(f"--only {others[0]}: presets and scenarios are explored by {', '.join(SIMULATED)} alone")
+    return tuple(name for name in SIMULATED if not only or name in only)
 
 
 def _captured(table: str) -> tuple[str, str, DiskImage]:

@@ -12,12 +12,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from harness.check import capture_table, complaint_of
-from harness.presets import PRESETS, Preset
+from harness.presets import Preset
 from harness.presets.probe import Outlook, probe
 from impl.errors import CorruptError
 from impl.operating_system import OperatingSystemStorage
 from impl.verify import PartitionReport, TableReport
-from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.preset_option import preset_named
 from tornproof.steady import steadily, verify_steadily
 
 PROBLEMS_SHOWN = 20
@@ -34,7 +35,7 @@ def verify(
     json_target: JsonOption = None,
 ) -> int:
     """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
-    preset = None if as_preset is None else _preset_of(as_preset)
+    preset = None if as_preset is None else preset_named(as_preset)
     with progress_bar() as progress:
         task = progress.add_task("verifying", total=None)
         report = verify_steadily(
@@ -54,12 +55,6 @@ def verify(
         _print_outlook(console, outlook)
     goes_on = outlook is None or (outlook.readable and outlook.writable)
     return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
-
-
-def _preset_of(name: str) -> Preset:
-    if name not in PRESETS:
-        raise UsageError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-    return PRESETS[name]
 
 
 def _outlook(table: str, preset: Preset) -> Outlook:

@@ -1,0 +1,153 @@
+"""The simulator in a check: which situations each of its explorers goes through, and one phase of all of them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.disk.image import DiskImage
+from harness.explore.situation import Readers, Situation
+from harness.explore.stateful_memo import remembered_encoder
+from harness.explore.trace_rules import TraceRules
+from harness.presets import PRESETS, Preset
+from harness.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
+from harness.scenario_situation import PATH, situation_of
+from harness.targets.table import TableTarget
+from harness.targets.table_rules import TableRules
+from harness.verdict import Finding, Phase, Verdict, worst
+from harness.workload import crash_operations
+
+HARDENED = "hardened"
+TABLE_SCENARIO = "the table"
+_NUMBERS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One situation and what is to be explored of it."""
+
+    name: str
+    situation: Situation
+    table_target: TableTarget
+    explorers: frozenset[Explorer]
+    models: tuple[str, ...] = ()
+    must_reach: tuple[str, ...] = ()
+
+
+OneRun = Callable[[Setting, float], Phase]
+
+
+def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
+    """Return the scenarios of these names, or all, under a preset or else each under its own; raises ScenarioError."""
+    return [setting_of(load_scenario(name), preset) for name in names or scenario_names()]
+
+
+def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
+    """Return a scenario under a preset, or under its own; raises ScenarioError."""
+    if preset is None:
+        preset = PRESETS.get(scenario.preset)
+    if preset is None:
+        raise ScenarioError(f"scenarios/{scenario.name}.toml: preset: there is no {scenario.preset!r}")
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    return Setting(
+        name=scenario.name,
+        table_target=target,
+        situation=situation_of(scenario, target, _rules(PATH, preset)),
+        explorers=frozenset(scenario.explorers),
+        models=scenario.models,
+        must_reach=scenario.must_reach,
+    )
+
+
+def setting_of_table(image: DiskImage, path: str, preset: Preset) -> Setting:
+    """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    grown, merged, again, last = crash_operations(image, path)
+    return Setting(
+        name=TABLE_SCENARIO,
+        table_target=target,
+        situation=Situation(
+            target=target,
+            path=path,
+            operations=(grown, merged, last, again),
+            first_life=(0, 1),
+            second_life=(2,),
+            readers=(Readers(),),
+            start=image,
+            rules=_rules(path, preset),
+        ),
+        explorers=frozenset({Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT}),
+        models=(),
+    )
+
+
+def _rules(path: str, preset: Preset) -> TraceRules:
+    """Judge each step; other releases promise no barriers."""
+    return TableRules(path, promises_barriers=preset.name == HARDENED)
+
+
+def explore_each(
+    phase: str, settings: Sequence[Setting], run: OneRun, *, clock: Callable[[], float], seconds: float
+) -> Phase:
+    """Run one explorer on each situation, dividing `seconds` of `clock` evenly among those that are left."""
+    begin = clock()
+    parts: list[tuple[str, Phase]] = []
+    for place, setting in enumerate(settings):
+        share = (seconds - (clock() - begin)) / (len(settings) - place)
+        parts.append((setting.name, must_have_reached(run(setting, max(share, 0.0)), setting.must_reach)))
+    return merged(phase, parts, clock() - begin)
+
+
+def must_have_reached(phase: Phase, points: Sequence[str]) -> Phase:
+    """Return UNKNOWN for a complete phase that never came to one of the points."""
+    reached = {**dict.fromkeys(points, 0), **phase.reached}
+    missing = [point for point in points if not reached[point]]
+    if not missing or phase.findings or not phase.complete:
+        return replace(phase, reached=reached)
+    note = "; ".join(filter(None, (phase.note, f"never reached: {', '.join(missing)}")))
+    return replace(phase, reached=reached, verdict=max(phase.verdict, Verdict.UNKNOWN), note=note)
+
+
+def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float) -> Phase:
+    """Return one phase of those of several situations; of findings that differ in numbers alone the first stays."""
+    counts: Counter[str] = Counter()
+    reached: Counter[str] = Counter()
+    controls: list[str] = []
+    findings: dict[tuple[str, str], Finding] = {}
+    for _, phase in parts:
+        counts.update(phase.counts)
+        reached.update(phase.reached)
+        controls += [] if phase.controls in ("passed", *controls) else [phase.controls]
+        for finding in phase.findings:
+            findings.setdefault(_signature(finding), finding)
+    cut = [situation for situation, phase in parts if not phase.complete]
+    return Phase(
+        name=name,
+        explored=sum(phase.explored for _, phase in parts),
+        complete=bool(parts) and not cut,
+        bound=_bound(parts, cut),
+        verdict=worst(phase.verdict for _, phase in parts),
+        seconds=seconds,
+        counts=dict(counts),
+        reached=dict(reached),
+        controls="; ".join(controls) or "passed",
+        note="; ".join(f"{situation}: {phase.note}" for situation, phase in parts if phase.note),
+        findings=tuple(findings.values()),
+        situations={
+            situation: {"explored": phase.explored, "complete": phase.complete, "bound": phase.bound}
+            for situation, phase in parts
+        },
+    )
+
+
+def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str]) -> str:
+    if len(parts) == 1:
+        return parts[0][1].bound
+    whole = f"{len(parts) - len(cut)} of {len(parts)} situations complete, each as said with it"
+    return f"{whole}; sampled or cut by the time: {', '.join(cut)}" if cut else whole
+
+
+def _signature(finding: Finding) -> tuple[str, str]:
+    return finding.property, _NUMBERS.sub("", finding.sentence)

@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from impl.errors import TornproofError
+from tornproof.commands.barriers import barriers
 from tornproof.commands.check import check
 from tornproof.commands.inspect import inspect
 from tornproof.commands.read import read
@@ -27,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, recover, inspect, read, replay):
+for command in (check, verify, recover, inspect, read, replay, barriers):
     app.command()(command)
 
 

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.disk.image import DiskImage
+from harness.findings.replay import is_simulated
 from harness.verdict import Finding, Phase
 from impl.errors import StorageError
 from tornproof import __version__
 from tornproof.output import UsageError, write_json
 
 FORMAT = 1
+LOG_FORMAT = 2
+"""Of a finding of the simulator, whose situation and decision log hold all that it needs."""
+OF_A_LOG = ("scenario", "situation", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 
 
@@ -51,16 +55,18 @@ def save_findings(
 
 def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:
     """Return the JSON form of a finding, with the files that it starts from."""
-    return {
-        "format": FORMAT,
+    head = {
         "tornproof": __version__,
         "property": finding.property,
         "phase": finding.phase,
         "sentence": finding.sentence,
         "table": table,
-        "evidence": finding.evidence,
-        "start_files": start_files,
     }
+    if not is_simulated(finding.evidence):
+        return {"format": FORMAT, **head, "evidence": finding.evidence, "start_files": start_files}
+    of_log = {name: finding.evidence.get(name) for name in OF_A_LOG}
+    rest = {name: value for name, value in finding.evidence.items() if name not in OF_A_LOG}
+    return {"format": LOG_FORMAT, **head, **of_log, "evidence": rest}
 
 
 def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
@@ -68,12 +74,18 @@ def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str
 
     `packed` keeps what other findings of the run have packed already.
     """
+    if is_simulated(finding.evidence):
+        return {}
     directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
     only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"
     for place, content in sorted(image.files.items()):
         if place.startswith(only) and place not in packed:
             packed[place] = base64.b64encode(zlib.compress(content)).decode()
     return {place.removeprefix(f"{path}/"): text for place, text in packed.items() if place.startswith(only)}
+
+
+def _of_log(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in OF_A_LOG} if document["format"] == LOG_FORMAT else {}
 
 
 def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
@@ -84,11 +96,12 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
     root = "/table"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT:
-            raise UsageError(f"{path}: a finding of format {document['format']}; this release reads format {FORMAT}")
+        version = document["format"]
+        if version not in (FORMAT, LOG_FORMAT):
+            raise UsageError(f"{path}: a finding of format {version}; this release reads {FORMAT} and {LOG_FORMAT}")
         files: dict[str, bytes] = {}
         room_bytes = UNPACKED_LIMIT_BYTES
-        for name, text in document["start_files"].items():
+        for name, text in ({} if version == LOG_FORMAT else document["start_files"]).items():
             inflater = zlib.decompressobj()
             files[name] = inflater.decompress(base64.b64decode(text), room_bytes)
             room_bytes -= len(files[name])
@@ -99,7 +112,7 @@ def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
             property=str(document["property"]),
             phase=str(document["phase"]),
             sentence=str(document["sentence"]),
-            evidence=dict(document["evidence"]),
+            evidence=dict(document["evidence"]) | _of_log(document),
         )
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from error

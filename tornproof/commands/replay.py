@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.findings.replay import Replayed, is_simulated, replay_log
 from harness.replay import replay_finding
-from harness.verdict import Verdict
+from harness.verdict import Finding, Verdict
+from tornproof.explanation_print import print_explanation
 from tornproof.findings import load_finding
 from tornproof.output import ExitCode, JsonOption, result_console, write_json
 
@@ -24,9 +27,27 @@ def replay(
 ) -> int:
     """Run a finding again from its file: exit 1 if it happens again, 0 if not."""
     found, image, path = load_finding(finding)
-    verdict = replay_finding(found, image, path)
-    write_json({"format": 1, "finding": str(finding), "verdict": verdict.name, "sentence": found.sentence}, json_target)
+    document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
+    if is_simulated(found.evidence):
+        replayed = replay_log(found)
+        document |= {"same_evidence": replayed.is_same, "note": replayed.note}
+        if replayed.evidence:
+            document["explanation"] = replayed.evidence["explanation"]
+    else:
+        replayed = Replayed(verdict=replay_finding(found, image, path))
+    write_json({**document, "verdict": replayed.verdict.name}, json_target)
+    _print(found, replayed, finding, json_target)
+    return ExitCode[replayed.verdict.name]
+
+
+def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None) -> None:
     console = result_console(json_target)
     console.print(found.sentence, markup=False)
-    console.print(ANSWERS[verdict], markup=False)
-    return ExitCode[verdict.name]
+    if replayed.evidence:
+        print_explanation(console, found.property, replayed.evidence)
+        console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+        if not replayed.is_same:
+            console.print("What happens now is not in all that the file says.")
+    if replayed.note:
+        console.print(replayed.note, markup=False)
+    console.print(ANSWERS[replayed.verdict], markup=False)

@@ -1,0 +1,126 @@
+"""Why a property was broken, as data: what happened in three lanes, what was lost, and which one change mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.disk.intercept import CallKind
+from harness.disk.kernel import Kernel
+from harness.explore.observer import Property
+from harness.findings.crash_bytes import crash_ranges
+from harness.findings.lanes import NOTABLE, LaneRecorder
+from harness.findings.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
+from harness.findings.power import disk_after
+from harness.findings.run import Player, Signature
+from harness.findings.shrink import Itinerary
+from harness.findings.smaller import Case
+from harness.findings.step_names import END, Step
+
+CLAUSES = {
+    Property.WRONG_SNAPSHOT: "I2: a snapshot equals exactly one committed version",
+    Property.REFUSED: "I8: a reader of a sound table gets an answer",
+    Property.STALE: "I1: what was acknowledged before a read began is in what it sees",
+    Property.WENT_BACK: "I3: the versions that one reader sees never go back",
+    Property.LOST: "I1: an acknowledged commit survives every crash",
+    Property.SEEN_LOST: "I4: what was seen stays, while only processes die",
+    Property.UNREADABLE: "I6: after a recovery the table can be read",
+    Property.RECOVERY: "I6: a crash leaves what a writer can recover",
+    Property.COMMIT: "I10: a commit is acknowledged where no call fails",
+    Property.DISORDERLY: "I8: an error is said in an orderly way, and never a bus error",
+    Property.LEASE: "I5: what is leased stays as it is",
+    Property.IMMUTABLE: "I7: bytes of committed generations never change",
+    Property.BARRIERS: "I9: no version is stored before what it names is durable",
+    Property.IDEMPOTENT: "I6: recovery of what is recovered changes nothing",
+}
+NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A passing run that differs in one decision: which, what becomes of it, and that in words."""
+
+    log: DecisionLog
+    deviation: Deviation
+    change: str
+
+
+def explain(case: Case, wanted: Signature) -> dict[str, Any]:
+    """Return the evidence of a case that breaks the property, as JSON."""
+    with Player(case.situation) as player:
+        lanes, itinerary = LaneRecorder(case.situation.path), Itinerary()
+        result = player.play(case.log, wanted=wanted, watcher=lanes)
+        player.play(case.log, wanted=wanted, watcher=itinerary)
+        violation = result.violation(wanted)
+        assert violation is not None, "only what happens can be explained"
+        neighbour = next(_neighbours(player, case.log, itinerary), None)
+        return {
+            "client": violation.client,
+            "seen": violation.sentence,
+            "clause": CLAUSES.get(wanted.property, wanted.property),
+            "trace": result.trace_hash,
+            "steps": result.step_count,
+            "decisions": [text_of(deviation) for deviation in case.log.deviations],
+            "lanes": [row.cells() for row in lanes.rows],
+            "bytes": _bytes(case, itinerary.kernels),
+            "cause": _cause(player, case.log, itinerary, neighbour),
+            "neighbour": None
+            if neighbour is None
+            else {"decision": text_of(neighbour.deviation), "change": neighbour.change, "verdict": "VALID"},
+        }
+
+
+def _bytes(case: Case, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
+    ranges = []
+    for deviation, kernel in kernels.items():
+        assert isinstance(deviation, PowerCut)
+        disk = disk_after(kernel, deviation.model, deviation.choice)
+        ranges += crash_ranges(kernel, disk, case.situation.path)
+    return ranges
+
+
+def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Iterator[Neighbour]:
+    """Yield the runs with one decision a step earlier or left out in which nothing is broken, the last decision first.
+
+    A decision stands where it still does harm, so a step earlier it mostly does none.
+    """
+    for place in reversed(range(len(log.deviations))):
+        deviation = log.deviations[place]
+        earlier = itinerary.before(deviation.at)
+        ways = [(moved_to(deviation, earlier), "one step earlier")] if earlier is not None else []
+        for moved, change in [*ways, (None, "left out")]:
+            kept = () if moved is None else (moved,)
+            other = DecisionLog((*log.deviations[:place], *kept, *log.deviations[place + 1 :]))
+            result = player.play(other)
+            if not result.violations and (moved is None or moved in result.applied):
+                yield Neighbour(other, deviation, change)
+
+
+def _cause(
+    player: Player, log: DecisionLog, itinerary: Itinerary, neighbour: Neighbour | None
+) -> dict[str, str] | None:
+    """Return what the client of the decision had done just before it, and what it had not done yet."""
+    if not log.deviations:
+        return None
+    deviation = log.deviations[-1] if neighbour is None else neighbour.deviation
+    at, client = deviation.at, deviation.at.client
+    done = itinerary.until(at)
+    without = Itinerary()
+    player.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), watcher=without)
+    todo = without.since(at)
+    return {
+        "decision": text_of(deviation),
+        "client": client,
+        "done": _text(_notable(done[::-1])),
+        "not_yet": _text(_notable(todo)),
+    }
+
+
+def _notable(steps: Sequence[Step]) -> Step | None:
+    """Return the first step that changes something or waits for the disk, else the first one."""
+    return next((step for step in steps if step.call in NOTABLE_WORDS), next(iter(steps), None))
+
+
+def _text(step: Step | None) -> str:
+    return "" if step is None or step.operation == END else step_text(step).partition("@")[2]

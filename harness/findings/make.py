@@ -1,0 +1,68 @@
+"""A finding of what an explorer has seen: made small, explained, and with all that it takes to see it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.explore.observer import Violation
+from harness.explore.situation import Situation
+from harness.explore.stateful_memo import remembered_decoding
+from harness.findings.explain import explain
+from harness.findings.log import DecisionLog
+from harness.findings.run import Player, Signature, from_schedule
+from harness.findings.shrink import STEP_BUDGET, Shrunk, shrink
+from harness.findings.situation_document import situation_document
+from harness.findings.smaller import Case
+from harness.findings.target_document import with_memory
+from harness.verdict import Finding
+
+
+def finding_of(
+    situation: Situation,
+    run: DecisionLog | Iterable[Sequence[Any]],
+    violation: Violation,
+    *,
+    phase: str,
+    scenario: str | None = None,
+    step_budget: int = STEP_BUDGET,
+) -> Finding:
+    """Return the finding of a violation in a run, which is a log or the moves of a schedule (see `from_schedule`).
+
+    Raises NotReproducedError where the run does not break the same property by the same part of the cast.
+    """
+    with remembered_decoding():
+        situation = replace(situation, target=with_memory(situation.target), _undisturbed={}, _seen={})
+        log = run if isinstance(run, DecisionLog) else from_schedule(situation, run)
+        wanted = Signature.of(violation)
+        shrunk = shrink(situation, log, wanted, step_budget=step_budget)
+        return _finding(shrunk, Case(situation, log), wanted, phase, scenario)
+
+
+def _finding(shrunk: Shrunk, before: Case, wanted: Signature, phase: str, scenario: str | None) -> Finding:
+    # What is written down is what this one case used.
+    target = with_memory(shrunk.case.situation.target)
+    case = replace(shrunk.case, situation=replace(shrunk.case.situation, target=target, _undisturbed={}, _seen={}))
+    with Player(case.situation) as player:
+        violation = player.play(case.log, wanted=wanted).violation(wanted)
+    assert violation is not None, "the shrinker returns what breaks the property"
+    return Finding(
+        property=wanted.property,
+        phase=phase,
+        sentence=f"{violation.client}: {wanted.property}, but: {violation.sentence}",
+        evidence={
+            "scenario": scenario,
+            "situation": situation_document(case.situation),
+            "log": case.log.document(),
+            "part": wanted.part,
+            "kind": wanted.kind,
+            "explanation": explain(case, wanted),
+            "shrunk": {
+                "operations": [before.operation_count, case.operation_count],
+                "decisions": [len(before.log.deviations), len(case.log.deviations)],
+                "runs": shrunk.run_count,
+                "is_smallest": shrunk.is_smallest,
+            },
+        },
+    )

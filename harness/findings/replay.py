@@ -1,0 +1,83 @@
+"""A finding's log once more: whether the same property is broken again, and with the same evidence."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from harness.disk.kernel import NoError
+from harness.explore.situation import NotExplorableError
+from harness.explore.stateful_memo import remembered_decoding
+from harness.findings.explain import explain
+from harness.findings.log import DecisionLog, text_of
+from harness.findings.run import Player, Signature
+from harness.findings.situation_document import situation_of
+from harness.findings.smaller import Case
+from harness.findings.target_document import UnknownTargetError
+from harness.targets.protocol import Target
+from harness.verdict import Finding, Verdict
+from impl.errors import TornproofError
+
+UNUSABLE = (
+    UnknownTargetError,
+    NotExplorableError,
+    NoError,
+    TornproofError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    zlib.error,
+    pa.ArrowException,
+)
+"""What a file that anybody may have written can lead to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The verdict: VALID where a run without gaps breaks nothing; `note` says why it is UNKNOWN.
+
+    `evidence` is that of the run now, and `is_same` says whether the finding has the same.
+    """
+
+    verdict: Verdict
+    note: str = ""
+    is_same: bool = False
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_simulated(evidence: Mapping[str, Any]) -> bool:
+    """Say whether a finding is one of a decision log."""
+    return "log" in evidence and "situation" in evidence
+
+
+def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
+    """Run a finding's log; for a target that only its own test can make, that hands it over."""
+    evidence = finding.evidence
+    try:
+        situation = situation_of(evidence["situation"], target)
+        log = DecisionLog.of_document(evidence["log"])
+        exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
+        with remembered_decoding(), Player(situation) as player:
+            # Words may change, so that the property and the part are enough.
+            for wanted in (exact, exact._replace(kind="")):
+                result = player.play(log, wanted=wanted)
+                violation = result.violation(wanted)
+                if violation is not None and not result.dropped:
+                    kind = Signature.of(violation).kind
+                    again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
+                    return Replayed(verdict=Verdict.INVALID, is_same=again == evidence, evidence=again)
+    except UNUSABLE as error:
+        return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")
+    if result.dropped:
+        count = len(result.dropped)
+        which = "1 of its decisions does not apply" if count == 1 else f"{count} of its decisions do not apply, as"
+        return Replayed(verdict=Verdict.UNKNOWN, note=f"{which}: {text_of(result.dropped[0])}")
+    return Replayed(verdict=Verdict.VALID)

@@ -1,0 +1,265 @@
+"""A finding of the simulator is a file that shows the same thing again, or says that it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_runs import HEADER_BEFORE_BODY, broken_run, found, table_situation, toy_situation
+
+from harness.disk.persistence import C_8, C_512
+from harness.explore.observer import Property
+from harness.explore.situation import Readers, Situation
+from harness.explore.trace_rules import TraceRules
+from harness.findings.encoded_groups import EncoderMemory
+from harness.findings.log import DecisionLog
+from harness.findings.make import finding_of
+from harness.findings.replay import replay_log
+from harness.findings.run import run_log
+from harness.findings.situation_document import situation_document, situation_of
+from harness.findings.target_document import with_memory
+from harness.presets import PRESETS
+from harness.replay import replay_finding
+from harness.targets.table import TableOperation, TableTarget
+from harness.targets.table_rules import TableRules
+from harness.targets.toy import HeaderFirst, Toy
+from harness.verdict import Finding, Verdict
+from harness.workload import MADE_PATH, made_image
+from impl.commit import HARDENED
+
+TIMES = 10
+INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN
+TURNED = found(table_situation(protocol=HEADER_BEFORE_BODY))
+KILLED = found(table_situation("questdb-9.4.3"), "kill")
+CUT = found(table_situation("specification"), C_8)
+TOY = found(toy_situation(HeaderFirst(), readers=(Readers(),)))
+
+
+def reread(finding: Finding) -> Finding:
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+
+
+def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
+    copy = reread(finding)
+    place: Any = copy.evidence
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = to
+    return copy
+
+
+@pytest.mark.parametrize("finding", [TURNED, KILLED, CUT, TOY], ids=["turned", "killed", "cut", "toy"])
+def test_a_finding_is_seen_again_ten_times_of_ten_within_a_second_with_the_same_evidence(finding: Finding) -> None:
+    finding = reread(finding)
+    for _ in range(TIMES):
+        begin = time.perf_counter()
+        replayed = replay_log(finding)
+        assert time.perf_counter() - begin < 1
+        assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")
+    assert replay_finding(finding, made_image(), "nowhere") is INVALID
+
+
+@pytest.mark.parametrize("finding", [TURNED, KILLED, CUT, TOY], ids=["turned", "killed", "cut", "toy"])
+def test_a_log_that_breaks_nothing_is_valid(finding: Finding) -> None:
+    assert replay_log(changed(finding, "log", to=[])).verdict is VALID
+
+
+def test_a_mended_writer_is_valid_where_all_decisions_still_apply() -> None:
+    protocol = situation_document(replace(table_situation(), target=with_memory(TableTarget())))["target"]["protocol"]
+    assert replay_log(TURNED).verdict is INVALID
+    mended = changed(TURNED, "situation", "target", "protocol", to=protocol)
+    assert replay_log(mended).verdict is VALID
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "writer@commit 9: write _txn #1 -> reader 1",
+        "writer.2@end is killed",
+        "writer@open: sync _txn #9 fails: NO_SPACE",
+    ],
+)
+def test_a_decision_that_does_not_apply_is_unknown(line: str) -> None:
+    (lost,) = DecisionLog.parse(line).document()
+    replayed = replay_log(changed(TURNED, "log", to=[*TURNED.evidence["log"], lost]))
+    assert replayed.verdict is UNKNOWN
+    assert line in replayed.note
+
+
+def test_another_property_or_part_is_not_the_same() -> None:
+    assert replay_log(replace(reread(TURNED), property=Property.STALE)).verdict is VALID
+    assert replay_log(changed(TURNED, "part", to="writer")).verdict is VALID
+
+
+def test_other_words_are_the_same_property_with_other_evidence() -> None:
+    replayed = replay_log(changed(TURNED, "kind", to="as it was said before"))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+    replayed = replay_log(changed(TURNED, "explanation", "seen", to="something else"))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+
+
+def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> None:
+    situation = situation_of(reread(TURNED).evidence["situation"])
+    assert isinstance(situation.target, TableTarget) and isinstance(situation.target.encode, EncoderMemory)
+    calls = count()
+    inner = situation.target.encode.inner
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        next(calls)
+        return inner(*arguments, **settings)
+
+    situation.target.encode.inner = counted
+    result = run_log(situation, DecisionLog.of_document(TURNED.evidence["log"]))
+    assert result.violations and next(calls) == 0
+    encoded = TURNED.evidence["situation"]["target"]["encoded"]
+    assert replay_log(changed(TURNED, "situation", "target", "encoded", to={})).verdict is INVALID
+    assert encoded
+    key = next(iter(encoded))
+    torn = changed(TURNED, "situation", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1)
+    assert not replay_log(torn).is_same
+
+
+def test_a_situation_comes_back_from_json() -> None:
+    situation = table_situation("questdb-9.4.2", reads=3)
+    situation = replace(
+        situation,
+        operations=(*situation.operations, TableOperation(dropped=(7, 8), rewritten=(9,), purges=True)),
+        target=TableTarget.of(PRESETS["questdb-9.4.2"]),
+    )
+    again = situation_of(json.loads(json.dumps(situation_document(situation))))
+    for name in ("path", "operations", "first_life", "second_life", "readers", "rules"):
+        assert getattr(again, name) == getattr(situation, name)
+    assert again.kernel().image().files == situation.kernel().image().files
+    assert again.kernel().image().directories == situation.kernel().image().directories
+    assert again.target.name == situation.target.name
+    assert isinstance(again.target, TableTarget) and isinstance(situation.target, TableTarget)
+    assert (again.target.protocol, again.target.reader) == (situation.target.protocol, situation.target.reader)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_preset_comes_back_by_its_name(preset: str) -> None:
+    situation = table_situation(preset)
+    document = situation_document(situation)
+    assert document["target"]["preset"] == preset
+    target = situation_of(document).target
+    assert isinstance(target, TableTarget)
+    assert (target.protocol, target.reader) == (PRESETS[preset].protocol, PRESETS[preset].reader)
+
+
+class OwnToy(HeaderFirst):
+    """A target that only its own test can make."""
+
+    name = "own"
+
+
+def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_over() -> None:
+    finding = reread(found(toy_situation(OwnToy(), readers=(Readers(),))))
+    assert replay_log(finding).verdict is UNKNOWN
+    assert replay_log(finding, OwnToy()).verdict is INVALID
+    assert replay_log(finding, Toy()).verdict is not INVALID
+
+
+class OwnRules(TraceRules):
+    """Rules that nobody has written down."""
+
+
+def test_rules_that_are_not_known_are_unknown() -> None:
+    situation = replace(toy_situation(HeaderFirst(), readers=(Readers(),)), rules=OwnRules())
+    assert replay_log(reread(found(situation))).verdict is UNKNOWN
+
+
+def test_rules_of_a_table_come_back() -> None:
+    unsynced = dataclasses.replace(HARDENED, update=(HARDENED.update[0], *HARDENED.update[2:]))
+    situation = replace(table_situation(protocol=unsynced), rules=TableRules(MADE_PATH))
+    finding = reread(found(situation))
+    assert finding.property == Property.BARRIERS
+    assert finding.evidence["log"] == []
+    assert finding.evidence["explanation"]["neighbour"] is None
+    assert replay_log(finding).verdict is INVALID
+    for rules in ({"kind": "none"}, {"kind": "table", "promises_barriers": False}):
+        assert replay_log(changed(finding, "situation", "rules", to=rules)).verdict is VALID
+
+
+def test_an_operation_that_cannot_be_written_down_makes_a_finding_that_cannot_be_replayed() -> None:
+    class Letters(bytes):
+        """Bytes of a kind of its own."""
+
+    situation = toy_situation(
+        HeaderFirst(), readers=(Readers(),), operations=(Letters(b"a"),), first_life=(0,), second_life=()
+    )
+    finding = reread(found(situation))
+    assert replay_log(finding).verdict is UNKNOWN
+    assert "Letters" not in str(finding.evidence["situation"]["operations"])
+    assert "b'a'" in str(finding.evidence["situation"]["operations"])
+
+
+PATHS = [
+    (),
+    ("log",),
+    ("log", 0),
+    ("log", 0, "at"),
+    ("log", 0, "choice"),
+    ("part",),
+    ("kind",),
+    ("explanation",),
+    ("situation",),
+    ("situation", "path"),
+    ("situation", "rules"),
+    ("situation", "directories"),
+    ("situation", "start_files"),
+    ("situation", "start_files", "made/_txn"),
+    ("situation", "operations"),
+    ("situation", "operations", 0),
+    ("situation", "operations", 0, "table", "rows"),
+    ("situation", "first_life"),
+    ("situation", "readers"),
+    ("situation", "target"),
+    ("situation", "target", "kind"),
+    ("situation", "target", "preset"),
+    ("situation", "target", "protocol"),
+    ("situation", "target", "options"),
+    ("situation", "target", "encoded"),
+]
+JUNK = st.sampled_from(
+    [None, 0, -1, 10**30, 1.5, "", "x", "AAAA", "/", [], [0], [-1], ["x"], {}, {"x": 1}, {"kind": "toy", "name": []}]
+)
+
+
+@given(st.sampled_from(PATHS), JUNK)
+def test_a_finding_that_somebody_has_changed_never_crashes_the_replay(path: tuple[str, ...], junk: Any) -> None:
+    finding = changed(CUT, *path, to=junk) if path else replace(CUT, evidence={"log": junk, "situation": junk})
+    assert replay_log(finding).verdict in (VALID, UNKNOWN, INVALID)
+
+
+def test_files_that_unpack_to_too_much_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.findings.situation_document.UNPACKED_LIMIT_BYTES", 1000)
+    assert replay_log(TURNED).verdict is UNKNOWN
+
+
+def test_a_finding_says_how_it_was_found_and_how_much_smaller_it_is() -> None:
+    situation = table_situation(protocol=HEADER_BEFORE_BODY)
+    moves, violation = broken_run(situation)
+    finding = finding_of(situation, moves, violation, phase="schedules", scenario="two hours")
+    assert (finding.phase, finding.property, finding.evidence["scenario"]) == (
+        "schedules",
+        Property.REFUSED,
+        "two hours",
+    )
+    assert finding.evidence["shrunk"]["operations"] == [4, 1]
+    assert len(finding.evidence["situation"]["operations"]) == 1
+    before, after = finding.evidence["shrunk"]["decisions"]
+    assert before > after == 1
+
+
+def test_the_same_run_gives_the_same_finding() -> None:
+    def make(situation: Situation) -> str:
+        return json.dumps(found(situation, C_512).evidence, sort_keys=True)
+
+    assert make(table_situation("specification")) == make(table_situation("specification"))

@@ -9,13 +9,16 @@ from harness.disk.image import DiskImage
 from harness.explore.crash import replay_crash
 from harness.explore.damage_judge import Judge, Outcome
 from harness.explore.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
+from harness.explore.memory import replay_memory
+from harness.explore.power_replay import replay_power
 from harness.explore.roundtrip import Mismatch, reencode_generations
 from harness.explore.stateful import replay_stateful
-from harness.findings.replay import is_simulated, replay_log
+from harness.findings.replay import UNUSABLE, is_simulated, replay_log
+from harness.findings.situation_document import situation_of
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Verdict
 from harness.workload import crash_operations
-from impl.errors import CorruptError, Problem, TornproofError
+from impl.errors import CorruptError, Problem
 from impl.partition import PartitionFiles, read_published
 from impl.table import open_table
 from impl.verify import verify_table
@@ -38,9 +41,17 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case "crash":
                 operations = crash_operations(image, path)
                 return replay_crash(TableTarget(), operations, finding, start=image, path=path)
+            case "memory":
+                situation = situation_of(finding.evidence["situation"])
+                operations = tuple(situation.operations[number] for number in situation.first_life)
+                target = situation.target
+                assert isinstance(target, TableTarget), target
+                return replay_memory(target, operations, finding, start=situation.start, path=situation.path)
+            case "power":
+                return replay_power(situation_of(finding.evidence["situation"]), finding)
             case _:
                 return Verdict.UNKNOWN
-    except (TornproofError, KeyError, TypeError, ValueError, IndexError, OverflowError):
+    except UNUSABLE:
         # The finding is a file that anybody may have written.
         return Verdict.UNKNOWN
 

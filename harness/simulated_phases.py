@@ -13,9 +13,10 @@ from harness.explore.schedule_crash import PRODUCT_MODELS, explore_product
 from harness.explore.schedules import explore_schedules
 from harness.explore.situation import NotExplorableError
 from harness.explore.stateful_memo import remembered_decoding
+from harness.findings.as_log import as_log, with_situation
 from harness.scenario import Explorer
-from harness.simulation import Setting, explore_each, must_have_reached
-from harness.verdict import Phase, nothing_explored
+from harness.simulation import Setting, explore_each, must_have_reached, signature_of
+from harness.verdict import Finding, Phase, nothing_explored
 
 Clock = Callable[[], float]
 OnProgress = Callable[[int, int | None], None]
@@ -51,34 +52,43 @@ def simulate(explorer: Explorer, settings: Sequence[Setting], budget: Budget) ->
 
 
 FEW_SITUATIONS = 3
+COMMITS_READ_BESIDE = 2
+"""What the memory explorer reads beside: with one commit a missing final look cannot be told."""
+FINDINGS_MAX = 24
+"""Of one situation that are made small; the explorer has kept one of each kind and model."""
 
 
 def _schedules(setting: Setting, budget: Budget) -> Phase:
-    return explore_schedules(
+    phase = explore_schedules(
         setting.situation,
         clock=budget.clock,
         seconds=budget.seconds,
         seed=budget.seed,
         on_progress=budget.on_progress,
     )
+    return _as_logs(phase, setting)
 
 
 def _memory(setting: Setting, budget: Budget) -> Phase:
     situation = setting.situation
-    target = setting.table_target
-    return explore_memory(
-        target,
-        situation.operations,
+    operations = tuple(situation.operations[number] for number in situation.first_life)
+    phase = explore_memory(
+        setting.table_target,
+        operations,
         start=situation.start,
         path=situation.path,
         clock=budget.clock,
         seconds=budget.seconds,
+        # Earlier commits make room: what a later one stores is then only what it changes.
+        settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
         on_progress=budget.on_progress,
     )
+    findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
+    return dataclasses.replace(phase, findings=tuple(findings))
 
 
 def _power(setting: Setting, budget: Budget) -> Phase:
-    return explore_power(
+    phase = explore_power(
         setting.situation,
         clock=budget.clock,
         seconds=budget.seconds,
@@ -86,6 +96,7 @@ def _power(setting: Setting, budget: Budget) -> Phase:
         on_progress=budget.on_progress,
         points=(),
     )
+    return _as_logs(phase, setting)
 
 
 def _product(setting: Setting, budget: Budget) -> Phase:
@@ -97,6 +108,15 @@ def _product(setting: Setting, budget: Budget) -> Phase:
         on_progress=budget.on_progress,
         scenario=setting.name,
     )
+
+
+def _as_logs(phase: Phase, setting: Setting) -> Phase:
+    """Return a phase whose findings are small decision logs; of those that become alike one is kept."""
+    findings: dict[tuple[str, str], Finding] = {}
+    for finding in phase.findings[:FINDINGS_MAX]:
+        log = as_log(setting.situation, finding, scenario=setting.name)
+        findings.setdefault(signature_of(log), log)
+    return dataclasses.replace(phase, findings=tuple(findings.values()))
 
 
 def _models(names: Sequence[str]) -> tuple[Model, ...]:

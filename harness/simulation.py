@@ -121,7 +121,7 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float) -> Pha
         reached.update(phase.reached)
         controls += [] if phase.controls in ("passed", *controls) else [phase.controls]
         for finding in phase.findings:
-            findings.setdefault(_signature(finding), finding)
+            findings.setdefault(signature_of(finding), finding)
     cut = [situation for situation, phase in parts if not phase.complete]
     return Phase(
         name=name,
@@ -149,5 +149,6 @@ def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str]) -> str:
     return f"{whole}; sampled or cut by the time: {', '.join(cut)}" if cut else whole
 
 
-def _signature(finding: Finding) -> tuple[str, str]:
+def signature_of(finding: Finding) -> tuple[str, str]:
+    """Return what makes two findings one: the property, and the sentence without its numbers."""
     return finding.property, _NUMBERS.sub("", finding.sentence)

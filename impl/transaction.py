@@ -17,6 +17,7 @@ RECORD_LIMIT_BYTES = 2 * 1024 * 1024
 SPIN_SECONDS = 1.0
 SPIN_PAUSE_SECONDS = 0.001
 HEADER_BYTES = layout.BaseHeader.layout.size_bytes
+VERSION_BYTES = layout.BaseHeader.layout.field("version").wire.size_bytes
 RECORD_BYTES = layout.TransactionRecord.layout.size_bytes
 ENTRY_BYTES = layout.PartitionEntry.layout.size_bytes
 SYMBOL_BYTES = layout.SymbolCount.layout.size_bytes
@@ -184,7 +185,9 @@ def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
 
     Between them there are zeros: a writer may be at work there, and what it writes is nobody's business yet.
     """
-    head = handle.pread(HEADER_BYTES, 0)
+    # The version was read already; reading it once more would make every look depend on every store of one.
+    start = version.to_bytes(VERSION_BYTES, "little", signed=True)
+    head = start + handle.pread(HEADER_BYTES - VERSION_BYTES, VERSION_BYTES)
     if len(head) < HEADER_BYTES:
         return head
     area = area_of(layout.BaseHeader.unpack(head, 0, file=file), version)

@@ -128,9 +128,14 @@ def _resizing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
 def _locking(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
     handle = kernel.handles.get((life, call.file))
     if handle is not None:
-        stop = call.offset_bytes + call.size_bytes
-        changes = call.lock is LockMode.EXCLUSIVE
-        yield Touch(("locks", handle.file), call.offset_bytes, stop, changes)
+        start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
+        # A shared lock over an own exclusive one lets others in.
+        changes = call.lock is LockMode.EXCLUSIVE or any(
+            (lock.life, lock.handle) == (life, call.file) and lock.mode is LockMode.EXCLUSIVE
+            for lock in kernel.locks.get(handle.file, ())
+            if lock.start < stop and start < lock.stop
+        )
+        yield Touch(("locks", handle.file), start, stop, changes)
 
 
 def _unlocking(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:

@@ -124,7 +124,7 @@ class Judge:
 
     def _seen(self, progress: Progress, client: str, value: Hashable) -> Progress:
         reading = progress.reading_of(client)
-        count = self._version_of(progress, value)
+        count = self.version_of(progress, value)
         if count is None:
             return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")
         progress = progress._replace(observations=(*progress.observations, (client, count)))
@@ -136,7 +136,7 @@ class Judge:
         progress = progress._replace(seen=max(progress.seen, count))
         return progress.with_reading(client, reading._replace(last=count))
 
-    def _version_of(self, progress: Progress, value: Hashable) -> int | None:
+    def version_of(self, progress: Progress, value: Hashable) -> int | None:
         """Return after how many commits a reader sees that; the newest first, because that is the rule."""
         if progress.pending is not None and value == self._oracle((*progress.committed, progress.pending)):
             return len(progress.committed) + 1
@@ -147,7 +147,7 @@ class Judge:
 
     def _recovered(self, progress: Progress, client: str, value: Hashable) -> Progress:
         """Learn which version a recovery found: the last acknowledged one or what was begun after it."""
-        count = self._version_of(progress, value)
+        count = self.version_of(progress, value)
         committed = progress.committed
         if count is None:
             return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")

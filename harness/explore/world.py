@@ -9,7 +9,8 @@ from harness.disk.kernel import Kernel, NoError, Refused
 from harness.disk.touches import Touch, touches
 from harness.explore.client import Client, Node
 from harness.explore.observer import Judge, Progress, Property
-from harness.explore.trace_rules import TraceRules
+from harness.explore.programs import ACKNOWLEDGED
+from harness.explore.trace_rules import Broken, TraceRules
 
 NO_RULES = TraceRules()
 
@@ -80,7 +81,7 @@ class World:
         except NoError as refused:
             answer = Refused(refused.reason)
         if watched is not None:
-            self._break(Property.IMMUTABLE if watched.is_content else Property.BARRIERS, place, watched.sentence)
+            self._break_rule(watched, place)
         self._advance(place, cast.clients[place].advance(node, answer))
 
     def answer(self, place: int, answer: Refused) -> None:
@@ -91,10 +92,17 @@ class World:
         self.nodes[place] = node
         if node.marks or node.outcome:
             self.progress = self.cast.judge.observe(self.progress, self.cast.clients[place].name, node)
+            if self.cast.rules is not NO_RULES and any(mark.kind == ACKNOWLEDGED for mark in node.marks):
+                watched = self.cast.rules.acknowledged(self.kernel, place)
+                if watched is not None:
+                    self._break_rule(watched, place)
         if self.kernel.broken_leases:
             for broken in self.kernel.broken_leases:
                 self._break(Property.LEASE, place, broken)
             self.kernel.broken_leases = ()
+
+    def _break_rule(self, watched: Broken, place: int) -> None:
+        self._break(Property.IMMUTABLE if watched.is_content else Property.BARRIERS, place, watched.sentence)
 
     def _break(self, violated: str, place: int, sentence: str) -> None:
         self.progress = self.progress.broken(violated, self.cast.clients[place].name, sentence)

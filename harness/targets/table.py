@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pyarrow as pa
 
-from harness.explore.answer import read_answer
 from harness.presets import Preset
-from harness.targets.protocol import Target
+from harness.targets.table_readers import Seen, TableReaders, see
 from impl.commit import HARDENED, Protocol
 from impl.create import NewColumn, create_table
 from impl.metadata_file import PartitionBy
 from impl.parquet.encoded import encode_row_group
 from impl.partition_change import RowGroupEncoder, WriterOptions
 from impl.questdb_types import TypeTag
-from impl.reader import open_snapshot
 from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.storage import Storage
-from impl.table import open_table
 from impl.table_writer import TableWriter, open_writer
 
 COLUMNS = (
@@ -49,17 +45,7 @@ class TableOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a reader saw: the version, the names of its parquet partitions, and a digest of every bit of their rows."""
-
-    version: int
-    names: tuple[str, ...]
-    row_count: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableTarget(Target):
+class TableTarget(TableReaders):
     """Tables of this implementation under a protocol."""
 
     name: str = "hardened"
@@ -136,18 +122,3 @@ def _commit(writer: TableWriter, operation: TableOperation) -> None:
     for rows in operation.rows:
         writer.write(rows)
     writer.commit()
-
-
-def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -> Seen:
-    """Return what a reader of the committed version sees."""
-    answer = read_answer(open_snapshot(open_table(storage, path), reader))
-    sink = pa.BufferOutputStream()
-    rows = answer.rows.combine_chunks()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    return Seen(
-        version=answer.version,
-        names=answer.names,
-        row_count=rows.num_rows,
-        digest=hashlib.blake2b(sink.getvalue(), digest_size=16).hexdigest(),
-    )

@@ -46,6 +46,10 @@ class Toy(Target):
             file.pwrite(content, 0)
             self.sync(file)
         storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        """Sync the directory."""
         storage.sync_directory(path)
 
     def sync(self, file: File) -> None:
@@ -153,3 +157,21 @@ class NeverDone(Toy):
             file.pwrite(b".", file.size_bytes())
         with super().open_writer(storage, path) as writer:
             yield writer
+
+
+class NeverSyncs(Toy):
+    """Broken: gives the new file its name before its letters are on disk."""
+
+    name = "never syncs"
+
+    def sync(self, file: File) -> None:
+        """Do nothing."""
+
+
+class NeverSyncsNames(Toy):
+    """Broken: acknowledges a name that is not on disk."""
+
+    name = "never syncs names"
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        """Do nothing."""

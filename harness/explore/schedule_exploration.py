@@ -1,0 +1,144 @@
+"""One exploration of a situation's schedules: reduced, sampled and cut; what was found, met and counted on the way."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from harness.explore.dpor import Counts, Run, explore_all
+from harness.explore.observer import Operations, Violation
+from harness.explore.outcome import Outcome, Outcomes
+from harness.explore.random_schedules import Choose, Sampler, pct, uniform
+from harness.explore.reader_cuts import Cut, CutCounts, NotOnlyAReaderError, WriterRun, explore_reader
+from harness.explore.schedule_points import Points
+from harness.explore.situation import Situation
+from harness.explore.staleness import StaleReads
+from harness.explore.turns import Schedule
+from harness.explore.world import World
+from harness.verdict import Finding
+
+PHASE = "schedules"
+UNIFORM = 0
+METHODS = (UNIFORM, 2, 3, 4)
+"""How schedules are sampled: uniformly at random, and by PCT of these depths."""
+PROGRESS_EVERY = 256
+_NUMBER = re.compile(r"\d+")
+
+OnProgress = Callable[[int, int | None], None]
+HasTime = Callable[[], bool]
+
+
+class Exploration:
+    """Explores the first life of a situation's writer beside all its readers; close it after use."""
+
+    def __init__(self, situation: Situation, on_progress: OnProgress) -> None:
+        """Cast the clients."""
+        self.counts: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()
+        self.findings: dict[tuple[str, ...], Finding] = {}
+        self.reduced: set[Outcome] = set()
+        self.sampled: set[Outcome] = set()
+        self.traces: set[tuple[int, ...]] = set()
+        self.sample_count = 0
+        self._cast = situation.cast()
+        self._world = situation.begin(self._cast)
+        self._situation = situation
+        self._on_progress = on_progress
+        self._ended_count = 0
+        self._points = Points()
+        self._stale = StaleReads()
+        self._outcomes = Outcomes()
+
+    def close(self) -> None:
+        """End all greenlets."""
+        self._cast.close()
+
+    def reduce(self, has_time: HasTime) -> Counts:
+        """Run DPOR, until it is done or the time is over; what a refuted belief let it run counts as an outcome too."""
+        return explore_all(self._world, self._reduced, has_time=has_time)
+
+    def sample(self, seed: int, rounds_max: int, has_time: HasTime, methods: Sequence[int] = METHODS) -> None:
+        """Run a schedule of each method in turn, side by side because none finds all that the others do.
+
+        A method is a depth of PCT, or UNIFORM.
+        """
+        generator = np.random.default_rng(seed)
+        sampler = Sampler(self._world)
+        for _ in range(rounds_max):
+            for depth in methods:
+                if not has_time():
+                    return
+                if depth == UNIFORM:
+                    self._sample(sampler, "uniform random schedules", uniform(generator))
+                    continue
+                choose = pct(generator, len(self._world.nodes), sampler.turn_count, depth)
+                self._sample(sampler, f"PCT schedules of depth {depth}", choose)
+
+    def cut(self, operations: Operations, has_time: HasTime) -> tuple[CutCounts, ...]:
+        """Let a reader of each kind meet every moment of a writer's run; empty where one does more than read."""
+        is_first_life = operations == self._situation.first_life
+        cast = self._cast if is_first_life else self._situation.cast(operations)
+        world = self._situation.begin(cast)
+        counts, place = [], 1
+        try:
+            for group in self._situation.readers:
+                counts.append(explore_reader(world, place, partial(self._cut, world, place), has_time=has_time))
+                place += group.count
+        except NotOnlyAReaderError:
+            return ()
+        finally:
+            if not is_first_life:
+                cast.close()
+        return tuple(counts)
+
+    def _reduced(self, run: Run) -> None:
+        self.reduced.add(self._ended(run.world))
+        for violation in run.world.progress.violations:
+            self._find(violation, run.world, lambda: run.schedule(None))
+        for violation, late in self._stale.of(run):
+            self._find(violation, run.world, partial(run.schedule, late))
+
+    def _sample(self, sampler: Sampler, name: str, choose: Choose) -> None:
+        world, schedule, _ = sampler.run(choose)
+        self.counts[name] += 1
+        self.sample_count += 1
+        self.traces.add(tuple(node.number for node in world.nodes))
+        self.sampled.add(self._ended(world))
+        for violation in world.progress.violations:
+            self._find(violation, world, lambda: schedule)
+
+    def _cut(self, world: World, place: int, cut: Cut, writer: WriterRun) -> None:
+        self._ended(World(world.cast, writer.kernels[-1], [cut.node], cut.progress))
+        for violation in cut.progress.violations:
+            self._find(violation, world, lambda: cut.schedule(place, writer.end))
+
+    def _ended(self, world: World) -> Outcome:
+        self._ended_count += 1
+        if self._ended_count % PROGRESS_EVERY == 0:
+            self._on_progress(self._ended_count, None)
+        self.reached.update(self._points.of(world))
+        return self._outcomes.of(world)
+
+    def _find(self, violation: Violation, world: World, schedule: Callable[[], Schedule]) -> None:
+        """Keep the first finding of each signature, and count the rest."""
+        self.counts["violations"] += 1
+        signature = tuple(_NUMBER.sub("", text) for text in violation)
+        if signature in self.findings:
+            return
+        turns = schedule()
+        names = [client.name for client in world.cast.clients]
+        words = ", ".join(f"{count} calls of {names[place]}" for place, count in turns)
+        self.findings[signature] = Finding(
+            property=violation.property,
+            phase=PHASE,
+            sentence=f"{violation.client}: {violation.sentence}. The schedule: {words}.",
+            evidence={
+                "target": self._situation.target.name,
+                "clients": names,
+                "schedule": [list(turn) for turn in turns],
+            },
+        )

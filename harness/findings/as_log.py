@@ -1,0 +1,70 @@
+"""Findings that explorers describe in their own terms, as decision logs where these show the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from harness.disk.persistence import choice_of, model_named
+from harness.explore.observer import Violation
+from harness.explore.situation import Readers, Situation
+from harness.explore.stateful_memo import remembered_decoding
+from harness.findings.make import finding_of
+from harness.findings.run import Player, from_schedule
+from harness.findings.shrink import NotReproducedError
+from harness.findings.situation_document import situation_document
+from harness.findings.target_document import UnknownTargetError
+from harness.verdict import Finding
+
+Moves = list[tuple[Any, ...]]
+WRITER_PLACE, READER_PLACE = 0, 1
+
+
+def as_log(situation: Situation, finding: Finding, *, scenario: str | None = None) -> Finding:
+    """Return a finding of the schedules or power explorer as one of a decision log, made small.
+
+    Where no log shows it, because only the explorer's own judge sees it, the finding stays, with the situation.
+    """
+    watched = situation if situation.readers else dataclasses.replace(situation, readers=(Readers(),))
+    for moves in _moves(watched, finding.evidence):
+        try:
+            violation = _violation(watched, moves, finding.property)
+            if violation is not None:
+                return finding_of(watched, moves, violation, phase=finding.phase, scenario=scenario)
+        except (NotReproducedError, UnknownTargetError, ValueError):
+            # Another way of telling it may do.
+            continue
+    return with_situation(situation, finding, scenario=scenario)
+
+
+def with_situation(situation: Situation, finding: Finding, *, scenario: str | None = None) -> Finding:
+    """Return a finding whose file holds all that its explorer needs to see it again."""
+    try:
+        document = situation_document(situation)
+    except (UnknownTargetError, TypeError):
+        return finding
+    return dataclasses.replace(finding, evidence={**finding.evidence, "scenario": scenario, "situation": document})
+
+
+def _moves(situation: Situation, evidence: dict[str, Any]) -> Iterator[Moves]:
+    if "schedule" in evidence:
+        yield [tuple(turn) for turn in evidence["schedule"]]
+    elif evidence.get("cuts") and not evidence.get("origin"):
+        moves: Moves = []
+        for number, cut in enumerate(evidence["cuts"]):
+            choice = choice_of(cut["choice"])
+            step = cut["step"] if number else evidence["step"]
+            model = model_named(choice.model)
+            moves += [(WRITER_PLACE, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
+        yield moves
+        # A reader may come before the recovery: once it has its turn, it goes on to its end.
+        yield [*moves, ("step", READER_PLACE)]
+
+
+def _violation(situation: Situation, moves: Moves, violated: str) -> Violation | None:
+    """Return what a run by these moves breaks, best the same property."""
+    with remembered_decoding(), Player(situation) as player:
+        violations = player.play(from_schedule(situation, moves)).violations
+    same = (violation for violation in violations if violation.property == violated)
+    return next(same, next(iter(violations), None))

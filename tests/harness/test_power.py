@@ -1,0 +1,221 @@
+"""Power cuts on toys and on tables: what each model convicts, what it must not, and what a phase says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from harness.disk.legal_files import Limits
+from harness.disk.persistence import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from harness.explore import power_controls, power_points
+from harness.explore.observer import Property
+from harness.explore.power import explore_power
+from harness.explore.power_controls import convicts, failed_controls, toy_situation
+from harness.explore.power_course import Courses
+from harness.explore.power_exploration import ModelExploration, Settings, finding_of
+from harness.explore.power_judge import PowerJudge
+from harness.explore.power_lives import LaterLives
+from harness.explore.power_model import explore_model
+from harness.explore.power_replay import replay_power
+from harness.explore.situation import Situation
+from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
+from harness.targets.protocol import Target
+from harness.targets.table import TableTarget
+from harness.targets.toy import (
+    HeaderFirst,
+    NeverDone,
+    NeverSyncs,
+    NeverSyncsNames,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+)
+from harness.verdict import Finding, Phase, Verdict
+from harness.workload import MADE_PATH, crash_operations, made_image
+from impl.commit import HARDENED, RecoveryAction
+
+FEW = Settings(
+    limits=Limits(file_count=64, disk_count=256), nested_limits=Limits(file_count=16, names_count=16, disk_count=32)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembering() -> Iterator[None]:
+    with remembered_decoding():
+        yield
+
+
+@pytest.fixture(scope="module")
+def table() -> Situation:
+    start = made_image()
+    return Situation(
+        target=TableTarget(encode=remembered_encoder()),
+        path=MADE_PATH,
+        operations=crash_operations(start, MADE_PATH),
+        first_life=(0, 1, 2),
+        second_life=(3,),
+        start=start,
+    )
+
+
+def phase_of(
+    situation: Situation, *models: Model, settings: Settings = FEW, seconds: float = 60.0, **more: object
+) -> Phase:
+    ticks = itertools.count()
+    return explore_power(
+        situation,
+        clock=lambda: next(ticks) * 1e-3,
+        seconds=seconds,
+        models=models,
+        settings=settings,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) -> None:
+    assert not convicts(model, Toy())
+    assert convicts(model, NeverSyncs()) is (model is not A)
+    assert convicts(model, NeverSyncsNames()) is (model is CDIR)
+    assert convicts(model, SwallowsErrors()) is (model is D)
+    assert convicts(model, NeverDone())
+    assert failed_controls([model]) == []
+
+
+def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(power_controls, "convicts", lambda model, target: False)
+    assert failed_controls([B]) == ["the toy 'never syncs' was not convicted in B"]
+    phase = phase_of(toy_situation(Toy()), B, points=())
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not convicted in B")
+
+
+@pytest.mark.parametrize("target", [HeaderFirst(), RecoversInPlace()], ids=lambda target: target.name)
+def test_model_a_finds_what_a_kill_alone_breaks(target: Target) -> None:
+    assert convicts(A, target)
+
+
+def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
+    found = {}
+    for depth in (0, 1):
+        situation = toy_situation(RecoversInPlace())
+        judge = PowerJudge(situation)
+        found[depth] = explore_model(judge, Courses(situation), A, Settings(nested_depth=depth)).found
+        judge.close()
+    assert found[0] == {}
+    assert {len(each.cuts) for each in found[1].values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        (NeverSyncs(), C_4096),
+        (NeverSyncsNames(), CDIR),
+        (RecoversInPlace(), A),
+        (SwallowsErrors(), D),
+        (NeverSyncs(), D),
+    ],
+    ids=lambda value: value.name,
+)
+def test_a_finding_is_seen_again_from_its_evidence_alone(target: Target, model: Model) -> None:
+    situation = toy_situation(target)
+    phase = phase_of(situation, model, points=())
+    assert phase.verdict is Verdict.INVALID and phase.findings
+    for finding in phase.findings:
+        assert replay_power(situation, finding) is Verdict.INVALID
+        assert replay_power(toy_situation(Toy()), finding) is not Verdict.INVALID
+        other = dataclasses.replace(finding, property="something else")
+        assert replay_power(situation, other) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "evidence", [{}, {"cuts": [{"step": 0}]}, {"cuts": [{"step": 9999, "choice": "[]"}], "origin": {}}]
+)
+def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> None:
+    finding = Finding(property="", phase="power", sentence="", evidence=evidence)
+    assert replay_power(toy_situation(Toy()), finding) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("model", [A, B, C_4096, C_512, CDIR], ids=str)
+def test_the_hardened_commit_is_safe_and_explored_completely(table: Situation, model: Model) -> None:
+    settings = Settings(limits=Limits(file_count=1024))
+    phase = phase_of(table, model, settings=settings)
+    assert (phase.verdict, phase.complete, phase.findings, phase.note) == (Verdict.VALID, True, (), "")
+    assert phase.counts[f"{model}: distinct disks"] >= 60
+    assert phase.counts[f"{model}: disks tried"] == phase.counts[f"{model}: legal disks"]
+    assert set(power_points.must_reach(model)) <= {name for name, count in phase.reached.items() if count}
+    assert phase.explored == sum(
+        phase.counts[f"{model}: {part}distinct disks{rest}"]
+        for part, rest in (("", ""), ("further ", " of crashes in recovery"))
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", [A, B, C_4096, C_512, CDIR], ids=str)
+def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(table: Situation, model: Model) -> None:
+    once, twice = (phase_of(table, model, settings=Settings(nested_depth=depth)) for depth in (1, 2))
+    assert (twice.verdict, twice.findings) == (Verdict.VALID, ())
+    assert twice.explored >= once.explored
+
+
+def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(table: Situation) -> None:
+    phase = phase_of(table, C_8)
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert "C-8 a sample: " in phase.bound and " of about 2^" in phase.bound
+    assert phase.reached[power_points.TORN]
+
+
+def test_the_hardened_commit_is_safe_when_syncs_fail(table: Situation) -> None:
+    phase = phase_of(table, D)
+    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")
+    assert len(power_points.must_reach_all(MODELS)) >= 12
+
+
+@pytest.mark.parametrize("follows", ["a kill", "a failed sync"])
+def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_lives_on(
+    table: Situation, follows: str
+) -> None:
+    kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
+    assert isinstance(table.target, TableTarget)
+    target = dataclasses.replace(table.target, protocol=dataclasses.replace(HARDENED, recovery=kept))
+    situation = dataclasses.replace(table, target=target, first_life=(0,), _undisturbed={}, _seen={})
+    assert phase_of(situation, B, points=()).verdict is Verdict.VALID
+    judge = PowerJudge(situation)
+    exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
+    lives = LaterLives(situation, exploration)
+    if follows == "a kill":
+        lives.explore_kills(Courses(situation).of(D).points)
+    else:
+        lives.explore_failed_syncs()
+    (found,) = exploration.found.values()
+    assert found.verdict.violated == Property.LOST
+    assert replay_power(situation, finding_of(found, "")) is Verdict.INVALID
+    lives.close()
+    judge.close()
+
+
+def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
+    phase = phase_of(toy_situation(Toy()), B, points=("a blue moon",))
+    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "never reached: a blue moon")
+    assert phase_of(toy_situation(Toy()), B, points=()).verdict is Verdict.VALID
+
+
+def test_a_budget_that_ends_makes_a_verdict_unknown(table: Situation) -> None:
+    phase = phase_of(table, A, seconds=0.05)
+    assert (phase.verdict, phase.complete) == (Verdict.UNKNOWN, False)
+    assert phase.note == "A was not explored to its end"
+
+
+def test_progress_ends_at_its_total() -> None:
+    said: list[tuple[int, int]] = []
+    phase_of(toy_situation(Toy()), A, D, points=(), on_progress=lambda done, total: said.append((done, total)))
+    assert said[-1][0] == said[-1][1] == len(said)
+
+
+def test_the_same_exploration_gives_the_same_phase(table: Situation) -> None:
+    first, second = (dataclasses.replace(phase_of(table, C_512), seconds=0) for _ in range(2))
+    assert first == second

@@ -57,10 +57,10 @@ class PhaseName(enum.StrEnum):
 
 # How the time is divided among those that take as much as they are given.
 SHARES = {
-    PhaseName.DAMAGE: 4,
+    PhaseName.DAMAGE: 3,
     PhaseName.STATEFUL: 2,
-    PhaseName.SCHEDULES: 2,
-    PhaseName.MEMORY: 1,
+    PhaseName.SCHEDULES: 3,
+    PhaseName.MEMORY: 2,
     PhaseName.POWER: 3,
     PhaseName.PRODUCT: 2,
     PhaseName.CRASH: 2,

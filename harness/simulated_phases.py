@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 from harness.disk.persistence import MODELS, Model
@@ -18,6 +19,7 @@ from harness.scenario import Explorer
 from harness.simulation import Setting, explore_each, must_have_reached, signature_of
 from harness.verdict import Finding, Phase, nothing_explored
 
+_NUMBERS = re.compile(r"\d+")
 Clock = Callable[[], float]
 OnProgress = Callable[[int, int | None], None]
 
@@ -54,8 +56,8 @@ def simulate(explorer: Explorer, settings: Sequence[Setting], budget: Budget) ->
 FEW_SITUATIONS = 3
 COMMITS_READ_BESIDE = 2
 """What the memory explorer reads beside: with one commit a missing final look cannot be told."""
-FINDINGS_MAX = 24
-"""Of one situation that are made small; the explorer has kept one of each kind and model."""
+FINDINGS_MAX = 8
+"""Of one situation that are made small; there is one of each kind."""
 
 
 def _schedules(setting: Setting, budget: Budget) -> Phase:
@@ -112,8 +114,12 @@ def _product(setting: Setting, budget: Budget) -> Phase:
 
 def _as_logs(phase: Phase, setting: Setting) -> Phase:
     """Return a phase whose findings are small decision logs; of those that become alike one is kept."""
+    kinds: dict[tuple[str, str], Finding] = {}
+    for finding in phase.findings:
+        # What happened stands behind the last colon, when and where before it.
+        kinds.setdefault((finding.property, _NUMBERS.sub("", finding.sentence.rpartition(": ")[2])), finding)
     findings: dict[tuple[str, str], Finding] = {}
-    for finding in phase.findings[:FINDINGS_MAX]:
+    for finding in list(kinds.values())[:FINDINGS_MAX]:
         log = as_log(setting.situation, finding, scenario=setting.name)
         findings.setdefault(signature_of(log), log)
     return dataclasses.replace(phase, findings=tuple(findings.values()))

@@ -35,13 +35,23 @@ class Setting:
     models: tuple[str, ...] = ()
     must_reach: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many pairs of a commit and a read there are."""
+        situation = self.situation
+        reads = sum(group.count * group.read_count for group in situation.readers)
+        return len(situation.first_life) * max(1, reads)
 
+
+LEAST_SECONDS = 2.0
 OneRun = Callable[[Setting, float], Phase]
 
 
 def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
     """Return the scenarios of these names, or all, under a preset or else each under its own; raises ScenarioError."""
-    return [setting_of(load_scenario(name), preset) for name in names or scenario_names()]
+    settings = [setting_of(load_scenario(name), preset) for name in names or scenario_names()]
+    # The small ones first, so that a short run gets through many.
+    return sorted(settings, key=lambda setting: (setting.size, setting.name))
 
 
 def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
@@ -91,11 +101,17 @@ def _rules(path: str, preset: Preset) -> TraceRules:
 def explore_each(
     phase: str, settings: Sequence[Setting], run: OneRun, *, clock: Callable[[], float], seconds: float
 ) -> Phase:
-    """Run one explorer on each situation, dividing `seconds` of `clock` evenly among those that are left."""
+    """Run one explorer on each situation, dividing `seconds` of `clock` evenly among those that are left.
+
+    A share is never so small that nothing comes of it; what is not begun for that, the bound names.
+    """
     begin = clock()
     parts: list[tuple[str, Phase]] = []
     for place, setting in enumerate(settings):
-        share = (seconds - (clock() - begin)) / (len(settings) - place)
+        left = seconds - (clock() - begin)
+        if parts and left < LEAST_SECONDS / 10:
+            return merged(phase, parts, clock() - begin, [each.name for each in settings[place:]])
+        share = max(left / (len(settings) - place), min(left, LEAST_SECONDS))
         parts.append((setting.name, must_have_reached(run(setting, max(share, 0.0)), setting.must_reach)))
     return merged(phase, parts, clock() - begin)
 
@@ -110,7 +126,7 @@ def must_have_reached(phase: Phase, points: Sequence[str]) -> Phase:
     return replace(phase, reached=reached, verdict=max(phase.verdict, Verdict.UNKNOWN), note=note)
 
 
-def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float) -> Phase:
+def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float, not_begun: Sequence[str] = ()) -> Phase:
     """Return one phase of those of several situations; of findings that differ in numbers alone the first stays."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
@@ -126,8 +142,8 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float) -> Pha
     return Phase(
         name=name,
         explored=sum(phase.explored for _, phase in parts),
-        complete=bool(parts) and not cut,
-        bound=_bound(parts, cut),
+        complete=bool(parts) and not cut and not not_begun,
+        bound=_bound(parts, cut, not_begun),
         verdict=worst(phase.verdict for _, phase in parts),
         seconds=seconds,
         counts=dict(counts),
@@ -142,11 +158,13 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float) -> Pha
     )
 
 
-def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str]) -> str:
-    if len(parts) == 1:
+def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Sequence[str]) -> str:
+    if len(parts) == 1 and not not_begun:
         return parts[0][1].bound
-    whole = f"{len(parts) - len(cut)} of {len(parts)} situations complete, each as said with it"
-    return f"{whole}; sampled or cut by the time: {', '.join(cut)}" if cut else whole
+    bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} situations complete, as --json says of each"]
+    bounds += [f"sampled or cut by the time: {', '.join(cut)}"] if cut else []
+    bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
+    return "; ".join(bounds)
 
 
 def signature_of(finding: Finding) -> tuple[str, str]:

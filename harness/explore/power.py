@@ -37,8 +37,9 @@ def explore_power(
 ) -> Phase:
     """Cut the power of a situation's one writer at every step of its first life, and of recoveries after it.
 
-    Runs for about `seconds` of `clock`; a model that is not done then makes the verdict UNKNOWN. `points` must be
-    reached, by default those of a table's workload. Raises NotExplorableError.
+    Runs for about `seconds` of `clock`; of a model that is not done then the bound says so, and without one that is
+    done the verdict is UNKNOWN. `points` must be reached, by default those of a table's workload. Raises
+    NotExplorableError.
     """
     begin = clock()
     settings = settings or Settings()
@@ -83,12 +84,12 @@ def _phase(
         reached.update(tally.reached)
         counts |= {f"{model}: {name}": count for name, count in _counts(tally).items()}
         bounds.append(_bound(model, tally))
-        if tally.is_out_of_time:
-            notes.append(f"{model} was not explored to its end")
     missing = [name for name in must_reach if not reached[name]]
     is_cut = any(tally.is_out_of_time for tally in tallies.values())
     if missing and not is_cut and not found:
         notes.append(f"never reached: {', '.join(missing)}")
+    if is_cut and all(tally.is_out_of_time for tally in tallies.values()):
+        notes.append("the time was over before one model was explored to its end")
     if failed:
         notes.append("a positive control failed")
     target = situation.target.name
@@ -128,7 +129,8 @@ def _bound(model: Model, tally: Tally) -> str:
     if tally.is_complete and not tally.is_out_of_time:
         return f"{model} complete: {len(tally.distinct)} distinct disks"
     legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
-    return f"{model} a sample: {tally.tried} of {legal} disks, {len(tally.distinct)} distinct"
+    cut = "cut by the time" if tally.is_out_of_time else "a sample"
+    return f"{model} {cut}: {tally.tried} of {legal} disks, {len(tally.distinct)} distinct"
 
 
 def _undisturbed(target: str, violated: str, sentence: str) -> Finding:

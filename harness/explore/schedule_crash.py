@@ -129,6 +129,7 @@ def _phase(total: _Total, seconds: float, failed: list[str], findings: tuple[Fin
     wanted = MUST_REACH_LIVING if living else MUST_REACH
     missing = [name for name in wanted if not total.reached[name]] if total.complete and not total.cut else []
     notes = [
+        *(["the time was over before one model was done"] if total.cut and not total.complete else []),
         *(["a positive control failed"] if failed else []),
         *([f"never reached: {', '.join(missing)}"] if missing and not findings else []),
     ]

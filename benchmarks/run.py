@@ -20,6 +20,7 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
 import golden_archive
+from simulator import Rate, rates
 
 from harness.disk.image import DiskImage
 from harness.explore.damage_judge import Judge
@@ -158,9 +159,22 @@ def main() -> None:
         grid.add_column(name, justify="left" if name in ("what", "peer") else "right", no_wrap=True)
     for row in results:
         grid.add_row(row.what, f"{row.ours_ms:.3f}", row.peer, f"{row.peer_ms:.3f}", f"{row.ratio:.2f}")
-    Console(width=None if sys.stdout.isatty() else 160).print(grid)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(grid)
+    simulated = rates()
+    console.print(rate_grid(simulated))
     if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(json.dumps([asdict(row) for row in results], indent=1) + "\n")
+        document = {"ratios": [asdict(row) for row in results], "rates": [asdict(rate) for rate in simulated]}
+        Path(sys.argv[1]).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def rate_grid(simulated: list[Rate]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, title="the simulator, one core", title_justify="left")
+    for name in ("what", "count", "seconds", "a second", "note"):
+        grid.add_column(name, justify="left" if name in ("what", "note") else "right", no_wrap=True)
+    for rate in simulated:
+        grid.add_row(rate.what, f"{rate.count:,}", f"{rate.seconds:.2f}", f"{rate.per_second:,.0f}", rate.note)
+    return grid
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def parse_scenario(content: bytes, name: str) -> Scenario:
     """Return the scenario of a file's content; ScenarioError names the field and what was expected."""
     try:
         scenario = msgspec.toml.decode(content, type=Scenario)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{FOLDER}/{name}.toml: {error}") from error
     return msgspec.structs.replace(scenario, name=name)
 

@@ -12,11 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from harness.disk.intercept import CallKind
 from harness.disk.kernel import Handle, Kernel, Mapped, NoError, Refused
 from harness.disk.touches import Touch, touches
 from harness.explore.client import Client, Node
 from harness.explore.observer import Judge, Progress
 from harness.explore.programs import RECOVERED
+from harness.explore.situation import NotExplorableError
 from harness.explore.world import World
 
 
@@ -74,6 +76,25 @@ class ReaderState(NamedTuple):
     """Of the reader alone: its readings, what it saw, what it broke."""
 
 
+LOOKS = frozenset(
+    {
+        CallKind.OPEN_FOR_READING,
+        CallKind.KIND,
+        CallKind.LISTDIR,
+        CallKind.PREAD,
+        CallKind.SIZE,
+        CallKind.MAP,
+        CallKind.LOAD,
+        CallKind.READ_MAPPED,
+        CallKind.UNMAP,
+        CallKind.CLOSE,
+        CallKind.LOAD_FENCE,
+        CallKind.STORE_FENCE,
+    }
+)
+"""What nobody else can notice."""
+
+
 class Come(NamedTuple):
     """How a state was come to first: at which moment of a course, and from which state, or None where it began."""
 
@@ -118,6 +139,8 @@ class Cuts:
         node, life = state.node, self._place
         if node.call is None or state.progress.violations:
             return
+        if node.call.kind not in LOOKS:
+            raise NotExplorableError(f"{self._client.name} changes something or takes locks: {node.call.kind}")
         assert node.deed is not None
         moment: int | None = start
         while moment is not None:

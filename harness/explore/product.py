@@ -16,6 +16,8 @@ from harness.disk.kernel import Kernel
 from harness.explore.crash_world import WRITER_PLACE, Lives
 from harness.explore.identity import Identities
 from harness.explore.observer import Violation
+from harness.explore.outcome import Said, said_by
+from harness.explore.programs import FAILED
 from harness.explore.world import World
 
 Action: TypeAlias = tuple[Any, ...]
@@ -28,9 +30,10 @@ FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 
 @dataclass(slots=True)
 class ProductCounts:
-    """What a search went through."""
+    """What a search went through; an outcome is what the reader said, the commits at the end, and whether one died."""
 
     states: int = 0
+    outcomes: set[tuple[Said, int, bool]] = field(default_factory=set)
     crashes: int = 0
     is_complete: bool = False
     reached: Counter[str] = field(default_factory=Counter)
@@ -67,7 +70,11 @@ class ProductSearch:
             if world.progress.violations:
                 counts.found.append((world.progress.violations[0], actions_of(path)))
                 continue
-            pending += self._followers(world, path)
+            followers = list(self._followers(world, path))
+            pending += followers
+            if not followers:
+                has_crashed = world.cast is self._lives.second
+                counts.outcomes.add((said_by(world.nodes[1]), len(world.progress.committed), has_crashed))
         counts.is_complete = True
         return counts
 
@@ -78,7 +85,7 @@ class ProductSearch:
                 self.counts.crashes += 1
                 self._count(world, crashed)
                 yield crashed, (path, action)
-            if WRITER_PLACE not in places and world.progress.pending is not None:
+            if any(mark.kind == FAILED for mark in world.nodes[WRITER_PLACE].marks):
                 # It stopped at a call that failed, and its process ends.
                 yield self._lives.after_kill(world), (path, ("kill",))
         alone = next((place for place in places if not world.touches(place)), None)

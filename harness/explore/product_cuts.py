@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from harness.explore.crash_world import WRITER_PLACE, Lives
 from harness.explore.cuts import Come, Course, Cuts, ReaderState, origin_of, turns_of
 from harness.explore.observer import Progress, Property, Violation
+from harness.explore.outcome import Said, said_by
 from harness.explore.product import FAILING, Action, Disks
 from harness.explore.world import World
 
@@ -28,9 +29,13 @@ ORPHAN_SEEN = "reader at work beside a recovery"
 
 @dataclass(slots=True)
 class CutCounts:
-    """What a search went through: reader states, crash points, courses after them, and what was found, with moves."""
+    """What a search went through: reader states, crash points, courses after them, and what was found, with moves.
+
+    An outcome is what the reader said, the commits at the end, and whether the writer died.
+    """
 
     states: int = 0
+    outcomes: set[tuple[Said, int, bool]] = field(default_factory=set)
     crash_points: int = 0
     courses: int = 0
     is_complete: bool = False
@@ -67,6 +72,7 @@ class ProductCuts:
         for state in self._before:
             for violation in state.progress.violations:
                 counts.found.append((violation, _moves(first, self._before, state, 0)))
+        self._end(first, self._before, has_crashed=False)
         counts.is_complete = True
         for crash in self._crashes():
             if not self._goes_on(self._cuts.state_count):
@@ -113,6 +119,7 @@ class ProductCuts:
         course = Course(self._last_life(crash.world), WRITER_PLACE)
         come = self._cuts.search(course, readers)
         self._count_recovery(course, come, before)
+        self._end(course, come, has_crashed=True)
         for violation, state, end in self._violations(course, come, readers):
             moves = [(WRITER_PLACE, crash.moment), crash.action]
             if self._lives_through:
@@ -141,6 +148,12 @@ class ProductCuts:
                 if state.progress.seen > recovered:
                     sentence = f"commit {state.progress.seen} was seen, and is gone"
                     yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(course) - 1
+
+    def _end(self, course: Course, come: dict[ReaderState, Come], *, has_crashed: bool) -> None:
+        commit_count = len(course.progresses[-1].committed)
+        for state in come:
+            if state.node.call is None and not state.progress.violations and not course.progresses[-1].violations:
+                self.counts.outcomes.add((said_by(state.node), commit_count, has_crashed))
 
     def _count(self, crash: _Crash, readers: list[ReaderState]) -> None:
         reached, progress = self.counts.reached, crash.world.progress

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 
 @contextmanager
-def replaced(place: str, substitute: Callable[..., Any]) -> Iterator[None]:
+def replaced(place: str, substitute: Any) -> Iterator[None]:
     """Put `substitute` at `package.module:name` while the block runs; a place that does not exist is our bug."""
     module_name, _, name = place.partition(":")
     module = importlib.import_module(module_name)
@@ -19,6 +19,12 @@ def replaced(place: str, substitute: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         setattr(module, name, original)
+
+
+def original_of(place: str) -> Any:
+    """Return what stands at `package.module:name` now."""
+    module_name, _, name = place.partition(":")
+    return getattr(importlib.import_module(module_name), name)
 
 
 @contextmanager

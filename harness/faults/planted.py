@@ -55,7 +55,9 @@ def protocol(**actions: Any) -> Callable[[], AbstractContextManager[None]]:
     return patch("impl.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))
 
 
-def _swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+def swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+    """Ignore what a sync of data.parquet reports."""
+
     def sync(run: Any) -> None:
         with suppress(StorageError):
             actions[Action.SYNC_DATA](run)
@@ -63,7 +65,9 @@ def _swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Actio
     return {**actions, Action.SYNC_DATA: sync}
 
 
-def _read_to_the_end(read_published: Callable[[PartitionFiles], PublishedMetadata]) -> Any:
+def read_to_the_end(read_published: Callable[[PartitionFiles], PublishedMetadata]) -> Any:
+    """Take the size of `_pm` for the published one."""
+
     def read(files: PartitionFiles) -> PublishedMetadata:
         published = read_published(files)
         with files.open_pm() as handle:
@@ -72,7 +76,9 @@ def _read_to_the_end(read_published: Callable[[PartitionFiles], PublishedMetadat
     return read
 
 
-def _resolve_at_least(_: Resolve) -> Resolve:
+def resolve_at_least(_: Resolve) -> Resolve:
+    """Take the first footer with the token or a larger one."""
+
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
         for count, place in enumerate(walk(data, file=file)):
             if place.token >= token:
@@ -83,7 +89,9 @@ def _resolve_at_least(_: Resolve) -> Resolve:
     return resolve
 
 
-def _resolve_newest(original: Resolve) -> Resolve:
+def resolve_newest(original: Resolve) -> Resolve:
+    """Look at the newest footer only."""
+
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
         if next(walk(data, file=file)).token != token:
             raise _missing(token, file)
@@ -96,7 +104,9 @@ def _missing(token: int, file: str) -> TokenMissingError:
     return TokenMissingError(file=file, field="token", offset_bytes=None, expected="another one", actual=token)
 
 
-def _keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
+def keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
+    """Keep a row group that was merged beside the merged one."""
+
     def plan(*arguments: Any, **settings: Any) -> tuple[Any, ...]:
         steps: list[Any] = []
         for step in plan_merge(*arguments, **settings):
@@ -106,7 +116,9 @@ def _keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
     return plan
 
 
-def _keep_names(next_version: Callable[..., NextVersion]) -> Any:
+def keep_names(next_version: Callable[..., NextVersion]) -> Any:
+    """Leave the name of a partition that was written anew as it was."""
+
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         names = {partition.timestamp: partition.name_txn for partition in current.partitions}
         kept = [dataclasses.replace(each, name_txn=names.get(each.timestamp, each.name_txn)) for each in partitions]
@@ -133,7 +145,7 @@ PLANTED = (
         number=17,
         part="writer",
         text="a rewrite does not change the name in the entry",
-        plant=patch("impl.table_writer:next_version", _keep_names),
+        plant=patch("impl.table_writer:next_version", keep_names),
     ),
     Planted(
         number=18,
@@ -145,7 +157,7 @@ PLANTED = (
         number=27,
         part="writer",
         text="a failed sync of data.parquet is ignored",
-        plant=patch("impl.commit:_PARTITION_ACTIONS", _swallow_sync),
+        plant=patch("impl.commit:_PARTITION_ACTIONS", swallow_sync),
     ),
     Planted(
         number=34,
@@ -166,25 +178,25 @@ PLANTED = (
         number=69,
         part="writer",
         text="a row group that was merged stays beside the merged one",
-        plant=patch("impl.partition_change:plan_merge", _keep_replaced),
+        plant=patch("impl.partition_change:plan_merge", keep_replaced),
     ),
     Planted(
         number=43,
         part="reader",
         text="the size of _pm is that of the file, not the published one",
-        plant=patch("impl.partition:read_published", _read_to_the_end),
+        plant=patch("impl.partition:read_published", read_to_the_end),
     ),
     Planted(
         number=46,
         part="reader",
         text="the walk takes the first footer with the token or a larger one",
-        plant=patch("impl.partition:resolve", _resolve_at_least),
+        plant=patch("impl.partition:resolve", resolve_at_least),
     ),
     Planted(
         number=47,
         part="reader",
         text="the walk looks at the newest footer only",
-        plant=patch("impl.partition:resolve", _resolve_newest),
+        plant=patch("impl.partition:resolve", resolve_newest),
     ),
     Planted(
         number=None,

@@ -66,6 +66,10 @@ def run(storage: Storage, todo: list[Step], note: Callable[[Hashable], None]) ->
             note((type(error).__name__, error.reason))
 
 
+def client_of(name: str, todo: list[Step]) -> Client:
+    return Client(name, lambda storage, say: run(storage, todo, lambda answer: say("answer", answer)))
+
+
 def mapped(mapping: Any, name: str) -> Hashable:
     try:
         if name == "load":
@@ -100,7 +104,7 @@ def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[
     memory = MemoryStorage.of(start)
     run(memory, todo, expected.append)
 
-    client = Client("it", lambda storage, say: run(storage, todo, lambda answer: say("answer", answer)))
+    client = client_of("it", todo)
     kernel, node = Kernel.of(start), client.root
     seen = [mark.value for mark in node.marks]
     while node.call is not None:
@@ -254,10 +258,7 @@ def test_calls_depend_on_each_other_when_their_order_can_be_seen(one: Call, othe
 @given(steps(), steps())
 def test_independent_calls_of_two_processes_can_change_places(first: list[Step], second: list[Step]) -> None:
     """Walk both processes step by step; whenever their next calls are independent, both orders must end alike."""
-    clients = [
-        Client(name, lambda storage, say, todo=todo: run(storage, todo, lambda answer: say("answer", answer)))
-        for name, todo in (("one", first), ("other", second))
-    ]
+    clients = [client_of("one", first), client_of("other", second)]
     kernel = Kernel.of(DiskImage.of_files({"t/a": b"0123456789abcdef"}))
     nodes = [client.root for client in clients]
     turn = 0

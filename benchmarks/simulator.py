@@ -1,0 +1,133 @@
+"""The simulator's speed on the real implementation, beside frontrun on the same A/B defect in the same run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.disk.persistence import model_named
+from harness.explore.crash_world import Lives
+from harness.explore.dpor import Run, explore_all
+from harness.explore.power import explore_power
+from harness.explore.product_cuts import ProductCuts
+from harness.explore.random_schedules import Sampler, uniform
+from harness.explore.situation import Readers, Situation
+from harness.explore.stateful_memo import remembered_decoding
+from harness.presets import PRESETS
+from harness.scenario import load_scenario
+from harness.simulation import HARDENED, setting_of
+from harness.targets.toy_records import LooksOnce
+
+PEER = "frontrun"
+SECONDS = 5.0
+SCHEDULES = "two-commits-two-readers"
+CRASHES = "append-and-power-cut"
+PRODUCT = "reader-lives-through-a-kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many of something in so many seconds of one core."""
+
+    what: str
+    count: int
+    seconds: float
+    note: str = ""
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.seconds
+
+
+def situation_named(name: str) -> Situation:
+    return setting_of(load_scenario(name), PRESETS[HARDENED]).situation
+
+
+def random_rates() -> Iterator[Rate]:
+    """Whole schedules by chance, every call answered by the simulated disk."""
+    situation = situation_named(SCHEDULES)
+    cast = situation.cast()
+    draw = np.random.default_rng(0)
+    begin, calls, schedules = time.perf_counter(), 0, 0
+    while time.perf_counter() - begin < SECONDS:
+        world = situation.begin(cast)
+        while places := world.enabled:
+            world.step(places[int(draw.integers(len(places)))])
+            calls += 1
+        schedules += 1
+    seconds = time.perf_counter() - begin
+    cast.close()
+    yield Rate("steps of random schedules, 2 commits x 2 readers", calls, seconds, "goal 100,000")
+    yield Rate("complete random schedules, 2 commits x 2 readers", schedules, seconds, "goal 500")
+
+
+def reduced_rate() -> Rate:
+    situation = situation_named(SCHEDULES)
+    cast = situation.cast()
+    begin = time.perf_counter()
+    counts = explore_all(
+        situation.begin(cast), lambda run: None, has_time=lambda: time.perf_counter() - begin < SECONDS
+    )
+    seconds = time.perf_counter() - begin
+    cast.close()
+    return Rate("complete schedules by DPOR, 2 commits x 2 readers", counts.complete, seconds, "goal 500")
+
+
+def crash_rate() -> Rate:
+    situation = situation_named(CRASHES)
+    models = [model_named("C-8")]
+    begin = time.perf_counter()
+    phase = explore_power(situation, clock=time.perf_counter, seconds=SECONDS, models=models, points=())
+    return Rate("deeply checked distinct crash images, C-8", phase.explored, time.perf_counter() - begin, "goal 2,000")
+
+
+def product_rate() -> Rate:
+    lives = Lives.of(situation_named(PRODUCT))
+    begin = time.perf_counter()
+    counts = ProductCuts(lives, "A", lambda kernel: [], lambda states: True).run()
+    seconds = time.perf_counter() - begin
+    lives.close()
+    return Rate("schedule x crash states, model A", counts.states, seconds, "complete")
+
+
+def defect_rate() -> Rate:
+    """The A/B defect, a reader that looks at the version once, through the seam and the simulated disk."""
+    situation = Situation(target=LooksOnce(), path="r", operations=(1, 2), first_life=(0, 1), readers=(Readers(),))
+    cast = situation.cast()
+    sampler = Sampler(situation.begin(cast))
+    choose = uniform(np.random.default_rng(0))
+    found: set[bool] = set()
+
+    def look(run: Run) -> None:
+        found.add(bool(run.world.progress.violations))
+
+    begin, count = time.perf_counter(), 0
+    explore_all(situation.begin(cast), look)
+    while time.perf_counter() - begin < SECONDS / 5:
+        sampler.run(choose)
+        count += 1
+    seconds = time.perf_counter() - begin
+    cast.close()
+    return Rate("schedules of a toy with the A/B defect, ours", count, seconds, f"found: {True in found}")
+
+
+def peer_rate() -> Rate:
+    launcher = Path(sys.executable).with_name(PEER)
+    script = Path(__file__).with_name("ab_peer.py")
+    done = subprocess.run([launcher, sys.executable, script], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout[done.stdout.index("{") :])
+    return Rate(
+        f"schedules of a toy with the A/B defect, {PEER}", told["schedules"], told["seconds"], f"found: {told['found']}"
+    )
+
+
+def rates() -> list[Rate]:
+    with remembered_decoding():
+        return [*random_rates(), reduced_rate(), crash_rate(), product_rate(), defect_rate(), peer_rate()]

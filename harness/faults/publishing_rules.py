@@ -1,0 +1,42 @@
+"""One more rule for single steps: no generation is published before the bytes of data.parquet that it describes.
+
+It breaks nobody's reading, as only `_txn` says which generation counts; so what breaks it is found by nothing else.
+"""
+
+from __future__ import annotations
+
+from harness.disk.intercept import Call, CallKind
+from harness.disk.kernel import Kernel, NoError
+from harness.explore.trace_rules import Broken
+from harness.targets.table_rules import TableRules
+from impl.errors import TornproofError
+from impl.partition import DATA_FILE, PM_FILE
+from impl.pm.footer import locate_footer
+
+
+class PublishingRules(TableRules):
+    """The rules for one table, and this one."""
+
+    def before(self, kernel: Kernel, life: int, call: Call) -> Broken | None:
+        """Judge the store of a size into the header of a `_pm`, and what the other rules are about."""
+        directory, _, name = call.path.rpartition("/")
+        if call.kind is CallKind.STORE and name == PM_FILE and call.offset_bytes == 0:
+            end_bytes = int.from_bytes(call.content, "little")
+            token = _token(_content(kernel, call.path), end_bytes)
+            if token > len(_content(kernel, f"{directory}/{DATA_FILE}")):
+                return Broken(False, f"{call.path} publishes a generation for {token} bytes that are not written yet")
+        return super().before(kernel, life, call)
+
+
+def _token(pm: bytes, end_bytes: int) -> int:
+    try:
+        return locate_footer(pm, end_bytes, file=PM_FILE).token
+    except TornproofError:
+        return 0
+
+
+def _content(kernel: Kernel, path: str) -> bytes:
+    try:
+        return kernel.files[kernel.entry(path)].content
+    except NoError:
+        return b""

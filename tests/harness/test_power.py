@@ -204,10 +204,19 @@ def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
     assert phase_of(toy_situation(Toy()), B, points=()).verdict is Verdict.VALID
 
 
-def test_a_budget_that_ends_makes_a_verdict_unknown(table: Situation) -> None:
+def test_a_budget_that_ends_before_one_model_is_done_makes_a_verdict_unknown(table: Situation) -> None:
     phase = phase_of(table, A, seconds=0.05)
     assert (phase.verdict, phase.complete) == (Verdict.UNKNOWN, False)
-    assert phase.note == "A was not explored to its end"
+    assert phase.note == "the time was over before one model was explored to its end"
+    assert "A cut by the time: " in phase.bound
+
+
+def test_a_model_that_is_done_is_a_verdict_and_the_bound_names_the_one_that_was_cut() -> None:
+    ticks = itertools.count()
+    situation = toy_situation(Toy())
+    phase = explore_power(situation, clock=lambda: next(ticks), seconds=20, models=[A, C_8], points=())
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False), phase.note
+    assert "A complete" in phase.bound and "C-8 cut by the time: " in phase.bound
 
 
 def test_progress_ends_at_its_total() -> None:

@@ -17,6 +17,8 @@ from harness.explore.situation import Readers, Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.explore.trace_rules import Broken
 from harness.explore.world import World
+from harness.faults.catalogue import fault_named
+from harness.faults.fault import Planting
 from harness.targets.table import TableTarget
 from harness.targets.table_rules import TableRules
 from harness.workload import MADE_PATH, crash_operations, made_image
@@ -83,6 +85,22 @@ def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     publish[record], publish[version] = publish[version], publish[record]
     violations = run(start, dataclasses.replace(HARDENED, publish=tuple(publish))).progress.violations
     assert violations and all("F4" in violation.sentence for violation in violations)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("version before its record", "can be read (F4)"),
+        ("header after the version", "_pm leads to the generation of"),
+        ("header before the body", None),
+    ],
+)
+def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: str, missing: str | None) -> None:
+    planting = Planting(fault_named(name))
+    with planting.planted():
+        violations = run(start, planting.target.protocol).progress.violations
+    assert bool(violations) is (missing is not None)
+    assert all(each.property == Property.BARRIERS and str(missing) in each.sentence for each in violations)
 
 
 class Machine:

@@ -52,17 +52,17 @@ def check(
 ) -> int:
     """Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls."""
     chosen = None if preset is None else preset_named(preset)
-    phases_wanted = _phases(only, is_simulated=chosen is not None or bool(scenario))
     if table is not None and scenario:
         raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
     name, path, image = ("a small new table", MADE_PATH, made_image()) if table is None else _captured(table)
+    situations = _situations(scenario or (), chosen, None if table is None else (image, path))
     settings = CheckSettings(
         seconds=seconds,
         workers=workers,
         complete_bytes=bound,
         seed=seed,
-        phases=phases_wanted,
-        situations=_situations(scenario or (), chosen, None if table is None else (image, path)),
+        phases=_phases(only, situations, preset, scenario),
+        situations=situations,
     )
     with progress_bar() as progress:
         task = progress.add_task("copying", total=None)
@@ -95,14 +95,20 @@ def _situations(
     return ()
 
 
-def _phases(only: list[PhaseName] | None, *, is_simulated: bool) -> tuple[PhaseName, ...]:
+def _phases(
+    only: list[PhaseName] | None, situations: tuple[Setting, ...], preset: str | None, scenarios: list[str] | None
+) -> tuple[PhaseName, ...]:
     """Return the wanted phases; other releases and scenarios exist in the simulator alone."""
-    if not is_simulated:
+    if preset is None and not scenarios:
         return tuple(only or PhaseName)
     others = [name for name in only or () if name not in SIMULATED]
     if others:
         raise UsageError(f"--only {others[0]}: presets and scenarios are explored by {', '.join(SIMULATED)} alone")
-    return tuple(name for name in SIMULATED if not only or name in only)
+    named = {explorer for setting in situations for explorer in setting.explorers}
+    phases = tuple(name for name, explorer in SIMULATED.items() if explorer in named and (not only or name in only))
+    if not phases:
+        raise UsageError(f"--only {', '.join(only or ())}: these scenarios are for {', '.join(sorted(named))}")
+    return phases
 
 
 def _captured(table: str) -> tuple[str, str, DiskImage]:

@@ -1,0 +1,102 @@
+"""`tornproof check` with presets and scenarios: what it finds blind, how it says what it covered, and wrong usage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Run, WarmRunner, sentence_of
+
+from harness.presets import PRESETS
+from harness.scenario import scenario_names
+
+REFUSED = "column chunk range"
+H1 = "token at byte"
+SIMULATED = ["schedules", "memory", "power", "product"]
+
+
+def check(tornproof: WarmRunner, folder: Path, *arguments: object) -> Run:
+    return tornproof("check", *arguments, "--findings", folder, "--json", "-", timeout_seconds=300)
+
+
+def sentences(run: Run, phase: str) -> list[str]:
+    return [finding["sentence"] for finding in run.document["findings"] if finding["phase"] == phase]
+
+
+def test_9_4_2_refuses_reads_without_any_fault_and_loses_a_table_by_a_kill(
+    tornproof: WarmRunner, tmp_path: Path
+) -> None:
+    run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", "--seconds", "10")
+    assert run.code == 1 and run.document["preset"] == "questdb-9.4.2"
+    assert [phase["name"] for phase in run.document["phases"]] == SIMULATED
+    assert any(REFUSED in sentence for sentence in sentences(run, "schedules"))
+    assert any(sentence.startswith("writer") and REFUSED in sentence for sentence in sentences(run, "product"))
+    for finding in run.document["findings"]:
+        document = json.loads(Path(finding["file"]).read_text())
+        if finding["phase"] == "schedules" and REFUSED in finding["sentence"]:
+            assert len(document["situation"]["operations"]) == 1 and not crashes(document)
+        if finding["phase"] == "product" and finding["sentence"].startswith("writer"):
+            assert len(document["situation"]["operations"]) <= 3 and crashes(document) == ["kill"]
+        again = tornproof("replay", finding["file"])
+        assert again.code == 1 and again.out.rstrip().endswith("INVALID: it happens again")
+
+
+def crashes(document: dict[str, object]) -> list[str]:
+    log = document["log"]
+    assert isinstance(log, list)
+    return [each["kind"] for each in log if each["kind"] in ("kill", "power")]
+
+
+def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Path) -> None:
+    run = check(tornproof, tmp_path, "--preset", "questdb-2026-07", "--seconds", "10")
+    assert run.code == 1
+    found = [finding["sentence"] for finding in run.document["findings"]]
+    assert not any(REFUSED in sentence for sentence in found)
+    assert any(H1 in sentence for sentence in sentences(run, "product"))
+    assert any("before the file ends" in sentence for sentence in sentences(run, "power"))
+
+
+@pytest.mark.parametrize("scenario", ["one-commit-one-reader", "orphan-and-smaller-commit", "words-of-two-commits"])
+def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str) -> None:
+    run = check(tornproof, tmp_path, "--scenario", scenario, "--seconds", "60")
+    ran = run.document["phases"]
+    assert len(ran) == 1, "the other explorers have nothing to do"
+    assert (ran[0]["verdict"], ran[0]["complete"], ran[0]["controls"]) == ("VALID", True, "passed"), ran[0]
+    assert list(ran[0]["situations"]) == [scenario]
+    assert run.code == 0
+
+
+def test_text_names_each_bound_and_the_verdict(tornproof: WarmRunner, tmp_path: Path) -> None:
+    run = tornproof(
+        "check", "--scenario", "one-commit-one-reader", "--only", "schedules", "--seconds", "30", "--findings", tmp_path
+    )
+    assert run.code == 0 and run.out.endswith("VALID\n")
+    assert "schedules bound: 1 commits beside 1 fresh reader x 1 reads: every order of dependent calls" in run.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--preset", "questdb-1"), f"there is no preset 'questdb-1'; there are {', '.join(PRESETS)}"),
+        (("--scenario", "none"), f"there is no scenario 'none'; there are {', '.join(scenario_names())}"),
+        (
+            ("--preset", "questdb-9.4.2", "--only", "damage"),
+            "--only damage: presets and scenarios are explored by schedules, memory, power, product alone",
+        ),
+        (
+            ("--scenario", "one-commit-one-reader", "--only", "power"),
+            "--only power: these scenarios are for schedules",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    tornproof: WarmRunner, tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    run = tornproof("check", *arguments, "--findings", tmp_path)
+    assert run.code == 2 and sentence_of(run) == sentence
+
+
+def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_path: Path) -> None:
+    run = tornproof("check", tmp_path, "--scenario", "one-commit-one-reader", "--findings", tmp_path)
+    assert run.code == 2 and "name either a TABLE or scenarios" in sentence_of(run)

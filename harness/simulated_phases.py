@@ -6,10 +6,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
+from harness.disk.legal_files import Limits
 from harness.disk.persistence import MODELS, Model
 from harness.explore import power_points, schedule_points
 from harness.explore.memory import explore_memory
 from harness.explore.power import explore_power
+from harness.explore.power_exploration import Settings
 from harness.explore.schedule_crash import PRODUCT_MODELS, explore_product
 from harness.explore.schedules import explore_schedules
 from harness.explore.situation import NotExplorableError
@@ -56,6 +58,8 @@ def simulate(explorer: Explorer, settings: Sequence[Setting], budget: Budget) ->
 FEW_SITUATIONS = 3
 COMMITS_READ_BESIDE = 2
 """What the memory explorer reads beside: with one commit a missing final look cannot be told."""
+SECONDS_OF_A_SAMPLE, SAMPLE_SCALE_MAX = 10.0, 64
+"""A longer run draws larger samples of what is too much to try."""
 FINDINGS_MAX = 8
 """Of one situation that are made small; there is one of each kind."""
 
@@ -90,8 +94,11 @@ def _memory(setting: Setting, budget: Budget) -> Phase:
 
 
 def _power(setting: Setting, budget: Budget) -> Phase:
+    scale = min(max(1, int(budget.seconds / SECONDS_OF_A_SAMPLE)), SAMPLE_SCALE_MAX)
+    limits = Limits(file_count=256 * scale, disk_count=1024 * scale, seed=budget.seed)
     phase = explore_power(
         setting.situation,
+        settings=Settings(limits=limits),
         clock=budget.clock,
         seconds=budget.seconds,
         models=_models(setting.models) or MODELS,

@@ -15,13 +15,15 @@ from pathlib import Path
 from harness.disk.image import DiskImage
 from harness.explore.crash import explore_crashes
 from harness.explore.damage import Clock, explore_damage
+from harness.explore.drawn import explore_drawn
 from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
 from harness.explore.stateful import explore_stateful
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
+from harness.presets import PRESETS, Preset
 from harness.scenario import Explorer
 from harness.simulated_phases import Budget, simulate
-from harness.simulation import Setting
+from harness.simulation import HARDENED, Setting, situation_under
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from harness.workload import crash_operations
@@ -51,6 +53,7 @@ class PhaseName(enum.StrEnum):
     MEMORY = "memory"
     POWER = "power"
     PRODUCT = "product"
+    DRAWN = "drawn"
     CRASH = "crash"
     PROCESSES = "processes"
 
@@ -63,6 +66,7 @@ SHARES = {
     PhaseName.MEMORY: 2,
     PhaseName.POWER: 3,
     PhaseName.PRODUCT: 2,
+    PhaseName.DRAWN: 2,
     PhaseName.CRASH: 2,
     PhaseName.PROCESSES: 2,
 }
@@ -75,6 +79,7 @@ SIMULATED = {
 """The simulator's explorers, which alone know other releases, and scenarios."""
 # A fifth of what an idle machine does, so that a busy one gets done too.
 STATEFUL_STEPS_PER_SECOND = 100
+DRAWN_PER_SECOND = 20
 
 
 OnProgress = Callable[[str, int, int | None], None]
@@ -85,7 +90,7 @@ OnShare = Callable[[int, int | None], None]
 class CheckSettings:
     """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, seed, phases.
 
-    `situations` are what the simulator explores.
+    `situations` are what the simulator explores, under `preset`.
     """
 
     seconds: float
@@ -94,6 +99,7 @@ class CheckSettings:
     seed: int = 0
     phases: tuple[PhaseName, ...] = tuple(PhaseName)
     situations: tuple[Setting, ...] = ()
+    preset: Preset = PRESETS[HARDENED]
 
     def seconds_of(self, phase: PhaseName) -> float:
         """Return the part of the time that an explorer is given."""
@@ -143,10 +149,13 @@ def check_image(
     explorers = {
         PhaseName.DAMAGE: _damage_phase,
         PhaseName.STATEFUL: _stateful_phase,
+        PhaseName.DRAWN: _drawn_phase,
         PhaseName.CRASH: _crash_phase,
         PhaseName.PROCESSES: _processes_phase,
     }
-    for name in (PhaseName.DAMAGE, PhaseName.STATEFUL, *SIMULATED, PhaseName.CRASH, PhaseName.PROCESSES):
+    for name in PhaseName:
+        if name not in (*explorers, *SIMULATED):
+            continue
         if name not in settings.phases:
             continue
         on_progress(name, 0, None)
@@ -196,6 +205,19 @@ def _crash_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Cl
             on_progress=on_progress,
             recovery_kills_max=1,
         )
+
+
+def _drawn_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
+    seconds = settings.seconds_of(PhaseName.DRAWN)
+    return explore_drawn(
+        settings.preset,
+        situation_under,
+        clock=clock,
+        seconds=seconds,
+        examples=max(1, int(seconds * DRAWN_PER_SECOND)),
+        seed=settings.seed,
+        on_progress=on_progress,
+    )
 
 
 def _processes_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:

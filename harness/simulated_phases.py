@@ -19,11 +19,9 @@ from harness.explore.stateful_memo import remembered_decoding
 from harness.findings.as_log import as_log, with_situation
 from harness.scenario import Explorer
 from harness.simulation import Setting, explore_each, must_have_reached, signature_of
-from harness.verdict import Finding, Phase, nothing_explored
+from harness.verdict import Clock, Finding, OnProgress, Phase, nothing_explored
 
 _NUMBERS = re.compile(r"\d+")
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int | None], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

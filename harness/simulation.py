@@ -71,6 +71,11 @@ def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
     )
 
 
+def situation_under(scenario: Scenario, preset: Preset) -> Situation:
+    """Return what a scenario describes under a preset."""
+    return setting_of(scenario, preset).situation
+
+
 def setting_of_table(image: DiskImage, path: str, preset: Preset) -> Setting:
     """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+Clock: TypeAlias = Callable[[], float]
+"""Returns seconds."""
+OnProgress: TypeAlias = Callable[[int, int | None], None]
+"""Is told how much is done, and of how much where that is known."""
 
 
 class Verdict(enum.IntEnum):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias, TypeVar
 
 from impl.storage import Counters, EntryKind, File, LockMode, Mapping, OpenMode, Storage
 
 Answer = TypeVar("Answer")
+Run: TypeAlias = Callable[[], Answer]
 
 
 class CallKind(enum.StrEnum):
@@ -65,6 +66,8 @@ CHANGES = frozenset(
 )
 # What a crash can come between. Opening counts because it may make the file.
 STEPS = BARRIERS | CHANGES
+# What leaves everything as it is, but for what the caller itself has open. Closing may let go of a lock.
+LOOKS = frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class InterceptedStorage(Storage):
         self._opened_count += 1
         return self._opened_count
 
-    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
         """Let the call happen."""
         return run()
 
@@ -173,78 +176,72 @@ class InterceptedStorage(Storage):
         return self._inner.counters()
 
 
-class _InterceptedFile(File):
-    def __init__(self, storage: InterceptedStorage, inner: File, opening: Call) -> None:
-        self._storage = storage
-        self._inner = inner
-        self._path = opening.path
-        self._number = opening.file
+class _Opened:
+    """What files and mappings have in common: every call says by which opening it came."""
 
-    def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0) -> Call:
-        return Call(kind=kind, path=self._path, file=self._number, offset_bytes=offset_bytes, size_bytes=size_bytes)
+    def __init__(self, storage: InterceptedStorage, opening: Call) -> None:
+        self._storage = storage
+        self._opening = opening
+
+    def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b"") -> Call:
+        return Call(
+            kind=kind,
+            path=self._opening.path,
+            file=self._opening.file,
+            offset_bytes=offset_bytes,
+            size_bytes=size_bytes,
+            content=content,
+            mapping=self._opening.mapping,
+        )
+
+    def _let(
+        self, run: Run[Answer], kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b""
+    ) -> Answer:
+        return self._storage.intercept(self._call(kind, offset_bytes, size_bytes, content), run)
+
+
+class _InterceptedFile(_Opened, File):
+    def __init__(self, storage: InterceptedStorage, inner: File, opening: Call) -> None:
+        super().__init__(storage, opening)
+        self._inner = inner
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        call = self._call(CallKind.PREAD, offset_bytes, size_bytes)
-        return self._storage.intercept(call, lambda: self._inner.pread(size_bytes, offset_bytes))
+        return self._let(lambda: self._inner.pread(size_bytes, offset_bytes), CallKind.PREAD, offset_bytes, size_bytes)
 
     def size_bytes(self) -> int:
-        return self._storage.intercept(self._call(CallKind.SIZE), self._inner.size_bytes)
+        return self._let(self._inner.size_bytes, CallKind.SIZE)
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
         written = bytes(content)
-        call = Call(
-            kind=CallKind.PWRITE,
-            path=self._path,
-            file=self._number,
-            offset_bytes=offset_bytes,
-            size_bytes=len(written),
-            content=written,
-        )
+        call = self._call(CallKind.PWRITE, offset_bytes, len(written), written)
         self._storage.intercept_write(self._inner, call, lambda: self._inner.pwrite(written, offset_bytes))
 
     def truncate(self, size_bytes: int) -> None:
-        call = self._call(CallKind.TRUNCATE, 0, size_bytes)
-        self._storage.intercept(call, lambda: self._inner.truncate(size_bytes))
+        self._let(lambda: self._inner.truncate(size_bytes), CallKind.TRUNCATE, 0, size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
-        call = Call(
-            kind=CallKind.MAP,
-            path=self._path,
-            file=self._number,
-            size_bytes=size_bytes,
-            mapping=self._storage.next_number(),
-        )
-        return _InterceptedMapping(
-            self._storage, self._storage.intercept(call, lambda: self._inner.map(size_bytes)), call
-        )
+        call = replace(self._call(CallKind.MAP, 0, size_bytes), mapping=self._storage.next_number())
+        inner = self._storage.intercept(call, lambda: self._inner.map(size_bytes))
+        return _InterceptedMapping(self._storage, inner, call)
 
     def fsync(self) -> None:
-        self._storage.intercept(self._call(CallKind.FSYNC), self._inner.fsync)
+        self._let(self._inner.fsync, CallKind.FSYNC)
 
     def fdatasync(self) -> None:
-        self._storage.intercept(self._call(CallKind.FDATASYNC), self._inner.fdatasync)
+        self._let(self._inner.fdatasync, CallKind.FDATASYNC)
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
-        call = Call(
-            kind=CallKind.LOCK,
-            path=self._path,
-            file=self._number,
-            offset_bytes=offset_bytes,
-            size_bytes=size_bytes,
-            lock=mode,
-        )
+        call = replace(self._call(CallKind.LOCK, offset_bytes, size_bytes), lock=mode)
         return self._storage.intercept(
             call, lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes)
         )
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
-        self._storage.intercept(
-            self._call(CallKind.UNLOCK, offset_bytes, size_bytes),
-            lambda: self._inner.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes),
-        )
+        call = self._call(CallKind.UNLOCK, offset_bytes, size_bytes)
+        self._storage.intercept(call, lambda: self._inner.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes))
 
     def close(self) -> None:
-        self._storage.intercept(self._call(CallKind.CLOSE), self._inner.close)
+        self._let(self._inner.close, CallKind.CLOSE)
 
     def __enter__(self) -> Self:
         return self
@@ -253,59 +250,42 @@ class _InterceptedFile(File):
         self.close()
 
 
-class _InterceptedMapping(Mapping):
+class _InterceptedMapping(_Opened, Mapping):
     def __init__(self, storage: InterceptedStorage, inner: Mapping, mapping: Call) -> None:
-        self._storage = storage
+        super().__init__(storage, mapping)
         self._inner = inner
-        self._mapping = mapping
-
-    def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b"") -> Call:
-        return Call(
-            kind=kind,
-            path=self._mapping.path,
-            file=self._mapping.file,
-            mapping=self._mapping.mapping,
-            offset_bytes=offset_bytes,
-            size_bytes=size_bytes,
-            content=content,
-        )
 
     def load_u32(self, offset_bytes: int) -> int:
-        call = self._call(CallKind.LOAD, offset_bytes, 4)
-        return self._storage.intercept(call, lambda: self._inner.load_u32(offset_bytes))
+        return self._let(lambda: self._inner.load_u32(offset_bytes), CallKind.LOAD, offset_bytes, 4)
 
     def load_u64(self, offset_bytes: int) -> int:
-        call = self._call(CallKind.LOAD, offset_bytes, 8)
-        return self._storage.intercept(call, lambda: self._inner.load_u64(offset_bytes))
+        return self._let(lambda: self._inner.load_u64(offset_bytes), CallKind.LOAD, offset_bytes, 8)
 
     def store_u32(self, offset_bytes: int, value: int) -> None:
-        call = self._call(CallKind.STORE, offset_bytes, 4, _word(value, 4))
-        self._storage.intercept(call, lambda: self._inner.store_u32(offset_bytes, value))
+        self._let(lambda: self._inner.store_u32(offset_bytes, value), CallKind.STORE, offset_bytes, 4, _word(value, 4))
 
     def store_u64(self, offset_bytes: int, value: int) -> None:
-        call = self._call(CallKind.STORE, offset_bytes, 8, _word(value, 8))
-        self._storage.intercept(call, lambda: self._inner.store_u64(offset_bytes, value))
+        self._let(lambda: self._inner.store_u64(offset_bytes, value), CallKind.STORE, offset_bytes, 8, _word(value, 8))
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        call = self._call(CallKind.READ_MAPPED, offset_bytes, size_bytes)
-        return self._storage.intercept(call, lambda: self._inner.read(size_bytes, offset_bytes))
+        return self._let(
+            lambda: self._inner.read(size_bytes, offset_bytes), CallKind.READ_MAPPED, offset_bytes, size_bytes
+        )
 
     @contextmanager
     def view(self, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
-        call = self._call(CallKind.VIEW, offset_bytes, size_bytes)
-        lease: AbstractContextManager[memoryview] = self._storage.intercept(
-            call, lambda: self._inner.view(size_bytes, offset_bytes)
+        lease: AbstractContextManager[memoryview] = self._let(
+            lambda: self._inner.view(size_bytes, offset_bytes), CallKind.VIEW, offset_bytes, size_bytes
         )
         with lease as leased:
             yield leased
-        end = self._call(CallKind.END_VIEW, offset_bytes, size_bytes)
-        self._storage.intercept(end, lambda: None)
+        self._let(lambda: None, CallKind.END_VIEW, offset_bytes, size_bytes)
 
     def msync(self) -> None:
-        self._storage.intercept(self._call(CallKind.MSYNC), self._inner.msync)
+        self._let(self._inner.msync, CallKind.MSYNC)
 
     def unmap(self) -> None:
-        self._storage.intercept(self._call(CallKind.UNMAP), self._inner.unmap)
+        self._let(self._inner.unmap, CallKind.UNMAP)
 
     def __enter__(self) -> Self:
         return self

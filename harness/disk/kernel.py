@@ -6,7 +6,7 @@ of it in `persistence`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -176,8 +176,15 @@ class Kernel:
             raise NoError(Refusal.MISSING)
         return found
 
+    def find(self, path: str) -> int | None:
+        """Return the number of what stands at a path, or None."""
+        try:
+            return self.entry(path)
+        except NoError:
+            return None
+
     def file_of(self, life: int, call: Call) -> int | None:
-        """Return the file that a call is about, by its mapping or its handle, or None where it is about names."""
+        """Return the file that a call is about, by its mapping or its handle, or None where neither leads to one."""
         if call.mapping and (life, call.mapping) in self.mappings:
             return self.mappings[life, call.mapping].file
         handle = self.handles.get((life, call.file))
@@ -206,12 +213,15 @@ class Kernel:
         self.durable_directories, self.entry_changes = durable, tuple(kept)
 
     def paths(self) -> Iterator[tuple[str, int]]:
-        """Yield every file's path and number."""
-        return walk_files(self.directories)
-
-    def path_of(self, file: int) -> str:
-        """Return a path of a file, or an empty one when it has none any more."""
-        return next((path for path, number in self.paths() if number == file), "")
+        """Yield the path and number of each file that names lead to."""
+        pending = [("", ROOT)]
+        while pending:
+            prefix, directory = pending.pop()
+            for name, number in self.directories[directory].items():
+                if number in self.directories:
+                    pending.append((f"{prefix}{name}/", number))
+                else:
+                    yield f"{prefix}{name}", number
 
     def image(self) -> DiskImage:
         """Return the tree as readers see it now."""
@@ -229,18 +239,6 @@ class Kernel:
             frozenset(self.leases),
             frozenset(self.numbers.items()),
         )
-
-
-def walk_files(directories: dict[int, dict[str, int]]) -> Iterator[tuple[str, int]]:
-    """Yield the path and number of each file that names lead to."""
-    pending = [("", ROOT)]
-    while pending:
-        prefix, directory = pending.pop()
-        for name, number in directories[directory].items():
-            if number in directories:
-                pending.append((f"{prefix}{name}/", number))
-            else:
-                yield f"{prefix}{name}", number
 
 
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
@@ -269,3 +267,7 @@ def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChan
         else:
             names[name] = number
         directories[directory] = names
+
+
+Deed: TypeAlias = Callable[[Kernel, int, Call], Answer]
+"""What a call of a life does to a kernel; raises NoError."""

@@ -103,11 +103,6 @@ def legal_disks(
     return LegalDisks(model, legal, tried, limits.seed, tuple(shapes))
 
 
-def apply_choice(kernel: Kernel, model: Model, choice: Choice) -> Kernel:
-    """Return the disk that a choice names; raises IndexError where the kernel has no such versions or changes."""
-    return chosen_disk(kernel, model, choice).kernel()
-
-
 def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
     """Return the disk that a choice names; raises IndexError where the kernel has no such versions or changes."""
     tree, numbers = tree_of(kernel.directories if choice.names is None else with_changes(kernel, choice.names))

@@ -58,20 +58,15 @@ def _at_path(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
 
 
 def _opening(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    try:
-        kernel.entry(call.path)
-    except NoError:
-        return _naming(kernel, life, call)
-    return _lookup(kernel, call.path)
+    return _lookup(kernel, call.path) if kernel.find(call.path) is not None else _naming(kernel, life, call)
 
 
 def _listing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
     """Yield the list of a directory as a change: it depends on those who change names there, and not on others."""
     yield from _lookup(kernel, call.path)
-    try:
-        yield Touch((kernel.entry(call.path), None), 0, 1, True)
-    except NoError:
-        return
+    number = kernel.find(call.path)
+    if number is not None:
+        yield Touch((number, None), 0, 1, True)
 
 
 def _naming(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:

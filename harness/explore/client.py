@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from harness.disk.file_state import PAGE_BYTES
-from harness.disk.intercept import CHANGES, Call, CallKind, InterceptedStorage
+from harness.disk.intercept import CHANGES, LOOKS, Call, CallKind, InterceptedStorage
 from harness.disk.intercept import Answer as StorageAnswer
-from harness.disk.kernel import Answer, BusFault, Refused
-from harness.disk.kernel_calls import DEEDS, Deed
+from harness.disk.kernel import Answer, BusFault, Deed, Kernel, NoError, Refused
+from harness.disk.kernel_calls import DEEDS
 from harness.disk.memory_file import BusError
 from impl.errors import FileMissingError, StorageError
 from impl.storage import File, Refusal, Storage
@@ -26,18 +26,10 @@ from impl.storage import File, Refusal, Storage
 LIVE_COUNT_MAX = 64
 READ = "read"
 """The mark of a read that begins."""
-LOOKS = frozenset(
-    {
-        CallKind.OPEN_FOR_READING,
-        CallKind.OPEN_FOR_WRITING,
-        CallKind.KIND,
-        CallKind.LISTDIR,
-        CallKind.PREAD,
-        CallKind.LOAD,
-        CallKind.READ_MAPPED,
-        CallKind.VIEW,
-    }
-)
+_FIRST_LOOKS = LOOKS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
+    CallKind.OPEN_FOR_WRITING,
+    CallKind.VIEW,
+}
 
 
 class NotDeterministicError(Exception):
@@ -98,8 +90,16 @@ class Node:
         self.changes = call is not None and call.kind in CHANGES
         is_awaited = parent is not None and parent.awaits and not parent.begins
         self.awaits: bool = is_awaited or any(mark.kind == READ for mark in marks)
-        self.begins: bool = self.awaits and call is not None and call.kind in LOOKS
+        self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_LOOKS
         self.children: dict[Any, Node] = {}
+
+    def make_call(self, kernel: Kernel, life: int) -> Answer:
+        """Make the call as a life on a kernel, and return what comes back."""
+        assert self.deed is not None and self.call is not None
+        try:
+            return self.deed(kernel, life, self.call)
+        except NoError as refused:
+            return Refused(refused.reason)
 
     def __repr__(self) -> str:
         return f"Node({self.number}, {self.call})"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import ge
 from typing import NamedTuple, TypeAlias
 
-from harness.disk.intercept import Call, CallKind
+from harness.disk.intercept import LOOKS, Call, CallKind
 from harness.disk.kernel import Handle, Kernel, Mapped
 from harness.disk.touches import Touch, are_dependent
 from harness.explore.client import Node
@@ -20,22 +20,6 @@ from harness.explore.world import World
 Depths: TypeAlias = Sequence[int]
 """By client: how many of its calls surely come before."""
 _Key: TypeAlias = tuple[int, int]
-# What leaves the kernel as it is, but for what the client itself has open.
-_LOOKS = frozenset(
-    {
-        CallKind.OPEN_FOR_READING,
-        CallKind.KIND,
-        CallKind.LISTDIR,
-        CallKind.PREAD,
-        CallKind.SIZE,
-        CallKind.LOAD,
-        CallKind.READ_MAPPED,
-        CallKind.MAP,
-        CallKind.UNMAP,
-        CallKind.LOAD_FENCE,
-        CallKind.STORE_FENCE,
-    }
-)
 
 
 class _Open(NamedTuple):
@@ -201,7 +185,7 @@ class Contention:
 
 
 def _is_look(call: Call, touched: tuple[Touch, ...]) -> bool:
-    return call.kind in _LOOKS or (call.kind is CallKind.CLOSE and not touched)
+    return call.kind in LOOKS or (call.kind is CallKind.CLOSE and not touched)
 
 
 def _covers(known: Depths, needs: Depths) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from harness.disk.intercept import BARRIERS, CallKind
 from harness.disk.kernel import Kernel, Refused
 from harness.explore.client import Client, Node
 from harness.explore.observer import Progress
@@ -11,7 +14,11 @@ from harness.explore.situation import Situation
 from harness.explore.world import Cast, World
 from impl.storage import Refusal
 
+Action: TypeAlias = tuple[Any, ...]
+Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
+"""Returns what a power cut may leave of a kernel, each with the choice that makes it."""
 WRITER_PLACE = 0
+FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 FAILED_SYNC = Refused(Refusal.INPUT_OUTPUT)
 
 
@@ -55,12 +62,31 @@ class Lives:
     def after_failed_sync(self, world: World) -> World:
         """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
         failed = world.fork()
-        call = failed.call(WRITER_PLACE)
-        file = failed.kernel.file_of(WRITER_PLACE, call)
-        if file is not None:
-            failed.kernel.files[file] = failed.kernel.files[file].failed()
-        failed.answer(WRITER_PLACE, FAILED_SYNC)
+        fail_sync(failed)
         return failed
+
+    def crashes(self, world: World, model: str, disks: Disks) -> Iterator[tuple[Action, World]]:
+        """Yield what becomes of a world when the writer dies before its next call, under "A", "D", or that of `disks`.
+
+        Under "D" the call is a sync that fails, and the writer has not died yet.
+        """
+        if model == "A":
+            yield ("kill",), self.after_kill(world)
+        elif model == "D":
+            if world.call(WRITER_PLACE).kind in FAILING:
+                yield ("fail",), self.after_failed_sync(world)
+        else:
+            for kernel, choice in disks(world.kernel):
+                yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
 
     def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
         return World(self.second, kernel, [self.second.clients[WRITER_PLACE].root, *readers], progress)
+
+
+def fail_sync(world: World) -> None:
+    """Let the writer's next call, a sync, fail: the pages are clean then, and not on disk."""
+    kernel = world.kernel
+    file = kernel.file_of(WRITER_PLACE, world.call(WRITER_PLACE))
+    if file is not None:
+        kernel.files[file] = kernel.files[file].failed()
+    world.answer(WRITER_PLACE, FAILED_SYNC)

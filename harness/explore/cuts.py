@@ -2,43 +2,50 @@
 
 The writer does the same whatever such a reader does, so a schedule is only a choice, for each call of the reader, of
 the moment in the writer's course. Moments between which nothing changes that the call looks at are one, and of two ways
-to the same state of the reader the earlier one can go on in every way of the later (protocol notes, section 2).
+to the same state of the reader the earlier one can go on in every way of the later. Such readers cannot tell of each
+other either, so what many say is the product of what each of them says (protocol notes, section 2).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
-from harness.disk.intercept import CallKind
-from harness.disk.kernel import Handle, Kernel, Mapped, NoError, Refused
+from harness.disk.intercept import LOOKS, CallKind
+from harness.disk.kernel import Handle, Kernel, Mapped
 from harness.disk.touches import Touch, touches
 from harness.explore.client import Client, Node
+from harness.explore.crash_world import WRITER_PLACE
 from harness.explore.observer import Judge, Progress
 from harness.explore.programs import RECOVERED
 from harness.explore.situation import NotExplorableError
+from harness.explore.turns import Schedule, compressed
 from harness.explore.world import World
+
+
+class NotOnlyAReaderError(NotExplorableError):
+    """The client changes, locks or leases something, so that others can tell of it."""
 
 
 class Course:
     """What a writer did, moment by moment: the kernel and what the judge knew, before any call and after each."""
 
-    def __init__(self, world: World, place: int) -> None:
-        """Let the client at `place` go on to its end, alone; the world is used up."""
+    def __init__(self, world: World) -> None:
+        """Let the writer go on to its end, alone; the world is used up."""
         self.kernels: list[Kernel] = [world.kernel.fork()]
         self.progresses: list[Progress] = [world.progress]
-        self.nodes: list[Node] = [world.nodes[place]]
+        self.nodes: list[Node] = [world.nodes[WRITER_PLACE]]
         self._changes: defaultdict[object, list[tuple[int, int, int]]] = defaultdict(list)
-        while world.nodes[place].call is not None:
-            for touch in world.touches(place):
+        while world.nodes[WRITER_PLACE].call is not None:
+            for touch in world.touches(WRITER_PLACE):
                 if touch.changes or (touch.of.__class__ is tuple and touch.of[1] is None):
                     self._changes[touch.of].append((len(self.kernels), touch.start, touch.stop))
-            world.step(place)
+            world.step(WRITER_PLACE)
             self.kernels.append(world.kernel.fork())
             self.progresses.append(world.progress)
-            self.nodes.append(world.nodes[place])
+            self.nodes.append(world.nodes[WRITER_PLACE])
         counts = [len(progress.committed) for progress in self.progresses]
         self._acknowledgements = [moment for moment in range(1, len(counts)) if counts[moment] > counts[moment - 1]]
         said = [any(mark.kind == RECOVERED for mark in node.marks) for node in self.nodes]
@@ -75,24 +82,10 @@ class ReaderState(NamedTuple):
     progress: Progress
     """Of the reader alone: its readings, what it saw, what it broke."""
 
-
-LOOKS = frozenset(
-    {
-        CallKind.OPEN_FOR_READING,
-        CallKind.KIND,
-        CallKind.LISTDIR,
-        CallKind.PREAD,
-        CallKind.SIZE,
-        CallKind.MAP,
-        CallKind.LOAD,
-        CallKind.READ_MAPPED,
-        CallKind.UNMAP,
-        CallKind.CLOSE,
-        CallKind.LOAD_FENCE,
-        CallKind.STORE_FENCE,
-    }
-)
-"""What nobody else can notice."""
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the reader does not go on."""
+        return self.node.call is None or bool(self.progress.violations)
 
 
 class Come(NamedTuple):
@@ -100,6 +93,9 @@ class Come(NamedTuple):
 
     moment: int
     parent: ReaderState | None
+
+
+Ways: TypeAlias = dict[ReaderState, Come]
 
 
 class Cuts:
@@ -111,15 +107,19 @@ class Cuts:
         self._place = place
         self._judge = judge
         self.state_count = 0
+        self.is_done = True
+        """Whether no search was ended by the time."""
 
     def root(self) -> ReaderState:
         """Return the reader before its first call."""
         return ReaderState(self._client.root, frozenset(), frozenset(), Progress())
 
-    def search(self, course: Course, begin: Iterable[ReaderState]) -> dict[ReaderState, Come]:
+    def search(
+        self, course: Course, begin: Iterable[ReaderState], *, has_time: Callable[[], bool] = lambda: True
+    ) -> Ways:
         """Return every state that can be reached from others in a course, and how it is come to as early as can be.
 
-        Those of `begin` go on from its beginning.
+        Those of `begin` go on from its beginning. Nobody goes on after a violation. Raises NotOnlyAReaderError.
         """
         come = {state: Come(0, None) for state in begin}
         pending = [(state, 0) for state in come]
@@ -127,6 +127,9 @@ class Cuts:
             state, moment = pending.pop()
             if come[state].moment < moment:
                 continue
+            if not has_time():
+                self.is_done = False
+                break
             self.state_count += 1
             for following, later in self._steps(course, state, moment):
                 known = come.get(following)
@@ -137,33 +140,30 @@ class Cuts:
 
     def _steps(self, course: Course, state: ReaderState, start: int) -> Iterator[tuple[ReaderState, int]]:
         node, life = state.node, self._place
-        if node.call is None or state.progress.violations:
+        if state.is_at_end:
             return
-        if node.call.kind not in LOOKS:
-            raise NotExplorableError(f"{self._client.name} changes something or takes locks: {node.call.kind}")
-        assert node.deed is not None
+        assert node.call is not None
+        if node.call.kind not in LOOKS and node.call.kind is not CallKind.CLOSE:
+            raise NotOnlyAReaderError(f"{self._client.name} changes something or takes locks: {node.call.kind}")
         moment: int | None = start
         while moment is not None:
             kernel = course.kernels[moment].fork()
             kernel.handles.update(state.handles)
             kernel.mappings.update(state.mappings)
             touched = touches(kernel, life, node.call)
-            try:
-                answer = node.deed(kernel, life, node.call)
-            except NoError as refused:
-                answer = Refused(refused.reason)
-            yield self._after(state, course.progresses[moment], self._client.advance(node, answer), kernel), moment
+            following = self._client.advance(node, node.make_call(kernel, life))
+            yield self._after(state, course.progresses[moment], following, kernel), moment
             moment = course.next_change(moment, touched, counts_acknowledged=node.begins)
 
     def _after(self, state: ReaderState, writer: Progress, node: Node, kernel: Kernel) -> ReaderState:
         name, own = self._client.name, state.progress
         if state.node.begins or node.marks or node.outcome:
-            progress = writer._replace(readings=own.readings, seen=own.seen, violations=())
+            progress = own._replace(committed=writer.committed, pending=writer.pending)
             if state.node.begins:
                 progress = self._judge.begin_read(progress, name)
             if node.marks or node.outcome:
                 progress = self._judge.observe(progress, name, node)
-            own = own._replace(readings=progress.readings, seen=progress.seen, violations=progress.violations)
+            own = progress._replace(committed=(), pending=None)
         return ReaderState(
             node,
             frozenset(item for item in kernel.handles.items() if item[0][0] == self._place),
@@ -172,7 +172,7 @@ class Cuts:
         )
 
 
-def origin_of(come: dict[ReaderState, Come], state: ReaderState) -> ReaderState:
+def origin_of(come: Ways, state: ReaderState) -> ReaderState:
     """Return the state from which a search came to another one."""
     parent: ReaderState | None = state
     while parent is not None:
@@ -180,8 +180,8 @@ def origin_of(come: dict[ReaderState, Come], state: ReaderState) -> ReaderState:
     return state
 
 
-def turns_of(course: Course, come: dict[ReaderState, Come], last: ReaderState, end: int) -> list[tuple[bool, int]]:
-    """Return who goes on for how many calls up to a state and then to a moment: (whether it is the writer, calls)."""
+def schedule_of(place: int, come: Ways, last: ReaderState, end: int) -> Schedule:
+    """Return the calls of the writer and of a reader at `place` up to a state, and then of the writer to a moment."""
     moments: list[int] = []
     state: ReaderState | None = last
     while state is not None:
@@ -189,13 +189,9 @@ def turns_of(course: Course, come: dict[ReaderState, Come], last: ReaderState, e
         if at.parent is not None:
             moments.append(at.moment)
         state = at.parent
-    turns: list[tuple[bool, int]] = []
+    turns: list[tuple[int, int]] = []
     now = 0
     for moment in reversed(moments):
-        if moment > now:
-            turns.append((True, moment - now))
-            now = moment
-        turns.append((False, 1))
-    if end > now:
-        turns.append((True, end - now))
-    return turns
+        turns += [(WRITER_PLACE, moment - now), (place, 1)]
+        now = moment
+    return compressed([*turns, (WRITER_PLACE, max(end - now, 0))])

@@ -166,24 +166,33 @@ def replay_memory(
     tried: the reader loads something else now, or the evidence is none.
     """
     try:
-        evidence = finding.evidence
-        case = MemoryCase(
-            model=MemoryModel(evidence["model"]), system_calls_are_fences=evidence["system_calls_are_fences"]
-        )
-        situation = MemorySituation(
-            target=target,
-            operations=tuple(operations),
-            path=path,
-            start=start,
-            settled_count=evidence["settled_count"],
-        )
-        with situation.reader(read_count=READ_COUNT) as reader:
-            standing = _again(MemoryExploration(ground_of(situation.trace(), case), reader), reader, evidence["loads"])
+        again = seen_again(target, operations, finding, start=start, path=path)
     except (KeyError, TypeError, ValueError, IndexError, NotMappedError):
         return Verdict.UNKNOWN
-    if standing is None or not standing.violated:
+    if again is None:
         return Verdict.VALID
-    return Verdict.INVALID if standing.violated == finding.property else Verdict.UNKNOWN
+    return Verdict.INVALID if again.property == finding.property else Verdict.UNKNOWN
+
+
+def seen_again(
+    target: TableTarget, operations: Sequence[Any], finding: Finding, *, start: DiskImage | None = None, path: str
+) -> Finding | None:
+    """Return what the finding's loads give now, or None where the model allows them no more or they break nothing.
+
+    Raises KeyError, TypeError, ValueError, IndexError, NotMappedError where they cannot be tried.
+    """
+    evidence = finding.evidence
+    case = MemoryCase(model=MemoryModel(evidence["model"]), system_calls_are_fences=evidence["system_calls_are_fences"])
+    settled_count = evidence["settled_count"]
+    situation = MemorySituation(
+        target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
+    )
+    ground = ground_of(situation.trace(), case)
+    with situation.reader(read_count=READ_COUNT) as reader:
+        standing = _again(MemoryExploration(ground, reader), reader, evidence["loads"])
+    if standing is None or not standing.violated:
+        return None
+    return _finding(ground, case, standing.violated, standing, settled_count)
 
 
 def _again(exploration: MemoryExploration, reader: Client, loads: Sequence[Mapping[str, Any]]) -> Standing | None:

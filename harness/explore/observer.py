@@ -89,7 +89,7 @@ class Judge:
     def observe(self, progress: Progress, client: str, node: Node) -> Progress:
         """Return the progress after a client has come to a node."""
         for mark in node.marks:
-            progress = self._mark(progress, client, mark)
+            progress = self._mark(progress, client, node, mark)
         if node.outcome:
             progress = progress.broken(Property.DISORDERLY, client, node.outcome)
         return progress
@@ -103,7 +103,7 @@ class Judge:
         least = max(reading.last, len(progress.committed))
         return progress if reading.least == least else progress.with_reading(client, reading._replace(least=least))
 
-    def _mark(self, progress: Progress, client: str, mark: Mark) -> Progress:
+    def _mark(self, progress: Progress, client: str, node: Node, mark: Mark) -> Progress:
         match mark.kind:
             case programs.COMMIT:
                 assert isinstance(mark.value, int)
@@ -112,7 +112,7 @@ class Judge:
                 assert isinstance(mark.value, int)
                 return progress._replace(committed=(*progress.committed, mark.value), pending=None)
             case programs.FAILED if not self._fails:
-                what = Property.COMMIT if progress.pending is not None else Property.RECOVERY
+                what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
                 return progress.broken(what, client, str(mark.value))
             case programs.RECOVERED:
                 return self._recovered(progress, client, mark.value)
@@ -160,3 +160,13 @@ class Judge:
         if count < progress.seen:
             progress = progress.broken(Property.SEEN_LOST, client, f"commit {progress.seen} was seen, and is gone")
         return progress._replace(committed=committed, pending=None)
+
+
+def _has_begun_a_commit(node: Node) -> bool:
+    """Say whether this life has; what is pending may be of the life before."""
+    at: Node | None = node
+    while at is not None:
+        if any(mark.kind == programs.COMMIT for mark in at.marks):
+            return True
+        at = at.parent
+    return False

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 from harness.explore.client import Node
 from harness.explore.observer import Property
-from harness.explore.turns import Schedule
 from harness.explore.world import World
 
 Said: TypeAlias = tuple[tuple[str, Hashable], ...]
@@ -83,15 +82,3 @@ def digest_of_files(world: World) -> bytes:
         digest.update(f"{path}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.digest()
-
-
-def trace_hash(world: World, schedule: Schedule) -> str:
-    """Run a schedule from a world, and return a digest of every call and every answer in their order."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    run = world.fork()
-    for place, call_count in schedule:
-        for _ in range(call_count):
-            call = run.call(place)
-            run.step(place)
-            digest.update(repr((place, call, run.nodes[place].answer, run.nodes[place].marks)).encode())
-    return digest.hexdigest()

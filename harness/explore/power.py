@@ -6,7 +6,7 @@ Of each model all legal disks of each crash point are tried, or a sample that th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.disk.persistence import C_8, MODELS, Model
 from harness.explore import power_points
@@ -16,10 +16,8 @@ from harness.explore.power_exploration import PHASE, Found, Settings, Tally, fin
 from harness.explore.power_judge import PowerJudge
 from harness.explore.power_model import explore_model
 from harness.explore.situation import Situation
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
 
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int], None]
 COUNTED_MAX = 1 << 53
 IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
 """What can be explored completely comes before what is a sample."""

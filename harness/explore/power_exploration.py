@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from harness.disk.intercept import STEPS, Call
 from harness.disk.kernel import Kernel
+from harness.disk.kernel_calls import apply
 from harness.disk.legal_disks import DEFAULT_LIMITS, Disk, LegalDisks, legal_disks
 from harness.disk.legal_files import Limits
 from harness.disk.legal_names import LegalNames, legal_names
@@ -16,7 +17,7 @@ from harness.disk.persistence import Choice, Model
 from harness.explore import power_points
 from harness.explore.power_course import CrashPoint, take_along
 from harness.explore.power_examination import Bounds, Facts, Verdict
-from harness.explore.power_judge import PowerJudge, repeat
+from harness.explore.power_judge import LIFE, PowerJudge
 from harness.verdict import Finding
 
 PHASE = "power"
@@ -236,7 +237,7 @@ def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list
     kernel = disk.kernel()
     steps = []
     for step, call in enumerate(recovery, start=1):
-        repeat(kernel, call)
+        apply(kernel, LIFE, call)
         take_along(kernel, call, model)
         steps.append((step, call, kernel.fork() if call.kind in STEPS else kernel))
     return steps

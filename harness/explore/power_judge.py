@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from harness.disk.intercept import Call
-from harness.disk.kernel import Kernel, NoError
-from harness.disk.kernel_calls import DEEDS
+from harness.disk.kernel_calls import apply
 from harness.disk.legal_disks import Disk
 from harness.disk.legal_names import tree_of
 from harness.explore.power_examination import Bounds, Facts, Verdict, committing, judge, judge_commit, settling
@@ -60,12 +56,7 @@ def recovered(disk: Disk, facts: Facts) -> Disk:
         return disk
     kernel = disk.kernel()
     for call in facts.recovery:
-        repeat(kernel, call)
+        # One that was refused is refused again.
+        apply(kernel, LIFE, call)
     tree, numbers = tree_of(kernel.directories)
     return Disk(tree, tuple(kernel.files[number].content for number in numbers))
-
-
-def repeat(kernel: Kernel, call: Call) -> None:
-    """Do a call again, also one that was refused."""
-    with suppress(NoError):
-        DEEDS[call.kind](kernel, LIFE, call)

@@ -49,7 +49,7 @@ class Known:
 
     def write(self, call: Call, life: int, *, is_compared: bool) -> bool:
         """Overwrite, and say whether that changes nothing; with `is_compared` the old bytes are looked at for that."""
-        file = self._file(call, life)
+        file = self._kernel.file_of(life, call)
         if file is None:
             return True
         place, start = self._places.get(file), call.offset_bytes
@@ -64,15 +64,8 @@ class Known:
         content = self._kernel.files[file].content
         return len(content) == call.size_bytes if is_truncation else content[start:stop] == call.content
 
-    def _file(self, call: Call, life: int) -> int | None:
-        if call.mapping and call.kind is not CallKind.MAP:
-            mapped = self._kernel.mappings.get((life, call.mapping))
-            return None if mapped is None else mapped.file
-        handle = self._kernel.handles.get((life, call.file))
-        return None if handle is None else handle.file
-
     def _place(self, call: Call, life: int) -> int | None:
-        file = self._file(call, life)
+        file = self._kernel.file_of(life, call)
         return None if file is None else self._places.get(file)
 
     def _size(self, place: int) -> None:

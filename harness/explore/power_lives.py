@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from harness.disk.file_state import FileState
-from harness.disk.intercept import BARRIERS, Call, CallKind
-from harness.disk.kernel import Kernel, Refused
+from harness.disk.intercept import BARRIERS
+from harness.disk.kernel import Kernel
 from harness.explore import power_points
+from harness.explore.crash_world import fail_sync
 from harness.explore.observer import Judge, Progress
 from harness.explore.power_course import CrashPoint, bounds_of, points_of
 from harness.explore.power_examination import Bounds, Verdict
 from harness.explore.power_exploration import Found, ModelExploration
 from harness.explore.situation import Situation
 from harness.explore.world import Cast, World
-from impl.storage import Refusal
 
 LIFE = 0
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
@@ -27,11 +27,7 @@ class LaterLives:
         """Start the writer that comes after."""
         self._situation = situation
         self._exploration = exploration
-        self._cast = Cast(
-            clients=(situation.writer(situation.second_life, looks=True),),
-            judge=Judge(situation.oracle),
-            rules=situation.rules,
-        )
+        self._cast = second_cast(situation)
         self._seen: set[object] = set()
 
     def close(self) -> None:
@@ -95,19 +91,19 @@ class LaterLives:
         return True
 
 
+def second_cast(situation: Situation) -> Cast:
+    """Return the writer that comes after, alone; close it after use."""
+    return Cast(
+        clients=(situation.writer(situation.second_life, looks=True),),
+        judge=Judge(situation.oracle),
+        rules=situation.rules,
+    )
+
+
 def begin_life(cast: Cast, kernel: Kernel, bounds: Bounds) -> World:
     """Return the world in which another life begins where these commits may be there."""
     pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
     return cast.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
-
-
-def fail_sync(world: World) -> None:
-    """Let the writer's next call, a sync, fail: the pages are clean then, and not on disk."""
-    call, kernel = world.call(LIFE), world.kernel
-    if call.kind is not CallKind.SYNC_DIRECTORY:
-        file = _file_of(kernel, call)
-        kernel.files[file] = kernel.files[file].failed()
-    world.answer(LIFE, Refused(Refusal.INPUT_OUTPUT))
 
 
 def evicted_of(kernel: Kernel) -> Kernel | None:
@@ -122,9 +118,3 @@ def evicted_of(kernel: Kernel) -> Kernel | None:
     other = kernel.fork()
     other.files.update(evicted)
     return other
-
-
-def _file_of(kernel: Kernel, call: Call) -> int:
-    if call.mapping:
-        return kernel.mappings[LIFE, call.mapping].file
-    return kernel.handles[LIFE, call.file].file

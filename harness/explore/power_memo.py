@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.disk.intercept import STEPS, Call, CallKind
-from harness.disk.kernel import Answer, Kernel, NoError, Refused
+from harness.disk.kernel import Answer, Kernel
 from harness.disk.legal_disks import Disk
 from harness.disk.legal_names import Tree
 from harness.explore.client import Client, Node, Program
@@ -40,8 +40,6 @@ class Examiner:
         self._first: dict[Tree, Any] = {}
         self.stepped_count = 0
         """How many disks were really examined."""
-        self.examined_count = 0
-        """How many disks facts were given of."""
 
     def close(self) -> None:
         """End all greenlets."""
@@ -49,7 +47,6 @@ class Examiner:
 
     def examine(self, disk: Disk) -> Facts:
         """Return the facts about a disk."""
-        self.examined_count += 1
         contents = disk.contents
         node = self._first.get(disk.tree)
         while node.__class__ is _Test:
@@ -109,15 +106,12 @@ class _Run:
 
     def step(self, node: Node) -> Answer:
         call, kernel = node.call, self._kernel
-        assert call is not None and node.deed is not None
+        assert call is not None
         self._look(call)
         if self._stage is Stage.RECOVER and call.kind in _REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
-        try:
-            answer = node.deed(kernel, _LIFE, call)
-        except NoError as refused:
-            answer = Refused(refused.reason)
+        answer = node.make_call(kernel, _LIFE)
         if self._stage is Stage.RECOVER and kernel.entry_changes is not before:
             self._recovery_changes = True
         return answer

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from harness.disk.kernel import Kernel
 from harness.disk.legal_disks import chosen_disk
 from harness.disk.persistence import A, D, Model, choice_of, model_named
-from harness.explore.observer import Judge
+from harness.explore.crash_world import fail_sync
 from harness.explore.power_course import CrashPoint, bounds_of, course_of, points_of
 from harness.explore.power_examination import Bounds
 from harness.explore.power_exploration import recovery_steps
 from harness.explore.power_judge import PowerJudge
-from harness.explore.power_lives import DIES, EVICTED, LIFE, begin_life, evicted_of, fail_sync
+from harness.explore.power_lives import DIES, EVICTED, LIFE, begin_life, evicted_of, second_cast
 from harness.explore.situation import Situation
-from harness.explore.world import Cast
+from harness.explore.world import World
 from harness.verdict import Finding, Verdict
 
 
@@ -59,15 +60,10 @@ def _points(situation: Situation, origin: dict[str, Any], model: Model) -> Itera
     if not origin:
         yield from course_of(situation, model).points
     elif origin["life"] == 1:
-        cast = situation.cast(fails=True)
-        world = situation.begin(cast)
-        while world.nodes[LIFE].depth < origin["failed_step"]:
-            world.step(LIFE)
-        fail_sync(world)
-        yield from points_of(world, model)
-        cast.close()
+        with _after_failed_sync(situation, origin["failed_step"]) as world:
+            yield from points_of(world, model)
     else:
-        cast = _second_cast(situation)
+        cast = second_cast(situation)
         yield from points_of(begin_life(cast, *_left_by(situation, origin)), model)
         cast.close()
 
@@ -75,7 +71,7 @@ def _points(situation: Situation, origin: dict[str, Any], model: Model) -> Itera
 def _violated_by_life(situation: Situation, origin: dict[str, Any]) -> set[str]:
     if not origin:
         return {violation.property for violation in course_of(situation, A).violations}
-    cast = _second_cast(situation)
+    cast = second_cast(situation)
     world = begin_life(cast, *_left_by(situation, origin))
     world.run(LIFE)
     cast.close()
@@ -89,12 +85,16 @@ def _at(points: Iterable[CrashPoint], step: int) -> CrashPoint:
     raise ValueError(f"the run has no crash point after {step} calls")
 
 
-def _second_cast(situation: Situation) -> Cast:
-    return Cast(
-        clients=(situation.writer(situation.second_life, looks=True),),
-        judge=Judge(situation.oracle),
-        rules=situation.rules,
-    )
+@contextmanager
+def _after_failed_sync(situation: Situation, step: int) -> Iterator[World]:
+    """Run the first life up to a sync that fails."""
+    cast = situation.cast(fails=True)
+    world = situation.begin(cast)
+    while world.nodes[LIFE].depth < step:
+        world.step(LIFE)
+    fail_sync(world)
+    yield world
+    cast.close()
 
 
 def _left_by(situation: Situation, origin: dict[str, Any]) -> tuple[Kernel, Bounds]:
@@ -103,14 +103,9 @@ def _left_by(situation: Situation, origin: dict[str, Any]) -> tuple[Kernel, Boun
         point = _at(course_of(situation, D).points, origin["killed_step"])
         point.kernel.kill(LIFE)
         return point.kernel, point.bounds
-    cast = situation.cast(fails=True)
-    world = situation.begin(cast)
-    while world.nodes[LIFE].depth < origin["failed_step"]:
-        world.step(LIFE)
-    fail_sync(world)
-    if not origin["process"].startswith(DIES):
-        world.run(LIFE)
-    cast.close()
+    with _after_failed_sync(situation, origin["failed_step"]) as world:
+        if not origin["process"].startswith(DIES):
+            world.run(LIFE)
     world.kernel.kill(LIFE)
     evicted = evicted_of(world.kernel) if origin["process"].endswith(EVICTED) else world.kernel
     if evicted is None:

@@ -1,7 +1,7 @@
 """Schedule × crash for one reader that changes nothing: every crash of the writer, every schedule of the reader.
 
-The same situations as `product` enters one by one, but by way of cuts: a writer's course before the crash, one for each
-disk after it, and a reader that lives through both or begins anew.
+It goes by way of cuts: a writer's course before the crash, one for each disk after it, and a reader that lives through
+both or begins anew.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from harness.explore.crash_world import WRITER_PLACE, Lives
-from harness.explore.cuts import Come, Course, Cuts, ReaderState, origin_of, turns_of
+from harness.explore.crash_world import WRITER_PLACE, Action, Disks, Lives
+from harness.explore.cuts import Course, Cuts, ReaderState, Ways, origin_of, schedule_of
 from harness.explore.observer import Progress, Property, Violation
 from harness.explore.outcome import Said, said_by
-from harness.explore.product import FAILING, Action, Disks
 from harness.explore.world import World
 
 READER_PLACE = 1
@@ -60,8 +59,8 @@ class ProductCuts:
         self._disks = disks
         self._goes_on = goes_on
         self._cuts = Cuts(lives.first.clients[READER_PLACE], READER_PLACE, lives.first.judge)
-        self._first = Course(lives.situation.begin(lives.first), WRITER_PLACE)
-        self._before: dict[ReaderState, Come] = {}
+        self._first = Course(lives.situation.begin(lives.first))
+        self._before: Ways = {}
         self.counts = CutCounts()
 
     def run(self) -> CutCounts:
@@ -71,7 +70,7 @@ class ProductCuts:
         counts.found += [(violation, [(WRITER_PLACE, len(first) - 1)]) for violation in first.progresses[-1].violations]
         for state in self._before:
             for violation in state.progress.violations:
-                counts.found.append((violation, _moves(first, self._before, state, 0)))
+                counts.found.append((violation, list(schedule_of(READER_PLACE, self._before, state, 0))))
         self._end(first, self._before, has_crashed=False)
         counts.is_complete = True
         for crash in self._crashes():
@@ -97,14 +96,7 @@ class ProductCuts:
         first, reader = self._first, self._cuts.root().node
         nodes = [first.nodes[moment], reader]
         world = World(self._lives.first, first.kernels[moment].fork(), nodes, first.progresses[moment])
-        if self._model == "A":
-            yield ("kill",), self._lives.after_kill(world)
-        elif self._model == "D":
-            if world.call(WRITER_PLACE).kind in FAILING:
-                yield ("fail",), self._lives.after_failed_sync(world)
-        else:
-            for kernel, choice in self._disks(world.kernel):
-                yield ("power", self._model, choice), self._lives.after_power_cut(kernel, world.progress)
+        return self._lives.crashes(world, self._model, self._disks)
 
     def _after(self, crash: _Crash) -> None:
         readers = [self._cuts.root()]
@@ -116,15 +108,15 @@ class ProductCuts:
             ]
         self._count(crash, readers)
         before = crash.world.progress
-        course = Course(self._last_life(crash.world), WRITER_PLACE)
+        course = Course(self._last_life(crash.world))
         come = self._cuts.search(course, readers)
         self._count_recovery(course, come, before)
         self._end(course, come, has_crashed=True)
         for violation, state, end in self._violations(course, come, readers):
             moves = [(WRITER_PLACE, crash.moment), crash.action]
             if self._lives_through:
-                moves = [*_moves(self._first, self._before, origin_of(come, state), crash.moment), crash.action]
-            self.counts.found.append((violation, [*moves, *_moves(course, come, state, end)]))
+                moves = [*schedule_of(READER_PLACE, self._before, origin_of(come, state), crash.moment), crash.action]
+            self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, come, state, end)]))
 
     def _last_life(self, world: World) -> World:
         """Let a writer whose sync failed say so and end; nothing that it does then is seen by anybody."""
@@ -134,7 +126,7 @@ class ProductCuts:
         return self._lives.after_kill(world)
 
     def _violations(
-        self, course: Course, come: dict[ReaderState, Come], readers: list[ReaderState]
+        self, course: Course, come: Ways, readers: list[ReaderState]
     ) -> Iterator[tuple[Violation, ReaderState, int]]:
         """Yield what went wrong, the reader's state that belongs to it, and up to when the writer has to go on."""
         for violation in course.progresses[-1].violations:
@@ -149,7 +141,7 @@ class ProductCuts:
                     sentence = f"commit {state.progress.seen} was seen, and is gone"
                     yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(course) - 1
 
-    def _end(self, course: Course, come: dict[ReaderState, Come], *, has_crashed: bool) -> None:
+    def _end(self, course: Course, come: Ways, *, has_crashed: bool) -> None:
         commit_count = len(course.progresses[-1].committed)
         for state in come:
             if state.node.call is None and not state.progress.violations and not course.progresses[-1].violations:
@@ -162,7 +154,7 @@ class ProductCuts:
             reached[SEEN_EARLY] += any(state.progress.seen > len(progress.committed) for state in readers)
             reached[READER_AT_WORK] += any(state.node.depth > 0 for state in readers)
 
-    def _count_recovery(self, course: Course, come: dict[ReaderState, Come], before: Progress) -> None:
+    def _count_recovery(self, course: Course, come: Ways, before: Progress) -> None:
         reached = self.counts.reached
         if before.pending is not None and course.recovered_count is not None:
             reached[KEPT if course.recovered_count > len(before.committed) else DROPPED] += 1
@@ -171,9 +163,3 @@ class ProductCuts:
             reached[LIVED_THROUGH] += any(
                 state.node.call is None and origin_of(come, state).node.depth > 0 for state in come
             )
-
-
-def _moves(course: Course, come: dict[ReaderState, Come], state: ReaderState, end: int) -> Moves:
-    return [
-        (WRITER_PLACE if is_writer else READER_PLACE, count) for is_writer, count in turns_of(course, come, state, end)
-    ]

@@ -56,14 +56,16 @@ def failed_controls(seed: int) -> tuple[str, ...]:
 
 def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, set[str]]:
     """Return what each method finds to be violated."""
+    situation = control_situation(target, operations)
     methods: dict[str, Callable[[Exploration], object]] = {
         "DPOR": lambda exploration: exploration.reduce(lambda: True),
+        "cuts": lambda exploration: exploration.cut(situation.first_life, lambda: True),
         "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, lambda: True, (UNIFORM,)),
         "PCT": lambda exploration: exploration.sample(seed, ROUNDS, lambda: True, PCT_DEPTHS),
     }
     found = {}
     for method, explore in methods.items():
-        exploration = Exploration(control_situation(target, operations), lambda done, total: None)
+        exploration = Exploration(situation, lambda done, total: None)
         try:
             explore(exploration)
             found[method] = {finding.property for finding in exploration.findings.values()}

@@ -28,11 +28,9 @@ from harness.findings.make import finding_of
 from harness.findings.run import Signature
 from harness.findings.shrink import NotReproducedError
 from harness.targets.toy import HeaderFirst, Toy
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
 
 PHASE = "product"
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int | None], None]
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
 MUST_REACH = (IN_COMMIT, KEPT)
 MUST_REACH_LIVING = (*MUST_REACH, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)

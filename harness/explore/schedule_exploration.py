@@ -6,20 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from harness.explore.crash_world import WRITER_PLACE
+from harness.explore.cuts import Course, Cuts, NotOnlyAReaderError, schedule_of
 from harness.explore.dpor import Counts, Run, explore_all
 from harness.explore.observer import Operations, Violation
 from harness.explore.outcome import Outcome, Outcomes
 from harness.explore.random_schedules import Choose, Sampler, pct, uniform
-from harness.explore.reader_cuts import Cut, CutCounts, NotOnlyAReaderError, WriterRun, explore_reader
 from harness.explore.schedule_points import Points
 from harness.explore.situation import Situation
 from harness.explore.staleness import StaleReads
 from harness.explore.turns import Schedule
-from harness.explore.world import World
-from harness.verdict import Finding
+from harness.explore.world import Cast, World
+from harness.verdict import Finding, OnProgress
 
 PHASE = "schedules"
 UNIFORM = 0
@@ -28,8 +30,14 @@ METHODS = (UNIFORM, 2, 3, 4)
 PROGRESS_EVERY = 256
 _NUMBER = re.compile(r"\d+")
 
-OnProgress = Callable[[int, int | None], None]
 HasTime = Callable[[], bool]
+
+
+class CutCounts(NamedTuple):
+    """How many different runs of one reader there were, and whether those are all."""
+
+    runs: int
+    is_done: bool
 
 
 class Exploration:
@@ -82,11 +90,13 @@ class Exploration:
         """Let a reader of each kind meet every moment of a writer's run; empty where one does more than read."""
         is_first_life = operations == self._situation.first_life
         cast = self._cast if is_first_life else self._situation.cast(operations)
-        world = self._situation.begin(cast)
-        counts, place = [], 1
+        counts, place = [], WRITER_PLACE + 1
         try:
+            course = Course(self._situation.begin(cast))
+            for violation in course.progresses[-1].violations:
+                self._find(violation, cast, lambda: ((WRITER_PLACE, len(course) - 1),))
             for group in self._situation.readers:
-                counts.append(explore_reader(world, place, partial(self._cut, world, place), has_time=has_time))
+                counts.append(self._cut(cast, course, place, has_time))
                 place += group.count
         except NotOnlyAReaderError:
             return ()
@@ -98,9 +108,9 @@ class Exploration:
     def _reduced(self, run: Run) -> None:
         self.reduced.add(self._ended(run.world))
         for violation in run.world.progress.violations:
-            self._find(violation, run.world, lambda: run.schedule(None))
+            self._find(violation, self._cast, lambda: run.schedule(None))
         for violation, late in self._stale.of(run):
-            self._find(violation, run.world, partial(run.schedule, late))
+            self._find(violation, self._cast, partial(run.schedule, late))
 
     def _sample(self, sampler: Sampler, name: str, choose: Choose) -> None:
         world, schedule, _ = sampler.run(choose)
@@ -109,12 +119,18 @@ class Exploration:
         self.traces.add(tuple(node.number for node in world.nodes))
         self.sampled.add(self._ended(world))
         for violation in world.progress.violations:
-            self._find(violation, world, lambda: schedule)
+            self._find(violation, self._cast, lambda: schedule)
 
-    def _cut(self, world: World, place: int, cut: Cut, writer: WriterRun) -> None:
-        self._ended(World(world.cast, writer.kernels[-1], [cut.node], cut.progress))
-        for violation in cut.progress.violations:
-            self._find(violation, world, lambda: cut.schedule(place, writer.end))
+    def _cut(self, cast: Cast, course: Course, place: int, has_time: HasTime) -> CutCounts:
+        cuts = Cuts(cast.clients[place], place, cast.judge)
+        come = cuts.search(course, [cuts.root()], has_time=has_time)
+        ends = [state for state in come if state.is_at_end]
+        for state in ends:
+            progress = course.progresses[-1]._replace(observations=state.progress.observations)
+            self._ended(World(cast, course.kernels[-1], [state.node], progress))
+            for violation in state.progress.violations:
+                self._find(violation, cast, partial(schedule_of, place, come, state, len(course) - 1))
+        return CutCounts(len(ends), cuts.is_done)
 
     def _ended(self, world: World) -> Outcome:
         self._ended_count += 1
@@ -123,14 +139,14 @@ class Exploration:
         self.reached.update(self._points.of(world))
         return self._outcomes.of(world)
 
-    def _find(self, violation: Violation, world: World, schedule: Callable[[], Schedule]) -> None:
+    def _find(self, violation: Violation, cast: Cast, schedule: Callable[[], Schedule]) -> None:
         """Keep the first finding of each signature, and count the rest."""
         self.counts["violations"] += 1
         signature = tuple(_NUMBER.sub("", text) for text in violation)
         if signature in self.findings:
             return
         turns = schedule()
-        names = [client.name for client in world.cast.clients]
+        names = [client.name for client in cast.clients]
         words = ", ".join(f"{count} calls of {names[place]}" for place, count in turns)
         self.findings[signature] = Finding(
             property=violation.property,

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.explore.dpor import Counts
-from harness.explore.reader_cuts import CutCounts
 from harness.explore.schedule_controls import failed_controls
-from harness.explore.schedule_exploration import PHASE, Exploration, OnProgress
+from harness.explore.schedule_exploration import PHASE, CutCounts, Exploration
 from harness.explore.schedule_points import POINTS
 from harness.explore.situation import Situation
-from harness.verdict import Phase, Verdict
+from harness.verdict import Clock, OnProgress, Phase, Verdict
 
-Clock = Callable[[], float]
 CUTS_SHARE, LONGER_CUTS_SHARE, DPOR_SHARE = 0.15, 0.1, 0.5
 ROUNDS_BESIDE_DPOR = 64
 ROUNDS_MAX = 1 << 40

@@ -110,7 +110,7 @@ def explore_stateful(
             raise NothingToExploreError("no partition of the table can be written to")
     except (ProblemError, NothingToExploreError) as error:
         return nothing_explored(PHASE, str(error), clock() - begin)
-    with scratch_directory(storage_kind, directory) as scratch, _quiet_hypothesis(), remembered_decoding():
+    with scratch_directory(storage_kind, directory) as scratch, quiet_hypothesis(), remembered_decoding():
         search = Search(
             start=start,
             kind=storage_kind,
@@ -171,7 +171,7 @@ def _convicts(search: Search, control: Control, seed: int) -> bool:
 
 
 @contextmanager
-def _quiet_hypothesis() -> Iterator[None]:
+def quiet_hypothesis() -> Iterator[None]:
     """Keep what Hypothesis writes about itself out of the working directory."""
     with tempfile.TemporaryDirectory(prefix="hypothesis-") as home:
         set_hypothesis_home_dir(home)

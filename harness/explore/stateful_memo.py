@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -13,6 +13,8 @@ from harness.faults.patch import replaced
 from impl.parquet.encoded import EncodedRowGroup
 from impl.partition_change import RowGroupEncoder
 
+Key = TypeVar("Key")
+Found = TypeVar("Found")
 # A decoded array can hold on to hundreds of kilobytes of pyarrow's buffers.
 ENTRY_COUNT_MAX = 1_000
 DECODER = "impl.row_group:decode_chunk"
@@ -28,7 +30,7 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
         with pa.ipc.new_stream(sink, stored.schema) as stream:
             stream.write_table(stored)
         key = (sink.getvalue().to_pybytes(), tuple(sorted(bounds.items())))
-        found: EncodedRowGroup = _look_up(known, key, lambda: encode(stored, bounds=bounds))
+        found: EncodedRowGroup = look_up(known, key, lambda: encode(stored, bounds=bounds))
         return found
 
     return remembered
@@ -42,13 +44,14 @@ def remembered_decoding() -> Iterator[None]:
     known: dict[Any, pa.Array] = {}
 
     def remembered(content: bytes, column: Any, chunk: Any, *, file: str) -> pa.Array:
-        return _look_up(known, (content, column, chunk), lambda: decode(content, column, chunk, file=file))
+        return look_up(known, (content, column, chunk), lambda: decode(content, column, chunk, file=file))
 
     with replaced(DECODER, remembered):
         yield
 
 
-def _look_up(known: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found]) -> Found:
+    """Return what is known under a key, else what `make` returns, which is known from then on."""
     if key not in known:
         if len(known) >= ENTRY_COUNT_MAX:
             known.clear()

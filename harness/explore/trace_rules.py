@@ -22,10 +22,10 @@ class Broken(NamedTuple):
 class TraceRules:
     """No rules; a target's own ones override `before` and `acknowledged`."""
 
-    def before(self, kernel: Kernel, life: int, call: Call) -> Broken | None:
+    def before(self, kernel: Kernel, call: Call) -> Broken | None:
         """Judge a step that changes something, before it happens."""
         return None
 
-    def acknowledged(self, kernel: Kernel, life: int) -> Broken | None:
-        """Judge the moment at which a life acknowledges a commit."""
+    def acknowledged(self, kernel: Kernel) -> Broken | None:
+        """Judge the moment at which a commit is acknowledged."""
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.disk.intercept import Call
-from harness.disk.kernel import Kernel, NoError, Refused
+from harness.disk.kernel import Kernel, Refused
 from harness.disk.touches import Touch, touches
 from harness.explore.client import Client, Node
 from harness.explore.observer import Judge, Progress, Property
@@ -72,14 +72,11 @@ class World:
     def step(self, place: int) -> None:
         """Let a client make its next call."""
         node, kernel, cast = self.nodes[place], self.kernel, self.cast
-        assert node.call is not None and node.deed is not None
+        assert node.call is not None
         if node.begins:
             self.progress = cast.judge.begin_read(self.progress, cast.clients[place].name)
-        watched = cast.rules.before(kernel, place, node.call) if node.changes else None
-        try:
-            answer = node.deed(kernel, place, node.call)
-        except NoError as refused:
-            answer = Refused(refused.reason)
+        watched = cast.rules.before(kernel, node.call) if node.changes else None
+        answer = node.make_call(kernel, place)
         if watched is not None:
             self._break_rule(watched, place)
         self._advance(place, cast.clients[place].advance(node, answer))
@@ -93,7 +90,7 @@ class World:
         if node.marks or node.outcome:
             self.progress = self.cast.judge.observe(self.progress, self.cast.clients[place].name, node)
             if self.cast.rules is not NO_RULES and any(mark.kind == ACKNOWLEDGED for mark in node.marks):
-                watched = self.cast.rules.acknowledged(self.kernel, place)
+                watched = self.cast.rules.acknowledged(self.kernel)
                 if watched is not None:
                     self._break_rule(watched, place)
         if self.kernel.broken_leases:
@@ -111,7 +108,3 @@ class World:
         """Let a client go on to its end."""
         while self.nodes[place].call is not None:
             self.step(place)
-
-    def identity(self) -> object:
-        """Return a value that is equal for worlds with the same futures."""
-        return (tuple(node.number for node in self.nodes), self.kernel.identity(), self.progress)

@@ -93,7 +93,7 @@ def schedules(ground: Ground, planting: Planting) -> Catch:
 
 def _cuts(situation: Situation) -> Catch:
     cast = situation.cast()
-    course = Course(situation.begin(cast), WRITER_PLACE)
+    course = Course(situation.begin(cast))
     cuts = Cuts(cast.clients[READER_PLACE], READER_PLACE, cast.judge)
     come = cuts.search(course, [cuts.root()])
     cast.close()

@@ -6,7 +6,7 @@ It breaks nobody's reading, as only `_txn` says which generation counts; so what
 from __future__ import annotations
 
 from harness.disk.intercept import Call, CallKind
-from harness.disk.kernel import Kernel, NoError
+from harness.disk.kernel import Kernel
 from harness.explore.trace_rules import Broken
 from harness.targets.table_rules import TableRules
 from impl.errors import TornproofError
@@ -17,7 +17,7 @@ from impl.pm.footer import locate_footer
 class PublishingRules(TableRules):
     """The rules for one table, and this one."""
 
-    def before(self, kernel: Kernel, life: int, call: Call) -> Broken | None:
+    def before(self, kernel: Kernel, call: Call) -> Broken | None:
         """Judge the store of a size into the header of a `_pm`, and what the other rules are about."""
         directory, _, name = call.path.rpartition("/")
         if call.kind is CallKind.STORE and name == PM_FILE and call.offset_bytes == 0:
@@ -25,7 +25,7 @@ class PublishingRules(TableRules):
             token = _token(_content(kernel, call.path), end_bytes)
             if token > len(_content(kernel, f"{directory}/{DATA_FILE}")):
                 return Broken(False, f"{call.path} publishes a generation for {token} bytes that are not written yet")
-        return super().before(kernel, life, call)
+        return super().before(kernel, call)
 
 
 def _token(pm: bytes, end_bytes: int) -> int:
@@ -36,7 +36,5 @@ def _token(pm: bytes, end_bytes: int) -> int:
 
 
 def _content(kernel: Kernel, path: str) -> bytes:
-    try:
-        return kernel.files[kernel.entry(path)].content
-    except NoError:
-        return b""
+    number = kernel.find(path)
+    return b"" if number is None else kernel.files[number].content

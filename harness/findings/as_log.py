@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.disk.persistence import choice_of, model_named
-from harness.explore.observer import Violation
+from harness.explore.observer import Property, Violation
 from harness.explore.situation import Readers, Situation
 from harness.explore.stateful_memo import remembered_decoding
+from harness.explore.world import NO_RULES
 from harness.findings.make import finding_of
-from harness.findings.run import Player, from_schedule
+from harness.findings.run import Player, Signature, from_schedule
 from harness.findings.shrink import NotReproducedError
 from harness.findings.situation_document import situation_document
 from harness.findings.target_document import UnknownTargetError
@@ -19,6 +20,8 @@ from harness.verdict import Finding
 
 Moves = list[tuple[Any, ...]]
 WRITER_PLACE, READER_PLACE = 0, 1
+PARTS = ("reader", "writer")
+OF_SINGLE_STEPS = (Property.IMMUTABLE, Property.BARRIERS)
 
 
 def as_log(situation: Situation, finding: Finding, *, scenario: str | None = None) -> Finding:
@@ -27,14 +30,19 @@ def as_log(situation: Situation, finding: Finding, *, scenario: str | None = Non
     Where no log shows it, because only the explorer's own judge sees it, the finding stays, with the situation.
     """
     watched = situation if situation.readers else dataclasses.replace(situation, readers=(Readers(),))
-    for moves in _moves(watched, finding.evidence):
-        try:
-            violation = _violation(watched, moves, finding.property)
-            if violation is not None:
-                return finding_of(watched, moves, violation, phase=finding.phase, scenario=scenario)
-        except (NotReproducedError, UnknownTargetError, ValueError):
-            # Another way of telling it may do.
-            continue
+    if finding.property not in OF_SINGLE_STEPS:
+        # What a wrong answer takes is told without the steps that led to it being against a rule.
+        watched = dataclasses.replace(watched, rules=NO_RULES)
+    # The same property is best, however it is told.
+    for violated in (finding.property, ""):
+        for moves in _moves(watched, finding.evidence):
+            try:
+                violation = _violation(watched, moves, violated)
+                if violation is not None:
+                    return finding_of(watched, moves, violation, phase=finding.phase, scenario=scenario)
+            except (NotReproducedError, UnknownTargetError, ValueError):
+                # Another way of telling it may do.
+                continue
     return with_situation(situation, finding, scenario=scenario)
 
 
@@ -50,21 +58,26 @@ def with_situation(situation: Situation, finding: Finding, *, scenario: str | No
 def _moves(situation: Situation, evidence: dict[str, Any]) -> Iterator[Moves]:
     if "schedule" in evidence:
         yield [tuple(turn) for turn in evidence["schedule"]]
-    elif evidence.get("cuts") and not evidence.get("origin"):
+    elif "cuts" in evidence and not evidence.get("origin"):
         moves: Moves = []
         for number, cut in enumerate(evidence["cuts"]):
             choice = choice_of(cut["choice"])
             step = cut["step"] if number else evidence["step"]
             model = model_named(choice.model)
             moves += [(WRITER_PLACE, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
+        # Without any cut nobody is disturbed, and there is no move.
         yield moves
         # A reader may come before the recovery: once it has its turn, it goes on to its end.
         yield [*moves, ("step", READER_PLACE)]
 
 
 def _violation(situation: Situation, moves: Moves, violated: str) -> Violation | None:
-    """Return what a run by these moves breaks, best the same property."""
+    """Return how a run by these moves breaks a property, or any where that is ""."""
     with remembered_decoding(), Player(situation) as player:
-        violations = player.play(from_schedule(situation, moves)).violations
-    same = (violation for violation in violations if violation.property == violated)
-    return next(same, next(iter(violations), None))
+        log = from_schedule(situation, moves)
+        parts = [Signature(violated, part) for part in PARTS] if violated else [None]
+        for wanted in parts:
+            for violation in player.play(log, wanted=wanted).violations:
+                if wanted is None or wanted.fits(violation):
+                    return violation
+    return None

@@ -6,21 +6,19 @@ acknowledged (protocol notes, section 6).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from harness.disk.intercept import Call, CallKind
-from harness.disk.kernel import Kernel, NoError
+from harness.disk.kernel import Kernel
+from harness.explore.stateful_memo import look_up
 from harness.explore.trace_rules import Broken, TraceRules
 from impl.errors import TornproofError
 from impl.layout import txn as layout
 from impl.partition import DATA_FILE, PM_FILE
+from impl.pm.chain import resolve
 from impl.table import Table, open_table
-from impl.transaction import HEADER_BYTES, TXN_FILE, area_of, decode_transaction
+from impl.transaction import HEADER_BYTES, TXN_FILE, VERSION_BYTES, area_of, decode_transaction
 
-Found = TypeVar("Found")
-VERSION_BYTES = 8
-REMEMBERED_COUNT = 4096
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
 _REMOVALS = frozenset({CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME})
 
@@ -45,9 +43,10 @@ class TableRules(TraceRules):
         self.promises_barriers = promises_barriers
         self._areas: dict[bytes, tuple[int, int]] = {}
         self._extents: dict[bytes, Extents | None] = {}
+        self._resolvable: dict[tuple[bytes, int], bool] = {}
         self._table: Table | None = None
 
-    def before(self, kernel: Kernel, life: int, call: Call) -> Broken | None:
+    def before(self, kernel: Kernel, call: Call) -> Broken | None:
         """Judge a write, a removal, or the store of a version."""
         if call.kind in _WRITES:
             directory, _, name = call.path.rpartition("/")
@@ -59,11 +58,11 @@ class TableRules(TraceRules):
             return self._remove(kernel, call)
         return None
 
-    def acknowledged(self, kernel: Kernel, life: int) -> Broken | None:
+    def acknowledged(self, kernel: Kernel) -> Broken | None:
         """Judge an acknowledgement: the version must be on disk by then."""
         if not self.promises_barriers:
             return None
-        number = _number(kernel, self._txn_path)
+        number = kernel.find(self._txn_path)
         if number is None or _is_durable(kernel, number, 0, VERSION_BYTES):
             return None
         return Broken(False, "a commit is acknowledged before its version is on disk (F5)")
@@ -71,7 +70,7 @@ class TableRules(TraceRules):
     def _write(self, kernel: Kernel, call: Call, directory: str, name: str) -> Broken | None:
         extents = self._committed(kernel)
         token = None if extents is None else extents.tokens.get(directory)
-        number = _number(kernel, call.path)
+        number = kernel.find(call.path)
         if token is None or number is None:
             return None
         content = kernel.files[number].content
@@ -81,15 +80,15 @@ class TableRules(TraceRules):
         return None
 
     def _store(self, kernel: Kernel, call: Call) -> Broken | None:
-        number = _number(kernel, self._txn_path)
+        number = kernel.find(self._txn_path)
         if number is None:
             return None
         content = kernel.files[number].content
         if call.kind is CallKind.STORE and call.offset_bytes == 0:
             if not self.promises_barriers or content[:VERSION_BYTES] == call.content:
                 return None
-            missing = self._not_durable(kernel, number, call.content + content[len(call.content) :])
-            return None if missing is None else Broken(False, f"a version is stored before {missing} is on disk")
+            missing = self._missing(kernel, number, call.content + content[len(call.content) :])
+            return None if missing is None else Broken(False, f"a version is stored before {missing}")
         extents = self._committed(kernel)
         if extents is not None and _changes(content, call, *extents.area):
             return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes the committed record")
@@ -104,37 +103,46 @@ class TableRules(TraceRules):
                 return Broken(True, f"{call.kind} {path}, which the committed version names")
         return None
 
-    def _not_durable(self, kernel: Kernel, txn: int, content: bytes) -> str | None:
-        """Return the first thing that a version names and a power cut could take away."""
+    def _missing(self, kernel: Kernel, txn: int, content: bytes) -> str | None:
+        """Return the first thing that has to come before a version, and has not."""
         extents = self._extents_of(kernel, content)
         if extents is None:
-            return None
+            return f"its record in {self._txn_path} can be read (F4)"
         if not _is_durable(kernel, txn, VERSION_BYTES, HEADER_BYTES) or not _is_durable(kernel, txn, *extents.area):
-            return f"the record in {self._txn_path} (F4)"
-        for directory, token in extents.tokens.items():
-            for name, barrier in ((DATA_FILE, "F1"), (PM_FILE, "F2, F3")):
-                path = f"{directory}/{name}"
-                number = _number(kernel, path)
-                if number is None:
-                    return f"{path}, which is not there,"
-                stop = token if name == DATA_FILE else _published(kernel.files[number].content)
-                if not _is_durable(kernel, number, 0, stop):
-                    return f"{path} ({barrier})"
-                if _durable_number(kernel, path) != number:
-                    return f"the name {path} (F6)"
+            return f"the record in {self._txn_path} is on disk (F4)"
+        missing = (self._missing_of(kernel, *each) for each in extents.tokens.items())
+        return next(filter(None, missing), None)
+
+    def _missing_of(self, kernel: Kernel, directory: str, token: int) -> str | None:
+        """Return the first thing that a version needs of a partition and that is missing."""
+        for name, barrier in ((DATA_FILE, "F1"), (PM_FILE, "F2, F3")):
+            path = f"{directory}/{name}"
+            number = kernel.find(path)
+            if number is None:
+                return f"{path} is there"
+            content = kernel.files[number].content
+            if name == PM_FILE and not self._leads_to(content, token):
+                return f"{path} leads to the generation of {token} bytes"
+            if not _is_durable(kernel, number, 0, token if name == DATA_FILE else _published(content)):
+                return f"{path} is on disk ({barrier})"
+            if _durable_number(kernel, path) != number:
+                return f"the name {path} is on disk (F6)"
         return None
 
+    def _leads_to(self, pm: bytes, token: int) -> bool:
+        return look_up(self._resolvable, (pm, token), lambda: _is_resolvable(pm[: _published(pm)], token))
+
     def _committed(self, kernel: Kernel) -> Extents | None:
-        number = _number(kernel, self._txn_path)
+        number = kernel.find(self._txn_path)
         return None if number is None else self._extents_of(kernel, kernel.files[number].content)
 
     def _extents_of(self, kernel: Kernel, content: bytes) -> Extents | None:
         """Return what a `_txn` names, or None where it names nothing that can be read."""
         head = content[:HEADER_BYTES]
-        start, stop = _remembered(self._areas, head, lambda: _area(head))
+        start, stop = look_up(self._areas, head, lambda: _area(head))
         # Only the base header and the live area count, so that stores into the free one are no new version.
         key = head[:VERSION_BYTES] + content[start:stop]
-        return _remembered(self._extents, key, lambda: self._decoded(kernel, content, (start, stop)))
+        return look_up(self._extents, key, lambda: self._decoded(kernel, content, (start, stop)))
 
     def _decoded(self, kernel: Kernel, content: bytes, area: tuple[int, int]) -> Extents | None:
         try:
@@ -157,19 +165,12 @@ def _area(head: bytes) -> tuple[int, int]:
     return area.record_offset, area.record_offset + area.size_bytes
 
 
-def _remembered(known: dict[bytes, Found], key: bytes, make: Callable[[], Found]) -> Found:
-    if key not in known:
-        if len(known) >= REMEMBERED_COUNT:
-            known.clear()
-        known[key] = make()
-    return known[key]
-
-
-def _number(kernel: Kernel, path: str) -> int | None:
+def _is_resolvable(published: bytes, token: int) -> bool:
     try:
-        return kernel.entry(path)
-    except NoError:
-        return None
+        resolve(published, token, file=PM_FILE)
+    except TornproofError:
+        return False
+    return True
 
 
 def _durable_number(kernel: Kernel, path: str) -> int | None:

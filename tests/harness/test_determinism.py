@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,13 +12,31 @@ from pathlib import Path
 import numpy as np
 from table_situations import ABANDON, GROW, PURGE, table_situation
 
-from harness.explore.outcome import trace_hash
 from harness.explore.random_schedules import Sampler, pct, uniform
 from harness.explore.stateful_memo import remembered_decoding
+from harness.explore.turns import Schedule
+from harness.explore.world import World
+from harness.faults.known import KNOWN, shown
+from harness.findings.replay import replay_log
+from harness.verdict import Finding
 
 RUNS = 1_000
 HASH_SEEDS = ("0", "4711")
+REPLAY_HASH_SEEDS = ("0", "1", "4711")
+REPLAYED = ("reader decodes by the newest footer (questdb-9.4.2)", "data not durable (F1)")
 HERE = Path(__file__).parent
+
+
+def trace_hash(world: World, schedule: Schedule) -> str:
+    """Run a schedule from a world, and return a digest of every call and every answer in their order."""
+    digest = hashlib.blake2b(digest_size=16)
+    run = world.fork()
+    for place, call_count in schedule:
+        for _ in range(call_count):
+            call = run.call(place)
+            run.step(place)
+            digest.update(repr((place, call, run.nodes[place].answer, run.nodes[place].marks)).encode())
+    return digest.hexdigest()
 
 
 def traces(seed: int, run_count: int) -> list[str]:
@@ -41,22 +60,37 @@ def digest(hashes: list[str]) -> str:
     return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
 
 
-def test_a_thousand_runs_have_the_same_traces_whatever_a_process_hashes_by() -> None:
-    expected = traces(7, RUNS)
-    assert len(expected) == RUNS and len(set(expected)) > 100
-    code = f"import test_determinism as t; print(t.digest(t.traces(7, {RUNS})))"
+def in_processes(expression: str, hash_seeds: tuple[str, ...], given: str = "") -> list[str]:
+    """Evaluate an expression of this module, `t`, in a process for each way to hash; `given` is its standard input."""
+    code = f"import sys; import test_determinism as t; print({expression})"
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "golden"), str(HERE.parent.parent)])
-
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in HASH_SEEDS
+        for seed in hash_seeds
     ]
-    answers = [process.communicate()[0].strip() for process in processes]
+    return [process.communicate(given)[0].strip() for process in processes]
+
+
+def replays(text: str) -> str:
+    """Return the trace hashes of findings that are seen again with the same evidence."""
+    hashes = []
+    for document in json.loads(text):
+        again = replay_log(Finding(**document))
+        assert again.is_same
+        hashes.append(again.evidence["explanation"]["trace"])
+    return " ".join(hashes)
+
+
+def test_a_thousand_runs_have_the_same_traces_whatever_a_process_hashes_by() -> None:
+    expected = traces(7, RUNS)
+    assert len(expected) == RUNS and len(set(expected)) > 100
+    answers = in_processes(f"t.digest(t.traces(7, {RUNS}))", HASH_SEEDS)
     assert answers == [digest(expected)] * len(HASH_SEEDS)
 
 
@@ -65,3 +99,14 @@ def test_the_same_process_gives_the_same_traces_again_and_another_seed_gives_oth
 
     assert traces(3, 100) == first
     assert traces(4, 100) != first
+
+
+def test_findings_of_a_schedule_and_of_a_power_cut_have_the_same_traces_again_however_a_process_hashes() -> None:
+    findings = [shown(defect) for defect in KNOWN if defect.name in REPLAYED]
+    expected = [finding.evidence["explanation"]["trace"] for finding in findings]
+    assert len(set(expected)) == len(REPLAYED)
+    fields = ("property", "phase", "sentence", "evidence")
+    text = json.dumps([{name: getattr(finding, name) for name in fields} for finding in findings])
+
+    answers = in_processes("t.replays(sys.stdin.read())", REPLAY_HASH_SEEDS, text)
+    assert answers == [" ".join(expected)] * len(REPLAY_HASH_SEEDS)

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from state_search import enumerate_schedules, search_states, search_turns
 from table_situations import GROW, table_situation
 from toy_processes import CELL_COUNT, CELLS, Step, looks, process, world_of
 
@@ -15,7 +16,6 @@ from harness.explore.dpor import Counts, Run, explore_all
 from harness.explore.observer import Property
 from harness.explore.outcome import Outcome, Outcomes
 from harness.explore.situation import Situation
-from harness.explore.state_search import enumerate_schedules, search_states, search_turns
 from harness.explore.stateful_memo import remembered_decoding
 from harness.explore.turns import follow
 from harness.explore.world import World

@@ -8,7 +8,7 @@ from harness.disk.file_state import FileState
 from harness.disk.intercept import Call, CallKind
 from harness.disk.kernel import Kernel
 from harness.disk.kernel_calls import apply
-from harness.disk.legal_disks import apply_choice, chosen_disk, legal_disks
+from harness.disk.legal_disks import chosen_disk, legal_disks
 from harness.disk.legal_files import Limits, file_content, legal_file
 from harness.disk.persistence import (
     C_8,
@@ -183,7 +183,6 @@ def test_each_disk_is_named_by_a_choice_that_makes_it_again_from_its_text(model:
         again = choice_of(choice.text())
         assert again == choice
         assert chosen_disk(kernel, model, again) == picked.disk
-        assert apply_choice(kernel, model, again).identity() == picked.disk.kernel().identity()
         assert str(choice).startswith(model.name)
 
 
@@ -195,7 +194,7 @@ def test_a_text_that_no_choice_gave_is_refused(text: str) -> None:
 
 def test_a_choice_of_another_kernel_is_refused() -> None:
     with pytest.raises(IndexError):
-        apply_choice(machine(f=b""), B, Choice("B", None, (("d/f", FileChoice(3, 3)),)))
+        chosen_disk(machine(f=b""), B, Choice("B", None, (("d/f", FileChoice(3, 3)),)))
 
 
 def test_above_the_limit_a_sample_has_all_old_all_new_and_single_deviations_and_says_how_many_there_are() -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from product_search import ProductSearch
 
 from harness.disk.kernel import Kernel
 from harness.disk.legal_disks import legal_disks
 from harness.disk.persistence import MODELS, model_named
-from harness.explore.crash_world import Lives
+from harness.explore.crash_world import Disks, Lives
 from harness.explore.observer import Property
-from harness.explore.product import Disks, ProductSearch
 from harness.explore.product_cuts import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductCuts
 from harness.explore.schedule_crash import control_situation, explore_product
 from harness.explore.situation import Readers, Situation

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from table_situations import GROW, PURGE, table_situation
 
+from harness.explore.cuts import Course, Cuts, NotOnlyAReaderError, Ways, schedule_of
 from harness.explore.dpor import Run, explore_all
 from harness.explore.observer import Property
 from harness.explore.outcome import Said, said_by
-from harness.explore.reader_cuts import Cut, NotOnlyAReaderError, WriterRun, explore_reader
 from harness.explore.schedule_controls import LETTERS, NUMBERS, control_situation
 from harness.explore.situation import Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.explore.turns import follow
+from harness.explore.world import World
 from harness.targets.toy import AcknowledgesFirst, HeaderFirst, Toy
 from harness.targets.toy_records import InPlace, LooksOnce, Record
 
 
-def cut_said(situation: Situation) -> set[Said]:
+@contextmanager
+def searched(situation: Situation) -> Iterator[tuple[World, Course, Cuts, Ways]]:
     cast = situation.cast()
-    said: set[Said] = set()
-    assert explore_reader(situation.begin(cast), 1, lambda cut, writer: said.add(said_by(cut.node))).is_done
-    cast.close()
-    return said
+    try:
+        course, cuts = Course(situation.begin(cast)), Cuts(cast.clients[1], 1, cast.judge)
+        yield situation.begin(cast), course, cuts, cuts.search(course, [cuts.root()])
+    finally:
+        cast.close()
+
+
+def cut_said(situation: Situation) -> set[Said]:
+    with searched(situation) as (_, _, cuts, come):
+        assert cuts.is_done
+        return {said_by(state.node) for state in come if state.is_at_end}
 
 
 def reduced_said(situation: Situation) -> set[tuple[Said, ...]]:
@@ -38,15 +50,8 @@ def reduced_said(situation: Situation) -> set[tuple[Said, ...]]:
 
 
 def violated(situation: Situation) -> set[str]:
-    cast = situation.cast()
-    found: set[str] = set()
-
-    def on_end(cut: Cut, writer: WriterRun) -> None:
-        found.update(each.property for each in cut.progress.violations)
-
-    explore_reader(situation.begin(cast), 1, on_end)
-    cast.close()
-    return found
+    with searched(situation) as (_, _, _, come):
+        return {each.property for state in come for each in state.progress.violations}
 
 
 @pytest.mark.parametrize("style", ["fresh", "follow"])
@@ -75,41 +80,31 @@ def test_broken_toys_are_convicted_and_sound_ones_are_not() -> None:
     assert violated(control_situation(Record(), NUMBERS)) == set()
 
 
-def test_the_schedule_of_a_cut_leads_there() -> None:
-    situation = control_situation(AcknowledgesFirst(), LETTERS)
-    cast = situation.cast()
-    world = situation.begin(cast)
-    checked = []
-
-    def on_end(cut: Cut, writer: WriterRun) -> None:
-        end = follow(world, cut.schedule(1, writer.end))
-        assert end.nodes[1] is cut.node and not end.enabled
-        stale = {each.property for each in cut.progress.violations}
-        assert stale == {each.property for each in end.progress.violations}
-        checked.append(stale)
-
-    explore_reader(world, 1, on_end)
-    cast.close()
+def test_the_schedule_of_a_state_leads_there() -> None:
+    with searched(control_situation(AcknowledgesFirst(), LETTERS)) as (world, course, _, come):
+        checked = []
+        for state in come:
+            end = follow(world, schedule_of(1, come, state, len(course) - 1))
+            assert end.nodes[1] is state.node and end.nodes[0].call is None
+            broken = {each.property for each in state.progress.violations}
+            assert broken == {each.property for each in end.progress.violations}
+            checked.append(broken)
     assert {Property.STALE} in checked and set() in checked
 
 
 def test_a_reader_that_pins_is_left_to_dpor() -> None:
-    situation = table_situation([GROW], style="pinned")
-    cast = situation.cast()
-
-    with remembered_decoding(), pytest.raises(NotOnlyAReaderError, match="lock"):
-        explore_reader(situation.begin(cast), 1, lambda cut, writer: None)
-    cast.close()
+    with (
+        remembered_decoding(),
+        pytest.raises(NotOnlyAReaderError, match="lock"),
+        searched(table_situation([GROW], style="pinned")),
+    ):
+        pass
 
 
 def test_without_time_the_cuts_say_that_they_are_not_done() -> None:
-    situation = control_situation(Record(), NUMBERS)
-    cast = situation.cast()
-    left = iter([True] * 9)
+    with searched(control_situation(Record(), NUMBERS)) as (_, course, cuts, come):
+        left = iter([True] * 9)
+        short = cuts.search(course, [cuts.root()], has_time=lambda: next(left, False))
 
-    short = explore_reader(situation.begin(cast), 1, lambda cut, writer: None, has_time=lambda: next(left, False))
-    whole = explore_reader(situation.begin(cast), 1, lambda cut, writer: None)
-    cast.close()
-
-    assert (short.is_done, whole.is_done) == (False, True)
-    assert short.runs < whole.runs
+        assert not cuts.is_done
+        assert short.keys() < come.keys()

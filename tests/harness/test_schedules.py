@@ -138,7 +138,7 @@ def test_a_control_that_nothing_convicts_makes_the_verdict_unknown(monkeypatch: 
     failed_controls.cache_clear()
 
     assert phase.verdict is Verdict.UNKNOWN
-    assert all(f"{method} did not convict" in phase.controls for method in ("DPOR", "uniform random", "PCT"))
+    assert all(f"{method} did not convict" in phase.controls for method in ("DPOR", "cuts", "uniform random", "PCT"))
 
 
 def test_a_sound_toy_that_is_convicted_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +147,4 @@ def test_a_sound_toy_that_is_convicted_fails_the_controls(monkeypatch: pytest.Mo
 
     failures = failed_controls(0)
     failed_controls.cache_clear()
-    assert len(failures) == 3 and all("convicted the sound toy" in failure for failure in failures)
+    assert len(failures) == 4 and all("convicted the sound toy" in failure for failure in failures)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from state_search import StateCounts, enumerate_schedules, search_states, search_turns
 from toy_processes import Step, looks, process, world_of
 
-from harness.explore.state_search import StateCounts, enumerate_schedules, search_states, search_turns
 from harness.explore.world import World
 
 

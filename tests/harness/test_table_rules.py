@@ -115,7 +115,7 @@ class Machine:
 
     def judge(self, kind: CallKind, path: str, **fields: object) -> Broken | None:
         call = Call(kind=kind, path=path, file=1, **fields)  # type: ignore[arg-type]
-        broken = self.rules.before(self.kernel, 0, call)
+        broken = self.rules.before(self.kernel, call)
         apply(self.kernel, 0, Call(kind=CallKind.OPEN_FOR_WRITING, path=path, file=1, mode=OpenMode.EXISTING))
         apply(self.kernel, 0, call)
         return broken

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from harness.check import SIMULATED, CheckSettings, PhaseName, capture_table, check_image, complaint_of
+from harness.check import SIMULATED, CheckSettings, PhaseName, check_image
 from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
 from harness.presets import PRESETS, Preset
@@ -19,12 +19,11 @@ from harness.simulation import HARDENED, Setting, setting_of_table, settings_of
 from harness.verdict import worst
 from harness.workload import MADE_PATH, made_image
 from impl.errors import TornproofError
-from impl.operating_system import OperatingSystemStorage
+from tornproof.captured import capture_steadily
 from tornproof.check_report import check_document, print_check
 from tornproof.findings import save_findings
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.preset_option import preset_named
-from tornproof.steady import steadily
 
 
 def check(
@@ -54,15 +53,17 @@ def check(
     chosen = None if preset is None else preset_named(preset)
     if table is not None and scenario:
         raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
-    name, path, image = ("a small new table", MADE_PATH, made_image()) if table is None else _captured(table)
+    name = "a small new table" if table is None else table
+    path, image = (MADE_PATH, made_image()) if table is None else capture_steadily(table)
     situations = _situations(scenario or (), chosen, None if table is None else (image, path))
     settings = CheckSettings(
         seconds=seconds,
         workers=workers,
         complete_bytes=bound,
         seed=seed,
-        phases=_phases(only, situations, preset, scenario),
+        phases=_phases(only, situations, preset, scenario, has_table=table is not None),
         situations=situations,
+        preset=chosen or PRESETS[HARDENED],
     )
     with progress_bar() as progress:
         task = progress.add_task("copying", total=None)
@@ -96,24 +97,22 @@ def _situations(
 
 
 def _phases(
-    only: list[PhaseName] | None, situations: tuple[Setting, ...], preset: str | None, scenarios: list[str] | None
+    only: list[PhaseName] | None,
+    situations: tuple[Setting, ...],
+    preset: str | None,
+    scenarios: list[str] | None,
+    *,
+    has_table: bool,
 ) -> tuple[PhaseName, ...]:
-    """Return the wanted phases; other releases and scenarios exist in the simulator alone."""
-    if preset is None and not scenarios:
-        return tuple(only or PhaseName)
-    others = [name for name in only or () if name not in SIMULATED]
-    if others:
-        raise UsageError(f"--only {others[0]}: presets and scenarios are explored by {', '.join(SIMULATED)} alone")
+    """Return the wanted phases; other releases and scenarios exist in the simulator alone, and drawn tables are new."""
     named = {explorer for setting in situations for explorer in setting.explorers}
-    phases = tuple(name for name, explorer in SIMULATED.items() if explorer in named and (not only or name in only))
-    if not phases:
-        raise UsageError(f"--only {', '.join(only or ())}: these scenarios are for {', '.join(sorted(named))}")
-    return phases
-
-
-def _captured(table: str) -> tuple[str, str, DiskImage]:
-    storage = OperatingSystemStorage()
-    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
-    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
-    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
-    return table, path, image
+    possible = list(PhaseName)
+    if preset is not None or scenarios:
+        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not scenarios]
+        possible += [] if scenarios else [PhaseName.DRAWN]
+    if has_table and PhaseName.DRAWN in possible:
+        possible.remove(PhaseName.DRAWN)
+    others = [name for name in only or () if name not in possible]
+    if others:
+        raise UsageError(f"--only {others[0]}: what is asked for is explored by {', '.join(possible)}")
+    return tuple(name for name in possible if not only or name in only)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +10,15 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from harness.check import capture_table, complaint_of
 from harness.presets import Preset
 from harness.presets.probe import Outlook, probe
 from impl.errors import CorruptError
 from impl.operating_system import OperatingSystemStorage
 from impl.verify import PartitionReport, TableReport
+from tornproof.captured import capture_steadily
 from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.preset_option import preset_named
-from tornproof.steady import steadily, verify_steadily
+from tornproof.steady import verify_steadily
 
 PROBLEMS_SHOWN = 20
 PARTITIONS_SHOWN = 500
@@ -59,10 +58,7 @@ def verify(
 
 def _outlook(table: str, preset: Preset) -> Outlook:
     """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
-    storage = OperatingSystemStorage()
-    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
-    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
-    image = steadily(storage, path, lambda: capture_table(storage, path), lambda copied: complaint_of(copied, path))
+    path, image = capture_steadily(table)
     try:
         return probe(image, path, preset)
     except CorruptError as error:

@@ -1,4 +1,4 @@
-"""Schedule × crash: the writer dies at any step, beside a reader at any step, and both lives go on in any order.
+"""Schedule × crash: the writer dies at any step, beside a reader at any step, by single calls.
 
 Under A and D the reader lives through the crash and the recovery; under B, C and Cdir everybody dies, and a new reader
 reads beside the recovery. States that were met before are not entered again, so the count is one of distinct states.
@@ -7,25 +7,20 @@ reads beside the recovery. States that were met before are not entered again, so
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from harness.disk.intercept import BARRIERS, CallKind
-from harness.disk.kernel import Kernel
-from harness.explore.crash_world import WRITER_PLACE, Lives
-from harness.explore.identity import Identities
+from identity import Identities
+
+from harness.explore.crash_world import WRITER_PLACE, Action, Disks, Lives
 from harness.explore.observer import Violation
 from harness.explore.outcome import Said, said_by
 from harness.explore.programs import FAILED
 from harness.explore.world import World
 
-Action: TypeAlias = tuple[Any, ...]
 Path: TypeAlias = "tuple[Path, Action] | None"
 """How a state was come to: the last action, and the path before it."""
-Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
-"""Returns what a power cut may leave of a kernel, each with the choice that makes it."""
-FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 
 
 @dataclass(slots=True)
@@ -81,7 +76,8 @@ class ProductSearch:
     def _followers(self, world: World, path: Path) -> Iterator[tuple[World, Path]]:
         places = world.enabled
         if world.cast is self._lives.first:
-            for crashed, action in self._crashes(world):
+            has_ended = world.nodes[WRITER_PLACE].call is None
+            for action, crashed in () if has_ended else self._lives.crashes(world, self._model, self._disks):
                 self.counts.crashes += 1
                 self._count(world, crashed)
                 yield crashed, (path, action)
@@ -93,18 +89,6 @@ class ProductSearch:
             following = world.fork()
             following.step(place)
             yield following, (path, ("step", place))
-
-    def _crashes(self, world: World) -> Iterator[tuple[World, Action]]:
-        if world.nodes[WRITER_PLACE].call is None:
-            return
-        if self._model == "A":
-            yield self._lives.after_kill(world), ("kill",)
-        elif self._model == "D":
-            if world.call(WRITER_PLACE).kind in FAILING:
-                yield self._lives.after_failed_sync(world), ("fail",)
-        else:
-            for kernel, choice in self._disks(world.kernel):
-                yield self._lives.after_power_cut(kernel, world.progress), ("power", self._model, choice)
 
     def _count(self, before: World, after: World) -> None:
         reached, progress = self.counts.reached, before.progress

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from identity import Identities
+
 from harness.explore.contention import Contention
-from harness.explore.identity import Identities
 from harness.explore.turns import Moment
 from harness.explore.world import World
 

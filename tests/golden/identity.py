@@ -1,4 +1,4 @@
-"""Which worlds have the same futures: each gets a short key, equal for equal worlds, by numbering what it is made of."""
+"""Which worlds have the same futures: each gets a short key, equal for equal worlds, by numbers of its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.explore.world import World
 
 
 class Identities:
-    """The parts that were met so far and their numbers; keys of two objects of this class mean nothing to each other."""
+    """The parts that were met so far and their numbers; keys of two of these objects mean nothing to each other."""
 
     def __init__(self) -> None:
         """Start with nothing met."""

@@ -1,0 +1,151 @@
+"""Every known defect is found, as a small finding that is seen again with the defect and not without it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from harness.explore.observer import Property
+from harness.faults.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
+from harness.faults.known_document import document, table
+from harness.findings.log import DecisionLog, Kill, PowerCut
+from harness.findings.replay import is_simulated
+from harness.findings.run import run_log
+from harness.presets import PRESETS
+from harness.replay import replay_finding
+from harness.targets.table import TableTarget
+from harness.verdict import Finding, Verdict
+from harness.workload import made_image
+
+TIMES = 10
+STEP_RULES = (Property.BARRIERS, Property.IMMUTABLE)
+BY_NAME = {defect.name: defect for defect in KNOWN}
+PAGE = Path(__file__).parents[2] / "docs/known-defects.md"
+of_each = pytest.mark.parametrize("defect", KNOWN, ids=lambda defect: defect.name)
+
+
+@functools.cache
+def found(defect: KnownDefect) -> Finding:
+    """Return what its explorer finds, as it is read from a file."""
+    finding = shown(defect)
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+
+
+def all_found() -> Iterator[tuple[KnownDefect, Finding]]:
+    return ((defect, found(defect)) for defect in KNOWN)
+
+
+@of_each
+def test_a_known_defect_is_seen_again_ten_times_of_ten_with_the_same_evidence_and_not_without_it(
+    defect: KnownDefect,
+) -> None:
+    finding = found(defect)
+    assert finding.property == defect.breaks and finding.property not in STEP_RULES
+    seconds = []
+    for _ in range(TIMES):
+        begin = time.perf_counter()
+        again = replayed(defect, finding)
+        seconds.append(time.perf_counter() - begin)
+        assert (again.verdict, again.is_same, again.note) == (Verdict.INVALID, True, "")
+    assert replayed_without(finding) is Verdict.VALID
+    print(f"{defect.name}: {tuple(size_of(finding))}, replays in {max(seconds):.3f} s at most")
+
+
+def test_findings_of_released_servers_need_no_more_than_their_file() -> None:
+    image = made_image()
+    released = [defect for defect in KNOWN if not defect.fault]
+    assert len(released) >= 5
+    for defect in released:
+        assert replay_finding(found(defect), image, "nowhere") is Verdict.INVALID
+
+
+def test_the_median_finding_is_small() -> None:
+    sizes = [size_of(finding) for _, finding in all_found()]
+    operations, crashes, switches = (median(column) for column in zip(*sizes, strict=True))
+    assert operations <= 6 and crashes <= 1 and switches <= 2
+    assert all(size.crashes <= 1 and size.switches <= 2 for size in sizes)
+
+
+@pytest.mark.parametrize("release", ["questdb-9.4.2", "questdb-9.4.3"])
+def test_a_release_refuses_a_read_beside_one_commit_and_without_any_crash(release: str) -> None:
+    finding = found(BY_NAME[f"reader decodes by the newest footer ({release})"])
+    assert size_of(finding) == Size(operations=1, crashes=0, switches=1)
+    assert [(each["count"], each["read_count"]) for each in finding.evidence["situation"]["readers"]] == [(1, 1)]
+    assert finding.evidence["situation"]["target"]["preset"] == release
+
+
+@pytest.mark.parametrize("release", ["questdb-9.4.2", "questdb-9.4.3"])
+def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where_nobody_looks_by_the_newest_footer(
+    release: str,
+) -> None:
+    defect = BY_NAME[f"orphan as the base of the next update ({release})"]
+    finding = found(defect)
+    size = size_of(finding)
+    log = DecisionLog.of_document(finding.evidence["log"])
+    assert size.operations <= 3 and size.crashes == 1
+    assert not [each for each in log.deviations if isinstance(each, PowerCut)]
+    (kill,) = (each for each in log.deviations if isinstance(each, Kill))
+
+    situation = defect.setting().situation
+    looked_at_by_token = TableTarget(protocol=PRESETS[release].protocol, encode=PRESETS[release].encode)
+    result = run_log(replace(situation, target=looked_at_by_token, readers=()), DecisionLog((kill,)))
+    assert not result.dropped
+    (violation,) = result.violations
+    assert (violation.property, violation.client) == (Property.COMMIT, "writer")
+    assert "exceeds data length" in violation.sentence
+
+
+def test_a_fault_that_is_not_there_is_not_found() -> None:
+    defect = BY_NAME["data not durable (F1)"]
+    sound = replace(defect, fault="", preset="hardened")
+    with pytest.raises(LookupError, match=r"data not durable .* no more"):
+        shown(sound)
+    assert replayed(sound, found(BY_NAME["orphan truncated under a reader"])).verdict is Verdict.VALID
+
+
+def test_the_size_of_a_finding_counts_what_its_file_says() -> None:
+    cut, turned = found(BY_NAME["lost acknowledged commit (F5)"]), found(BY_NAME["stale mapping, ABA on the token"])
+    assert size_of(cut) == Size(operations=2, crashes=1, switches=0)
+    assert size_of(turned) == Size(operations=2, crashes=0, switches=2)
+    loaded = found(BY_NAME["no fence after the version"])
+    assert not is_simulated(loaded.evidence) and size_of(loaded).switches >= 1
+    at_rest = [{**load, "commits": [0]} for load in loaded.evidence["loads"]]
+    assert size_of(replace(loaded, evidence={**loaded.evidence, "loads": at_rest})).switches == 0
+
+
+def test_a_single_load_of_another_value_is_another_execution() -> None:
+    defect = BY_NAME["no fence after the version"]
+    finding = found(defect)
+    loads = [dict(load) for load in finding.evidence["loads"]]
+    loads[-1]["value"] += 1 << 40
+    assert replayed(defect, replace(finding, evidence={**finding.evidence, "loads": loads})).verdict is Verdict.VALID
+
+
+def test_the_page_of_known_defects_has_the_names_and_sizes_that_are_found() -> None:
+    page = PAGE.read_text().splitlines()
+    rows = table(all_found())
+    told = "python -m harness.faults.known_document > docs/known-defects.md"
+    assert [line for line in page if line.startswith("|")] == rows, told
+    headings = [line.removeprefix("## ").lower() for line in page if line.startswith("## ")]
+    assert headings == [defect.name.lower() for defect in KNOWN], told
+
+
+def test_the_page_tells_each_finding_in_words() -> None:
+    defect = BY_NAME["header before body (F2)"]
+    page = document([(defect, found(defect))])
+    for word in (
+        "- Let a writer commit 1 operation beside 1 reader.",
+        "- Then reader 1 goes on",
+        "- Because",
+        "however",
+    ):
+        assert word in page
+    fenced = BY_NAME["no fence after the version"]
+    assert "nothing keeps them in order" in document([(fenced, found(fenced))])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from harness.disk.intercept import CallKind
 from harness.disk.kernel import Kernel
 from harness.explore.observer import Property
+from harness.explore.situation import NotExplorableError
 from harness.findings.crash_bytes import crash_ranges
 from harness.findings.lanes import NOTABLE, LaneRecorder
 from harness.findings.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
@@ -92,7 +94,11 @@ def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Itera
         for moved, change in [*ways, (None, "left out")]:
             kept = () if moved is None else (moved,)
             other = DecisionLog((*log.deviations[:place], *kept, *log.deviations[place + 1 :]))
-            result = player.play(other)
+            try:
+                result = player.play(other)
+            except NotExplorableError:
+                # Nobody can say what is right there, so that it is none that passes.
+                continue
             if not result.violations and (moved is None or moved in result.applied):
                 yield Neighbour(other, deviation, change)
 
@@ -107,7 +113,8 @@ def _cause(
     at, client = deviation.at, deviation.at.client
     done = itinerary.until(at)
     without = Itinerary()
-    player.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), watcher=without)
+    with suppress(NotExplorableError):
+        player.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), watcher=without)
     todo = without.since(at)
     return {
         "decision": text_of(deviation),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -13,13 +14,18 @@ from statistics import median
 import pytest
 
 from harness.explore.observer import Property
-from harness.faults.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
+from harness.faults.known import KNOWN, LOOKS, KnownDefect, Size, replayed, replayed_without, shown, size_of
 from harness.faults.known_document import document, table
 from harness.findings.log import DecisionLog, Kill, PowerCut
-from harness.findings.replay import is_simulated
+from harness.findings.make import finding_of
+from harness.findings.replay import is_simulated, replay_log
 from harness.findings.run import run_log
+from harness.findings.situation_document import situation_of
 from harness.presets import PRESETS
 from harness.replay import replay_finding
+from harness.scenario import Explorer, load_scenario
+from harness.simulated_phases import Budget, simulate
+from harness.simulation import setting_of
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Verdict
 from harness.workload import made_image
@@ -100,6 +106,37 @@ def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where
     (violation,) = result.violations
     assert (violation.property, violation.client) == (Property.COMMIT, "writer")
     assert "exceeds data length" in violation.sentence
+
+
+def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision() -> None:
+    setting = BY_NAME["data not durable (F1)"].setting()
+    phase = simulate(Explorer.POWER, [setting], Budget(clock=itertools.count().__next__, seconds=LOOKS))
+    by_property = {finding.property: finding for finding in phase.findings}
+    assert set(by_property) == {Property.BARRIERS, Property.REFUSED}
+    against_rule, refused = by_property[Property.BARRIERS], by_property[Property.REFUSED]
+    assert size_of(against_rule) == Size(operations=1, crashes=0, switches=0) and against_rule.evidence["log"] == []
+    assert replay_log(against_rule).is_same
+    # A wrong answer is explained by what changes that answer, and a power cut a step earlier does.
+    assert refused.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
+
+
+def test_a_life_that_cannot_even_begin_is_one_that_cannot_recover_whatever_the_life_before_had_begun() -> None:
+    finding = found(BY_NAME["data not durable (F1)"])
+    situation = situation_of(finding.evidence["situation"])
+    log = DecisionLog.of_document(finding.evidence["log"])
+    (violation,) = run_log(replace(situation, readers=()), log).violations
+    assert (violation.property, violation.client) == (Property.RECOVERY, "writer")
+
+
+def test_a_run_that_nobody_can_judge_is_not_one_that_passes() -> None:
+    release = PRESETS["questdb-9.4.2"]
+    situation = setting_of(load_scenario("orphan-and-equal-retry"), release).situation
+    (kill,) = DecisionLog.parse("writer@commit 0: unmap 2024-01-01T00/_pm #1 is killed").deviations
+    (violation,) = run_log(replace(situation, readers=()), DecisionLog((kill,))).violations
+    # A step earlier nothing is published, and what the commit would have been by itself is refused to every reader.
+    finding = finding_of(situation, DecisionLog((kill,)), violation, phase="power")
+    assert finding.property == Property.RECOVERY
+    assert finding.evidence["explanation"]["neighbour"]["change"] == "left out"
 
 
 def test_a_fault_that_is_not_there_is_not_found() -> None:

@@ -81,7 +81,7 @@ def test_a_wrong_file_is_refused_with_the_place(content: bytes, sentence: str) -
 
 
 def test_an_unknown_name_or_preset_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ScenarioError, match="there is no scenario 'none'; there are append-and-power-cut, "):
+    with pytest.raises(ScenarioError, match=f"there is no scenario 'none'; there are {', '.join(scenario_names())}"):
         load_scenario("none")
     scenario = parse_scenario(GOOD + b'preset = "questdb-1"', "good")
     with pytest.raises(ScenarioError, match="preset: there is no 'questdb-1'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from harness.disk.legal_files import Limits
 from harness.disk.persistence import MODELS, Model
@@ -26,12 +27,16 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long a phase may take by which clock, where chance starts, and whom to tell how far it is."""
+    """How long a phase may take by which clock, where chance starts, and whom to tell how far it is.
+
+    `known` are the kinds of findings that it has already.
+    """
 
     clock: Clock
     seconds: float
     seed: int = 0
     on_progress: OnProgress = lambda done, total: None
+    known: set[Any] = dataclasses.field(default_factory=set)
 
 
 def simulate(explorer: Explorer, settings: Sequence[Setting], budget: Budget) -> Phase:
@@ -58,7 +63,7 @@ COMMITS_READ_BESIDE = 2
 """What the memory explorer reads beside: with one commit a missing final look cannot be told."""
 SECONDS_OF_A_SAMPLE, SAMPLE_SCALE_MAX = 10.0, 64
 """A longer run draws larger samples of what is too much to try."""
-FINDINGS_MAX = 8
+FINDINGS_MAX = 6
 """Of one situation that are made small; there is one of each kind."""
 
 
@@ -70,7 +75,7 @@ def _schedules(setting: Setting, budget: Budget) -> Phase:
         seed=budget.seed,
         on_progress=budget.on_progress,
     )
-    return _as_logs(phase, setting)
+    return _as_logs(phase, setting, budget)
 
 
 def _memory(setting: Setting, budget: Budget) -> Phase:
@@ -103,7 +108,7 @@ def _power(setting: Setting, budget: Budget) -> Phase:
         on_progress=budget.on_progress,
         points=(),
     )
-    return _as_logs(phase, setting)
+    return _as_logs(phase, setting, budget)
 
 
 def _product(setting: Setting, budget: Budget) -> Phase:
@@ -114,17 +119,21 @@ def _product(setting: Setting, budget: Budget) -> Phase:
         seconds=budget.seconds,
         on_progress=budget.on_progress,
         scenario=setting.name,
+        known=budget.known,
     )
 
 
-def _as_logs(phase: Phase, setting: Setting) -> Phase:
-    """Return a phase whose findings are small decision logs; of those that become alike one is kept."""
-    kinds: dict[tuple[str, str], Finding] = {}
+def _as_logs(phase: Phase, setting: Setting, budget: Budget) -> Phase:
+    """Return a phase whose findings are small decision logs, one of each kind that no earlier situation has shown."""
+    new: list[Finding] = []
     for finding in phase.findings:
         # What happened stands behind the last colon, when and where before it.
-        kinds.setdefault((finding.property, _NUMBERS.sub("", finding.sentence.rpartition(": ")[2])), finding)
+        kind = finding.property, _NUMBERS.sub("", finding.sentence.rpartition(": ")[2])
+        if kind not in budget.known and len(new) < FINDINGS_MAX:
+            budget.known.add(kind)
+            new.append(finding)
     findings: dict[tuple[str, str], Finding] = {}
-    for finding in list(kinds.values())[:FINDINGS_MAX]:
+    for finding in new:
         log = as_log(setting.situation, finding, scenario=setting.name)
         findings.setdefault(signature_of(log), log)
     return dataclasses.replace(phase, findings=tuple(findings.values()))

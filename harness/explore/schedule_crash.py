@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.disk.kernel import Kernel
 from harness.disk.legal_disks import legal_disks
@@ -36,6 +36,9 @@ MUST_REACH = (IN_COMMIT, KEPT)
 MUST_REACH_LIVING = (*MUST_REACH, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
 
 
+_Found: TypeAlias = tuple[Violation, Moves, str]
+
+
 @dataclass(slots=True)
 class _Total:
     """What was gone through for all models."""
@@ -44,7 +47,7 @@ class _Total:
     reached: Counter[str] = field(default_factory=Counter)
     complete: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
-    found: dict[Signature, tuple[Violation, Moves, str]] = field(default_factory=dict)
+    found: dict[Signature, _Found] = field(default_factory=dict)
 
 
 def explore_product(
@@ -55,9 +58,11 @@ def explore_product(
     seconds: float,
     on_progress: OnProgress = lambda done, total: None,
     scenario: str | None = None,
+    known: set[Signature] | None = None,
 ) -> Phase:
     """Explore the crashes of a writer beside one reader that changes nothing, for about `seconds` of `clock`.
 
+    What is of a kind that is `known` already is no finding of its own any more, and what is found is added there.
     Complete for a model when every crash point, every legal disk and every schedule of the reader was gone through.
     """
     begin = clock()
@@ -69,8 +74,10 @@ def explore_product(
             _explore(situation, name, clock, share, on_progress, total)
     except NotExplorableError as error:
         return dataclasses.replace(_phase(total, clock() - begin, failed, ()), verdict=Verdict.UNKNOWN, note=str(error))
-    findings = tuple(_findings(situation, total, scenario))
-    return _phase(total, clock() - begin, failed, findings)
+    known = set() if known is None else known
+    new = [found for signature, found in total.found.items() if signature not in known]
+    known |= total.found.keys()
+    return _phase(total, clock() - begin, failed, tuple(_findings(situation, new, scenario)))
 
 
 def _explore(
@@ -111,8 +118,8 @@ def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) 
         lives.close()
 
 
-def _findings(situation: Situation, total: _Total, scenario: str | None) -> Iterator[Finding]:
-    for violation, moves, model in total.found.values():
+def _findings(situation: Situation, found: Sequence[_Found], scenario: str | None) -> Iterator[Finding]:
+    for violation, moves, model in found:
         try:
             yield finding_of(situation, moves, violation, phase=PHASE, scenario=scenario)
         except NotReproducedError as error:
@@ -129,7 +136,7 @@ def _phase(total: _Total, seconds: float, failed: list[str], findings: tuple[Fin
     notes = [
         *(["the time was over before one model was done"] if total.cut and not total.complete else []),
         *(["a positive control failed"] if failed else []),
-        *([f"never reached: {', '.join(missing)}"] if missing and not findings else []),
+        *([f"never reached: {', '.join(missing)}"] if missing and not total.found else []),
     ]
     complete = ", ".join(total.complete) or "no model"
     cut = f"; cut by the time or sampled under {', '.join(total.cut)}" if total.cut else ""
@@ -139,7 +146,7 @@ def _phase(total: _Total, seconds: float, failed: list[str], findings: tuple[Fin
         complete=bool(total.complete) and not total.cut,
         bound=f"every crash point x every schedule of 1 reader (a range within a page is one step), complete under "
         f"{complete}{cut}",
-        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        verdict=Verdict.INVALID if total.found else Verdict.UNKNOWN if notes else Verdict.VALID,
         seconds=seconds,
         counts=dict(total.counts),
         reached=dict(total.reached),

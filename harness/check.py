@@ -50,9 +50,9 @@ class PhaseName(enum.StrEnum):
     DAMAGE = "damage"
     STATEFUL = "stateful"
     SCHEDULES = "schedules"
-    MEMORY = "memory"
-    POWER = "power"
     PRODUCT = "product"
+    POWER = "power"
+    MEMORY = "memory"
     DRAWN = "drawn"
     CRASH = "crash"
     PROCESSES = "processes"
@@ -72,9 +72,9 @@ SHARES = {
 }
 SIMULATED = {
     PhaseName.SCHEDULES: Explorer.SCHEDULES,
-    PhaseName.MEMORY: Explorer.MEMORY,
-    PhaseName.POWER: Explorer.POWER,
     PhaseName.PRODUCT: Explorer.PRODUCT,
+    PhaseName.POWER: Explorer.POWER,
+    PhaseName.MEMORY: Explorer.MEMORY,
 }
 """The simulator's explorers, which alone know other releases, and scenarios."""
 # A fifth of what an idle machine does, so that a busy one gets done too.

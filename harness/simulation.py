@@ -16,7 +16,7 @@ from harness.scenario import Explorer, Scenario, ScenarioError, load_scenario, s
 from harness.scenario_situation import PATH, situation_of
 from harness.targets.table import TableTarget
 from harness.targets.table_rules import TableRules
-from harness.verdict import Finding, Phase, Verdict, worst
+from harness.verdict import NO_CONTROLS, Finding, Phase, Verdict, worst
 from harness.workload import crash_operations
 
 HARDENED = "hardened"
@@ -140,7 +140,7 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float, not_be
     for _, phase in parts:
         counts.update(phase.counts)
         reached.update(phase.reached)
-        controls += [] if phase.controls in ("passed", *controls) else [phase.controls]
+        controls += [] if phase.controls in ("passed", NO_CONTROLS, *controls) else [phase.controls]
         for finding in phase.findings:
             findings.setdefault(signature_of(finding), finding)
     cut = [situation for situation, phase in parts if not phase.complete]

@@ -13,6 +13,9 @@ OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Is told how much is done, and of how much where that is known."""
 
 
+NO_CONTROLS = "none needed"
+
+
 class Verdict(enum.IntEnum):
     """VALID < UNKNOWN < INVALID: of several verdicts the largest counts."""
 
@@ -67,7 +70,7 @@ class Phase:
     exposures: dict[str, int] = field(default_factory=dict)
     fields: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
-    controls: str = "none needed"
+    controls: str = NO_CONTROLS
     note: str = ""
     findings: tuple[Finding, ...] = ()
     situations: dict[str, dict[str, Any]] = field(default_factory=dict)

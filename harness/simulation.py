@@ -76,26 +76,31 @@ def situation_under(scenario: Scenario, preset: Preset) -> Situation:
     return setting_of(scenario, preset).situation
 
 
-def setting_of_table(image: DiskImage, path: str, preset: Preset) -> Setting:
+def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
     """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
     grown, merged, again, last = crash_operations(image, path)
-    return Setting(
-        name=TABLE_SCENARIO,
-        table_target=target,
-        situation=Situation(
-            target=target,
-            path=path,
-            operations=(grown, merged, last, again),
-            first_life=(0, 1),
-            second_life=(2,),
-            readers=(Readers(),),
-            start=image,
-            rules=_rules(path, preset),
-        ),
-        explorers=frozenset({Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT}),
-        models=(),
+    two_commits = Situation(
+        target=target,
+        path=path,
+        operations=(grown, merged, last),
+        first_life=(0, 1),
+        second_life=(2,),
+        readers=(Readers(),),
+        start=image,
+        rules=_rules(path, preset),
     )
+    one_commit = replace(two_commits, first_life=(0,), _undisturbed={}, _seen={})
+    rewrites = replace(two_commits, operations=(again,) * 4, first_life=(0, 1, 2, 3), second_life=(), readers=())
+    by_name = {
+        f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
+        f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
+        f"{TABLE_SCENARIO}, rewrites": (rewrites, {Explorer.MEMORY}),
+    }
+    return [
+        Setting(name=name, table_target=target, situation=situation, explorers=frozenset(explorers))
+        for name, (situation, explorers) in by_name.items()
+    ]
 
 
 def _rules(path: str, preset: Preset) -> TraceRules:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,23 @@ def test_wrong_usage_is_one_sentence(
 def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = tornproof("check", tmp_path, "--scenario", "one-commit-one-reader", "--findings", tmp_path)
     assert run.code == 2 and "name either a TABLE or scenarios" in sentence_of(run)
+
+
+def test_a_real_table_is_explored_from_a_copy(
+    tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]
+) -> None:
+    table = copy_of("tables/9.4.2/chain/table")
+    before = {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
+    only = [argument for name in ("schedules", "product", "memory") for argument in ("--only", name)]
+    run = check(tornproof, tmp_path, table, *only, "--seconds", "60")
+    assert run.code == 0
+    for phase in run.document["phases"]:
+        assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", True, "passed"), phase
+        assert all(name.startswith("the table, ") for name in phase["situations"])
+    assert {file: file.read_bytes() for file in table.rglob("*") if file.is_file()} == before
+
+
+def test_drawn_tables_are_new_ones(tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
+    table = copy_of("tables/9.4.2/chain/table")
+    run = tornproof("check", table, "--only", "drawn", "--findings", tmp_path)
+    assert run.code == 2 and sentence_of(run).startswith("--only drawn: what is asked for is explored by verify, ")

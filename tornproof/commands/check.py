@@ -15,7 +15,7 @@ from harness.check import SIMULATED, CheckSettings, PhaseName, check_image
 from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
 from harness.presets import PRESETS, Preset
-from harness.simulation import HARDENED, Setting, setting_of_table, settings_of
+from harness.simulation import HARDENED, Setting, settings_of, settings_of_table
 from harness.verdict import worst
 from harness.workload import MADE_PATH, made_image
 from impl.errors import TornproofError
@@ -91,7 +91,7 @@ def _situations(
     if table is None:
         return tuple(settings_of(scenarios, preset))
     with suppress(TornproofError):
-        return (setting_of_table(*table, preset or PRESETS[HARDENED]),)
+        return tuple(settings_of_table(*table, preset or PRESETS[HARDENED]))
     # What is wrong with the table is what the other phases say.
     return ()
 

@@ -28,7 +28,7 @@ def sentences(run: Run, phase: str) -> list[str]:
 def test_9_4_2_refuses_reads_without_any_fault_and_loses_a_table_by_a_kill(
     tornproof: WarmRunner, tmp_path: Path
 ) -> None:
-    run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", "--seconds", "10")
+    run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", "--seconds", "20")
     assert run.code == 1 and run.document["preset"] == "questdb-9.4.2"
     assert [phase["name"] for phase in run.document["phases"]] == SIMULATED
     assert any(REFUSED in sentence for sentence in sentences(run, "schedules"))
@@ -50,7 +50,7 @@ def crashes(document: dict[str, object]) -> list[str]:
 
 
 def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Path) -> None:
-    run = check(tornproof, tmp_path, "--preset", "questdb-2026-07", "--seconds", "10")
+    run = check(tornproof, tmp_path, "--preset", "questdb-2026-07", "--seconds", "20")
     assert run.code == 1
     found = [finding["sentence"] for finding in run.document["findings"]]
     assert not any(REFUSED in sentence for sentence in found)

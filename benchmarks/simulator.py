@@ -20,9 +20,9 @@ from harness.explore.product_cuts import ProductCuts
 from harness.explore.random_schedules import Sampler, uniform
 from harness.explore.situation import Readers, Situation
 from harness.explore.stateful_memo import remembered_decoding
-from harness.presets import PRESETS
+from harness.presets import HARDENED_PRESET
 from harness.scenario import load_scenario
-from harness.simulation import HARDENED, setting_of
+from harness.simulation import setting_of
 from harness.targets.toy_records import LooksOnce
 
 PEER = "frontrun"
@@ -47,7 +47,7 @@ class Rate:
 
 
 def situation_named(name: str) -> Situation:
-    return setting_of(load_scenario(name), PRESETS[HARDENED]).situation
+    return setting_of(load_scenario(name), HARDENED_PRESET).situation
 
 
 def random_rates() -> Iterator[Rate]:

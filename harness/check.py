@@ -20,10 +20,10 @@ from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
 from harness.explore.stateful import explore_stateful
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
-from harness.presets import PRESETS, Preset
+from harness.presets import HARDENED_PRESET, Preset
 from harness.scenario import Explorer
 from harness.simulated_phases import Budget, simulate
-from harness.simulation import HARDENED, Setting, situation_under
+from harness.simulation import Setting, situation_under
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from harness.workload import crash_operations
@@ -83,6 +83,7 @@ DRAWN_PER_SECOND = 20
 
 
 OnProgress = Callable[[str, int, int | None], None]
+Explore = Callable[..., Phase]
 OnShare = Callable[[int, int | None], None]
 
 
@@ -99,7 +100,7 @@ class CheckSettings:
     seed: int = 0
     phases: tuple[PhaseName, ...] = tuple(PhaseName)
     situations: tuple[Setting, ...] = ()
-    preset: Preset = PRESETS[HARDENED]
+    preset: Preset = HARDENED_PRESET
 
     def seconds_of(self, phase: PhaseName) -> float:
         """Return the part of the time that an explorer is given."""
@@ -146,28 +147,25 @@ def check_image(
     if PhaseName.ROUNDTRIP in settings.phases:
         on_progress(PhaseName.ROUNDTRIP, 0, None)
         yield _or_unknown(PhaseName.ROUNDTRIP, lambda: _roundtrip_phase(image, path, clock))
-    explorers = {
+    explorers: dict[PhaseName, Explore] = {
         PhaseName.DAMAGE: _damage_phase,
         PhaseName.STATEFUL: _stateful_phase,
         PhaseName.DRAWN: _drawn_phase,
         PhaseName.CRASH: _crash_phase,
         PhaseName.PROCESSES: _processes_phase,
+        **{name: functools.partial(_simulated_phase, name) for name in SIMULATED},
     }
     for name in PhaseName:
-        if name not in (*explorers, *SIMULATED):
-            continue
-        if name not in settings.phases:
-            continue
-        on_progress(name, 0, None)
-        tell = functools.partial(on_progress, name)
-        if name in SIMULATED:
-            yield _or_unknown(name, functools.partial(simulated_phase, name, settings, clock, tell))
-        else:
+        if name in explorers and name in settings.phases:
+            on_progress(name, 0, None)
+            tell = functools.partial(on_progress, name)
             yield _or_unknown(name, functools.partial(explorers[name], image, path, settings, clock, tell))
 
 
-def simulated_phase(name: PhaseName, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    """Run one of the simulator's explorers on the situations of a check."""
+def _simulated_phase(
+    name: PhaseName, image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare
+) -> Phase:
+    """Run one of the simulator's explorers on the situations of a check, which may have tables of their own."""
     budget = Budget(clock=clock, seconds=settings.seconds_of(name), seed=settings.seed, on_progress=on_progress)
     return simulate(SIMULATED[name], settings.situations, budget)
 

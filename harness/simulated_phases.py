@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.disk.legal_files import Limits
-from harness.disk.persistence import MODELS, Model
+from harness.disk.persistence import MODELS
 from harness.explore import power_points, schedule_points
 from harness.explore.memory import explore_memory
-from harness.explore.power import explore_power
+from harness.explore.memory_variants import CASES, MemoryCase
+from harness.explore.power import IN_ORDER, explore_power
 from harness.explore.power_exploration import Settings
 from harness.explore.schedule_crash import PRODUCT_MODELS, explore_product
 from harness.explore.schedules import explore_schedules
-from harness.explore.situation import NotExplorableError
+from harness.explore.situation import NotExplorableError, Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.findings.as_log import as_log, with_situation
 from harness.scenario import Explorer
 from harness.simulation import Setting, explore_each, must_have_reached, signature_of
-from harness.verdict import Clock, Finding, OnProgress, Phase, nothing_explored
-
-_NUMBERS = re.compile(r"\d+")
+from harness.targets.table import TableTarget
+from harness.verdict import Clock, Finding, OnProgress, Phase, nothing_explored, without_digits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +77,34 @@ def _schedules(setting: Setting, budget: Budget) -> Phase:
     return _as_logs(phase, setting, budget)
 
 
-def _memory(setting: Setting, budget: Budget) -> Phase:
-    situation = setting.situation
-    operations = tuple(situation.operations[number] for number in situation.first_life)
-    phase = explore_memory(
-        setting.table_target,
+def explore_words(
+    situation: Situation,
+    *,
+    clock: Clock,
+    seconds: float,
+    cases: Sequence[MemoryCase] = CASES,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Explore a mapped reader beside the last commits of a situation's first life."""
+    assert isinstance(situation.target, TableTarget), "only tables have a _txn"
+    operations = [situation.operations[number] for number in situation.first_life]
+    return explore_memory(
+        situation.target,
         operations,
         start=situation.start,
         path=situation.path,
-        clock=budget.clock,
-        seconds=budget.seconds,
+        clock=clock,
+        seconds=seconds,
         # Earlier commits make room: what a later one stores is then only what it changes.
         settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
-        on_progress=budget.on_progress,
+        cases=cases,
+        on_progress=on_progress,
     )
+
+
+def _memory(setting: Setting, budget: Budget) -> Phase:
+    situation = setting.situation
+    phase = explore_words(situation, clock=budget.clock, seconds=budget.seconds, on_progress=budget.on_progress)
     findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
     return dataclasses.replace(phase, findings=tuple(findings))
 
@@ -104,7 +117,7 @@ def _power(setting: Setting, budget: Budget) -> Phase:
         settings=Settings(limits=limits),
         clock=budget.clock,
         seconds=budget.seconds,
-        models=_models(setting.models) or MODELS,
+        models=[model for model in IN_ORDER if not setting.models or model.name in setting.models],
         on_progress=budget.on_progress,
         points=(),
     )
@@ -128,7 +141,7 @@ def _as_logs(phase: Phase, setting: Setting, budget: Budget) -> Phase:
     new: list[Finding] = []
     for finding in phase.findings:
         # What happened stands behind the last colon, when and where before it.
-        kind = finding.property, _NUMBERS.sub("", finding.sentence.rpartition(": ")[2])
+        kind = finding.property, without_digits(finding.sentence.rpartition(": ")[2])
         if kind not in budget.known and len(new) < FINDINGS_MAX:
             budget.known.add(kind)
             new.append(finding)
@@ -137,10 +150,6 @@ def _as_logs(phase: Phase, setting: Setting, budget: Budget) -> Phase:
         log = as_log(setting.situation, finding, scenario=setting.name)
         findings.setdefault(signature_of(log), log)
     return dataclasses.replace(phase, findings=tuple(findings.values()))
-
-
-def _models(names: Sequence[str]) -> tuple[Model, ...]:
-    return tuple(model for model in MODELS if model.name in names)
 
 
 _RUNS: dict[Explorer, Callable[[Setting, Budget], Phase]] = {

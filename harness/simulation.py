@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,17 +10,16 @@ from harness.disk.image import DiskImage
 from harness.explore.situation import Readers, Situation
 from harness.explore.stateful_memo import remembered_encoder
 from harness.explore.trace_rules import TraceRules
-from harness.presets import PRESETS, Preset
+from harness.presets import HARDENED_PRESET, PRESETS, Preset
 from harness.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
 from harness.scenario_situation import PATH, situation_of
 from harness.targets.table import TableTarget
 from harness.targets.table_rules import TableRules
-from harness.verdict import NO_CONTROLS, Finding, Phase, Verdict, worst
+from harness.verdict import NO_CONTROLS, Finding, Phase, Verdict, without_digits, worst
 from harness.workload import crash_operations
 
-HARDENED = "hardened"
+HARDENED = HARDENED_PRESET.name
 TABLE_SCENARIO = "the table"
-_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,6 @@ class Setting:
 
     name: str
     situation: Situation
-    table_target: TableTarget
     explorers: frozenset[Explorer]
     models: tuple[str, ...] = ()
     must_reach: tuple[str, ...] = ()
@@ -63,7 +60,6 @@ def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
     return Setting(
         name=scenario.name,
-        table_target=target,
         situation=situation_of(scenario, target, _rules(PATH, preset)),
         explorers=frozenset(scenario.explorers),
         models=scenario.models,
@@ -90,7 +86,7 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
         start=image,
         rules=_rules(path, preset),
     )
-    one_commit = replace(two_commits, first_life=(0,), _undisturbed={}, _seen={})
+    one_commit = replace(two_commits, first_life=(0,))
     rewrites = replace(two_commits, operations=(again,) * 4, first_life=(0, 1, 2, 3), second_life=(), readers=())
     by_name = {
         f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
@@ -98,7 +94,7 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
         f"{TABLE_SCENARIO}, rewrites": (rewrites, {Explorer.MEMORY}),
     }
     return [
-        Setting(name=name, table_target=target, situation=situation, explorers=frozenset(explorers))
+        Setting(name=name, situation=situation, explorers=frozenset(explorers))
         for name, (situation, explorers) in by_name.items()
     ]
 
@@ -179,4 +175,4 @@ def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Se
 
 def signature_of(finding: Finding) -> tuple[str, str]:
     """Return what makes two findings one: the property, and the sentence without its numbers."""
-    return finding.property, _NUMBERS.sub("", finding.sentence)
+    return finding.property, without_digits(finding.sentence)

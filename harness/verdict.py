@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Is told how much is done, and of how much where that is known."""
 
 
+_DIGITS = re.compile(r"\d+")
 NO_CONTROLS = "none needed"
 
 
@@ -22,6 +24,11 @@ class Verdict(enum.IntEnum):
     VALID = 0
     UNKNOWN = 1
     INVALID = 2
+
+
+def without_digits(text: str) -> str:
+    """Return what stays of a sentence when places and sizes are other ones."""
+    return _DIGITS.sub("", text)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

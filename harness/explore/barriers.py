@@ -121,7 +121,7 @@ class _Workload:
 
     def outcomes(self, barriers: Names, models: Sequence[Model]) -> Iterator[Outcome]:
         target = dataclasses.replace(self._target, protocol=protocol_with(barriers), name=" ".join(barriers))
-        situation = dataclasses.replace(self._hardened, target=target, _undisturbed={}, _seen={})
+        situation = dataclasses.replace(self._hardened, target=target)
         courses = Courses(situation)
         for model in models:
             exploration = explore_model(self.judge, courses, model, settings_of(model))

@@ -17,7 +17,7 @@ from impl.storage import Refusal
 Action: TypeAlias = tuple[Any, ...]
 Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
 """Returns what a power cut may leave of a kernel, each with the choice that makes it."""
-WRITER_PLACE = 0
+WRITER_PLACE, READER_PLACE = 0, 1
 FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 FAILED_SYNC = Refused(Refusal.INPUT_OUTPUT)
 

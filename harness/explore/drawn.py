@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import hypothesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from harness.explore.crash_world import Lives
 from harness.explore.drawn_runs import (
@@ -25,19 +24,16 @@ from harness.explore.drawn_runs import (
     run_course,
 )
 from harness.explore.observer import Violation
+from harness.explore.quiet_hypothesis import quiet_home, quiet_settings
 from harness.explore.situation import NotExplorableError, Situation
-from harness.explore.stateful import quiet_hypothesis
 from harness.explore.stateful_memo import remembered_decoding
-from harness.findings.make import finding_of
+from harness.findings.make import finding_or_moves
 from harness.findings.run import Signature
-from harness.findings.shrink import NotReproducedError
 from harness.presets import PRESETS, Preset
 from harness.scenario import Scenario
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
 
 PHASE = "drawn"
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int | None], None]
 MakeSituation = Callable[[Scenario, Preset], Situation]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
 KILLED, CUT, FAILED, PEACE = "process killed", "power cut", "sync failed", "nothing befell the writer"
@@ -64,19 +60,13 @@ class Search:
         """Draw so many situations, each with a few courses."""
 
         @hypothesis.seed(seed)
-        @settings(
-            max_examples=examples,
-            deadline=None,
-            database=None,
-            phases=[hypothesis.Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
+        @quiet_settings(examples, shrinks=False)
         @given(drawn_scenarios(), drawn_courses())
         def draw(scenario: Scenario, courses: list[Course]) -> None:
             if self.has_time():
                 self._explore(scenario, courses)
 
-        with quiet_hypothesis(), remembered_decoding():
+        with quiet_home(), remembered_decoding():
             draw()
 
     def _explore(self, scenario: Scenario, courses: list[Course]) -> None:
@@ -120,17 +110,8 @@ def explore_drawn(
     control.run(CONTROL_EXAMPLES, seed)
     search = Search(preset=preset, make=make, has_time=lambda: clock() - begin < seconds, on_progress=on_progress)
     search.run(examples, seed)
-    findings = [_finding(*found) for found in search.found.values()]
+    findings = [finding_or_moves(*found, phase=PHASE) for found in search.found.values()]
     return _phase(search, bool(control.found), findings, seed, clock() - begin)
-
-
-def _finding(situation: Situation, moves: Moves, violation: Violation) -> Finding:
-    try:
-        return finding_of(situation, moves, violation, phase=PHASE)
-    except NotReproducedError as error:
-        evidence: dict[str, Any] = {"moves": [list(map(str, move)) for move in moves], "note": str(error)}
-        sentence = f"{violation.client}: {violation.property}, but: {violation.sentence}"
-        return Finding(property=violation.property, phase=PHASE, sentence=sentence, evidence=evidence)
 
 
 def _phase(search: Search, is_control_convicted: bool, findings: list[Finding], seed: int, seconds: float) -> Phase:

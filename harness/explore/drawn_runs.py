@@ -7,17 +7,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from harness.disk.intercept import BARRIERS, CallKind
 from harness.disk.legal_disks import legal_disks
 from harness.disk.persistence import POWER_MODELS, Model
-from harness.explore.crash_world import WRITER_PLACE, Lives
+from harness.explore.crash_world import FAILING, WRITER_PLACE, Lives
 from harness.explore.world import World
 from harness.scenario import FORMAT, At, Commit, Explorer, ReaderGroup, Rows, Scenario, Style
 
 COMMITS_MAX, READERS_MAX, TURNS_MAX, TURN_MAX, HOURS = 3, 2, 5, 120, 3
 DISKS_TRIED_MAX = 64
 KINDS = ("append", "merge", "new", "several", "rewrite", "drop", "abandon", "purge")
-FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 Turns: TypeAlias = list[tuple[int, int]]
 Moves: TypeAlias = list[tuple[Any, ...]]
 

@@ -11,6 +11,7 @@ from harness.explore.process_account import digest_of_rows, digest_of_table
 from harness.explore.process_messages import FINISHED, Connection, Patch, is_over, worker
 from harness.explore.process_start import Start, rows_by_partition
 from harness.history import EventKind, HistoryWriter
+from harness.targets.table_readers import followed
 from impl.errors import CorruptError, FileMissingError, TornproofError
 from impl.operating_system import OperatingSystemStorage
 from impl.pins import pin_committed
@@ -34,10 +35,6 @@ class Style(enum.StrEnum):
     PINNED = "pins a version and reads it twice"
     FOREIGN = "opens the table anew for each read, without a pin"
     LONG_LIVED = "keeps the table open and follows its transactions, without a pin"
-
-
-class UnannouncedChangeError(TornproofError):
-    """An older partition changed although no version of the record said so: QuestDB's readers would miss it."""
 
 
 def run_reader(
@@ -103,10 +100,8 @@ class _Reading:
         """Read what the next look at the transactions shows."""
 
         def read() -> tuple[int, str]:
-            reload = self._follower.reload()
-            if reload.unannounced:
-                raise UnannouncedChangeError(f"version {reload.transaction.version}: {reload.unannounced}")
-            return reload.transaction.version, self._digest(self._table, reload.transaction)
+            transaction = followed(self._follower)
+            return transaction.version, self._digest(self._table, transaction)
 
         self._record(EventKind.READ_START)
         self._end(lambda: self._reloading(read))

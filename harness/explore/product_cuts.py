@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from harness.explore.crash_world import WRITER_PLACE, Action, Disks, Lives
+from harness.disk.persistence import model_named
+from harness.explore.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Lives
 from harness.explore.cuts import Course, Cuts, ReaderState, Ways, origin_of, schedule_of
 from harness.explore.observer import Progress, Property, Violation
 from harness.explore.outcome import Said, said_by
 from harness.explore.world import World
 
-READER_PLACE = 1
 Moves: TypeAlias = list[Action]
 IN_COMMIT, BETWEEN_COMMITS = "crash inside a commit", "crash outside of commits"
 SEEN_EARLY = "crash after a reader saw what is not acknowledged"
@@ -54,7 +54,7 @@ class ProductCuts:
     def __init__(self, lives: Lives, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
         """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
         self._lives = lives
-        self._lives_through = model in ("A", "D")
+        self._lives_through = not model_named(model).everything_dies
         self._model = model
         self._disks = disks
         self._goes_on = goes_on

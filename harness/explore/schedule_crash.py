@@ -6,11 +6,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from harness.disk.kernel import Kernel
 from harness.disk.legal_disks import legal_disks
-from harness.disk.persistence import MODELS, Model
+from harness.disk.persistence import A, Model, model_named
 from harness.explore.crash_world import Lives
 from harness.explore.observer import Violation
 from harness.explore.product_cuts import (
@@ -24,9 +24,8 @@ from harness.explore.product_cuts import (
     ProductCuts,
 )
 from harness.explore.situation import NotExplorableError, Readers, Situation
-from harness.findings.make import finding_of
+from harness.findings.make import finding_or_moves
 from harness.findings.run import Signature
-from harness.findings.shrink import NotReproducedError
 from harness.targets.toy import HeaderFirst, Toy
 from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
 
@@ -34,9 +33,6 @@ PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
 MUST_REACH = (IN_COMMIT, KEPT)
 MUST_REACH_LIVING = (*MUST_REACH, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
-
-
-_Found: TypeAlias = tuple[Violation, Moves, str]
 
 
 @dataclass(slots=True)
@@ -47,7 +43,7 @@ class _Total:
     reached: Counter[str] = field(default_factory=Counter)
     complete: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
-    found: dict[Signature, _Found] = field(default_factory=dict)
+    found: dict[Signature, tuple[Violation, Moves]] = field(default_factory=dict)
 
 
 def explore_product(
@@ -77,27 +73,27 @@ def explore_product(
     known = set() if known is None else known
     new = [found for signature, found in total.found.items() if signature not in known]
     known |= total.found.keys()
-    return _phase(total, clock() - begin, failed, tuple(_findings(situation, new, scenario)))
+    findings = [finding_or_moves(situation, moves, each, phase=PHASE, scenario=scenario) for each, moves in new]
+    return _phase(total, clock() - begin, failed, findings)
 
 
 def _explore(
     situation: Situation, name: str, clock: Clock, seconds: float, on_progress: OnProgress, total: _Total
 ) -> None:
-    model = next(model for model in MODELS if model.name == name)
     begin = clock()
 
     def goes_on(states: int) -> bool:
         on_progress(total.counts["schedule x crash states"] + states, None)
         return clock() - begin < seconds
 
-    counts, is_sampled = _search(situation, model, goes_on)
+    counts, is_sampled = _search(situation, model_named(name), goes_on)
     total.counts["schedule x crash states"] += counts.states
     total.counts["crash points"] += counts.crash_points
     total.counts["distinct worlds after a crash"] += counts.courses
     total.reached.update(counts.reached)
     (total.complete if counts.is_complete and not is_sampled else total.cut).append(name)
     for violation, moves in counts.found:
-        total.found.setdefault(Signature.of(violation), (violation, moves, name))
+        total.found.setdefault(Signature.of(violation), (violation, moves))
 
 
 def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) -> tuple[CutCounts, bool]:
@@ -118,19 +114,8 @@ def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) 
         lives.close()
 
 
-def _findings(situation: Situation, found: Sequence[_Found], scenario: str | None) -> Iterator[Finding]:
-    for violation, moves, model in found:
-        try:
-            yield finding_of(situation, moves, violation, phase=PHASE, scenario=scenario)
-        except NotReproducedError as error:
-            # It was seen all the same, so that it is told as it was seen.
-            evidence = {"moves": [list(map(str, move)) for move in moves], "model": model, "note": str(error)}
-            sentence = f"{violation.client}: {violation.property}, but: {violation.sentence}"
-            yield Finding(property=violation.property, phase=PHASE, sentence=sentence, evidence=evidence)
-
-
-def _phase(total: _Total, seconds: float, failed: list[str], findings: tuple[Finding, ...]) -> Phase:
-    living = [name for name in (*total.complete, *total.cut) if name in ("A", "D")]
+def _phase(total: _Total, seconds: float, failed: list[str], findings: Sequence[Finding]) -> Phase:
+    living = [name for name in (*total.complete, *total.cut) if not model_named(name).everything_dies]
     wanted = MUST_REACH_LIVING if living else MUST_REACH
     missing = [name for name in wanted if not total.reached[name]] if total.complete and not total.cut else []
     notes = [
@@ -152,7 +137,7 @@ def _phase(total: _Total, seconds: float, failed: list[str], findings: tuple[Fin
         reached=dict(total.reached),
         controls="; ".join(failed) or "passed",
         note="; ".join(notes),
-        findings=findings,
+        findings=tuple(findings),
     )
 
 
@@ -161,7 +146,7 @@ def _failed_controls() -> list[str]:
     failures = []
     for toy, is_broken in ((Toy(), False), (HeaderFirst(), True)):
         situation = control_situation(toy)
-        counts, _ = _search(situation, MODELS[0], lambda states: True)
+        counts, _ = _search(situation, A, lambda states: True)
         if bool(counts.found) is not is_broken:
             failures.append(f"the toy {toy.name!r} was {'not ' if is_broken else ''}convicted")
     return failures

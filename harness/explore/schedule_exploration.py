@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,14 +20,13 @@ from harness.explore.situation import Situation
 from harness.explore.staleness import StaleReads
 from harness.explore.turns import Schedule
 from harness.explore.world import Cast, World
-from harness.verdict import Finding, OnProgress
+from harness.verdict import Finding, OnProgress, without_digits
 
 PHASE = "schedules"
 UNIFORM = 0
 METHODS = (UNIFORM, 2, 3, 4)
 """How schedules are sampled: uniformly at random, and by PCT of these depths."""
 PROGRESS_EVERY = 256
-_NUMBER = re.compile(r"\d+")
 
 HasTime = Callable[[], bool]
 
@@ -142,7 +140,7 @@ class Exploration:
     def _find(self, violation: Violation, cast: Cast, schedule: Callable[[], Schedule]) -> None:
         """Keep the first finding of each signature, and count the rest."""
         self.counts["violations"] += 1
-        signature = tuple(_NUMBER.sub("", text) for text in violation)
+        signature = tuple(map(without_digits, violation))
         if signature in self.findings:
             return
         turns = schedule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from harness.disk.image import DiskImage
@@ -31,6 +32,15 @@ class Readers:
     style: str = "fresh"
 
 
+@dataclass(slots=True)
+class _Undisturbed:
+    """What comes of operations that nothing disturbs, by their numbers: it follows from the basis, or was handed over."""
+
+    basis: tuple[object, ...]
+    kernels: dict[Operations, Kernel] = field(default_factory=dict)
+    seen: dict[Operations, Hashable] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """One situation: `operations` are numbered from 0 on; `first_life` and `second_life` say who commits which.
@@ -46,32 +56,43 @@ class Situation:
     readers: tuple[Readers, ...] = ()
     start: DiskImage | None = None
     rules: TraceRules = NO_RULES
-    _undisturbed: dict[Operations, Kernel] = field(default_factory=dict, compare=False, repr=False)
-    _seen: dict[Operations, Hashable] = field(default_factory=dict, compare=False, repr=False)
+    _undisturbed: _Undisturbed = field(default_factory=lambda: _Undisturbed(()), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep what is known where this replaces a situation that differs in who takes part alone."""
+        basis = (self.target, self.path, self.operations, self.start)
+        if not self._undisturbed.basis or not all(map(is_, self._undisturbed.basis, basis)):
+            object.__setattr__(self, "_undisturbed", _Undisturbed(basis))
+
+    def expecting(self, sound: Situation) -> Situation:
+        """Return this situation, which from now on expects what another one, without its fault, has learned so far."""
+        self._undisturbed.kernels.update(sound._undisturbed.kernels)
+        self._undisturbed.seen.update(sound._undisturbed.seen)
+        return self
 
     def kernel(self) -> Kernel:
         """Return the start state; do not change it. Raises NotExplorableError."""
-        if () not in self._undisturbed:
+        if () not in self._undisturbed.kernels:
             kernel = Kernel() if self.start is None else Kernel.of(self.start)
             if self.start is None:
                 self._run(kernel, lambda storage, say: self.target.create(storage, self.path))
                 kernel = Kernel.of(kernel.image())
-            self._undisturbed[()] = kernel
-        return self._undisturbed[()]
+            self._undisturbed.kernels[()] = kernel
+        return self._undisturbed.kernels[()]
 
     def oracle(self, operations: Operations) -> Hashable:
         """Return what a reader sees after these commits, each in a life of its own that nothing disturbs.
 
         Raises NotExplorableError.
         """
-        if operations not in self._seen:
+        if operations not in self._undisturbed.seen:
             reader = reader_life(self.target, self.path, 1)
             marks = self._run(self._after(operations).fork(), reader)
             kind, value = marks[-1]
             if kind != "seen":
                 raise NotExplorableError(f"after operations {list(operations)} a reader is refused: {value}")
-            self._seen[operations] = value
-        return self._seen[operations]
+            self._undisturbed.seen[operations] = value
+        return self._undisturbed.seen[operations]
 
     def cast(self, operations: Operations | None = None, *, looks: bool = False, fails: bool = False) -> Cast:
         """Return the writer's first life, or one of these operations, and all readers. Close it after use.
@@ -103,7 +124,7 @@ class Situation:
     def _after(self, operations: Operations) -> Kernel:
         if not operations:
             return self.kernel()
-        if operations not in self._undisturbed:
+        if operations not in self._undisturbed.kernels:
             kernel = self._after(operations[:-1]).fork()
             number = operations[-1]
             marks = self._run(
@@ -111,8 +132,8 @@ class Situation:
             )
             if marks[-1][0] != "acknowledged":
                 raise NotExplorableError(f"operation {number} is refused where nothing disturbs it: {marks[-1][1]}")
-            self._undisturbed[operations] = kernel
-        return self._undisturbed[operations]
+            self._undisturbed.kernels[operations] = kernel
+        return self._undisturbed.kernels[operations]
 
     def _run(self, kernel: Kernel, program: Program) -> list[tuple[str, Hashable]]:
         """Run one program to its end on a kernel, and return what it said."""

@@ -6,15 +6,13 @@ What one rule does is in `stateful_rules` and `stateful_commit`, what is compare
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis.configuration import set_hypothesis_home_dir
-
 from harness.disk.image import DiskImage
+from harness.explore.quiet_hypothesis import quiet_home
 from harness.explore.stateful_machine import STEPS_IN_PROGRAM, Failure, Search, replay
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.explore.stateful_rules import RULES, Step
@@ -110,7 +108,7 @@ def explore_stateful(
             raise NothingToExploreError("no partition of the table can be written to")
     except (ProblemError, NothingToExploreError) as error:
         return nothing_explored(PHASE, str(error), clock() - begin)
-    with scratch_directory(storage_kind, directory) as scratch, quiet_hypothesis(), remembered_decoding():
+    with scratch_directory(storage_kind, directory) as scratch, quiet_home(), remembered_decoding():
         search = Search(
             start=start,
             kind=storage_kind,
@@ -168,17 +166,6 @@ def _convicts(search: Search, control: Control, seed: int) -> bool:
     with control.planted():
         trial.run(seed, shrinks=False)
     return trial.failure is not None
-
-
-@contextmanager
-def quiet_hypothesis() -> Iterator[None]:
-    """Keep what Hypothesis writes about itself out of the working directory."""
-    with tempfile.TemporaryDirectory(prefix="hypothesis-") as home:
-        set_hypothesis_home_dir(home)
-        try:
-            yield
-        finally:
-            set_hypothesis_home_dir(None)
 
 
 def _finding(search: Search, seed: int) -> Finding:

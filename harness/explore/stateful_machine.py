@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from harness.explore.quiet_hypothesis import quiet_settings
 from harness.explore.stateful_commit import FAULT_KINDS
 from harness.explore.stateful_files import ViolationError
 from harness.explore.stateful_rules import RAFFLE, RULES, Step, possible, take
@@ -95,19 +96,7 @@ class Search:
             batch += 1
 
     def _run_batch(self, number: int, shrinks: bool) -> None:
-        chosen = settings(
-            max_examples=PROGRAMS_IN_BATCH,
-            stateful_step_count=STEPS_IN_PROGRAM,
-            database=None,
-            deadline=None,
-            derandomize=False,
-            print_blob=False,
-            report_multiple_bugs=False,
-            verbosity=Verbosity.quiet,
-            phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
-            # Programs are long and slow on purpose; that rules are seldom possible is seen in the counts.
-            suppress_health_check=list(HealthCheck),
-        )
+        chosen = quiet_settings(PROGRAMS_IN_BATCH, shrinks=shrinks, rules_max=STEPS_IN_PROGRAM)
         try:
             run_state_machine_as_test(seed(number)(_machine(self)), settings=chosen)
         except Enough:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import hypothesis
-from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from harness.explore.crash_exploration import FAILED_CALL, OLD_STATE, POINTS
 from harness.explore.crash_judge import Property, Violation
+from harness.explore.quiet_hypothesis import quiet_settings
 from harness.explore.story_document import document_of, operation_of
 from harness.explore.target_story import Choose, Story, counted
 from harness.targets.protocol import Target
@@ -151,18 +151,7 @@ class _Search:
 
     def run(self, *, steps: int, examples: int, seed: int) -> bool:
         """Return whether every story that was told twice ended the same way."""
-        chosen = settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            database=None,
-            deadline=None,
-            derandomize=False,
-            print_blob=False,
-            report_multiple_bugs=False,
-            verbosity=Verbosity.quiet,
-            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-            suppress_health_check=list(HealthCheck),
-        )
+        chosen = quiet_settings(examples, shrinks=True, rules_max=steps)
         machine = type("Machine", (_Machine,), {"search": self})
         try:
             run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=chosen)

@@ -26,7 +26,7 @@ class Ground:
 
     def situation(self, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
         """Return the situation under a fault, whose readers must see what those without it see."""
-        return dataclasses.replace(self.sound, target=target, rules=rules)
+        return dataclasses.replace(self.sound, target=target, rules=rules).expecting(self.sound)
 
     def storage(self) -> MemoryStorage:
         """Return the files of the start."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.explore.product_cuts import READER_PLACE
+from harness.explore.crash_world import READER_PLACE
 from harness.faults.fault import Explorer, PlantedFault, Planting
 from harness.faults.ground import Ground, ground_of
 from harness.faults.hunters import HUNTERS

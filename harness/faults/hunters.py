@@ -15,7 +15,7 @@ from harness.disk.memory_views import MemoryModel
 from harness.disk.persistence import C_512, C_4096, CDIR, A, B, D, Model
 from harness.explore.client import Client
 from harness.explore.crash import explore_crashes
-from harness.explore.crash_world import WRITER_PLACE, Lives
+from harness.explore.crash_world import READER_PLACE, WRITER_PLACE, Lives
 from harness.explore.cuts import Course, Cuts
 from harness.explore.damage_judge import Judge as DamageJudge
 from harness.explore.damage_judge import Outcome
@@ -28,7 +28,7 @@ from harness.explore.power_course import Courses
 from harness.explore.power_exploration import Settings
 from harness.explore.power_judge import PowerJudge
 from harness.explore.power_model import explore_model
-from harness.explore.product_cuts import READER_PLACE, ProductCuts
+from harness.explore.product_cuts import ProductCuts
 from harness.explore.situation import Situation
 from harness.explore.stateful_machine import Search
 from harness.explore.stateful_memo import remembered_encoder

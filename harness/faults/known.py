@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from harness.explore.memory import WEAK, explore_memory, seen_again
+from harness.explore.memory import WEAK, seen_again
 from harness.explore.observer import Property
 from harness.explore.stateful_memo import remembered_decoding
 from harness.faults.catalogue import fault_named
@@ -21,7 +21,7 @@ from harness.findings.run import Player
 from harness.findings.situation_document import situation_of
 from harness.presets import PRESETS
 from harness.scenario import Explorer, load_scenario
-from harness.simulated_phases import COMMITS_READ_BESIDE, Budget, simulate
+from harness.simulated_phases import Budget, explore_words, simulate
 from harness.simulation import HARDENED, Setting, setting_of
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict
@@ -56,7 +56,7 @@ class KnownDefect:
         if self.fault:
             target = self.target
             situation = ground_of(self.scenario).situation(target, setting.situation.rules)
-            setting = replace(setting, table_target=target, situation=situation)
+            setting = replace(setting, situation=situation)
         return replace(setting, explorers=frozenset({self.explorer}), models=self.models)
 
     @property
@@ -183,17 +183,7 @@ def shown(defect: KnownDefect) -> Finding:
 def _read_weakly(setting: Setting) -> Phase:
     """Explore the weakest case alone: only there a fence is needed, and the others take as long as it does."""
     situation = setting.situation
-    operations = tuple(situation.operations[number] for number in situation.first_life)
-    phase = explore_memory(
-        setting.table_target,
-        operations,
-        start=situation.start,
-        path=situation.path,
-        clock=itertools.count().__next__,
-        seconds=LOOKS,
-        settled_count=len(operations) - COMMITS_READ_BESIDE,
-        cases=(WEAK,),
-    )
+    phase = explore_words(situation, clock=itertools.count().__next__, seconds=LOOKS, cases=(WEAK,))
     findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
     return replace(phase, findings=tuple(findings))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.disk.persistence import choice_of, model_named
+from harness.explore.crash_world import READER_PLACE, WRITER_PLACE
 from harness.explore.observer import Property, Violation
 from harness.explore.situation import Readers, Situation
 from harness.explore.stateful_memo import remembered_decoding
@@ -19,7 +20,6 @@ from harness.findings.target_document import UnknownTargetError
 from harness.verdict import Finding
 
 Moves = list[tuple[Any, ...]]
-WRITER_PLACE, READER_PLACE = 0, 1
 PARTS = ("reader", "writer")
 OF_SINGLE_STEPS = (Property.IMMUTABLE, Property.BARRIERS)
 

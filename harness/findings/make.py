@@ -12,7 +12,7 @@ from harness.explore.stateful_memo import remembered_decoding
 from harness.findings.explain import explain
 from harness.findings.log import DecisionLog
 from harness.findings.run import Player, Signature, from_schedule
-from harness.findings.shrink import STEP_BUDGET, Shrunk, shrink
+from harness.findings.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
 from harness.findings.situation_document import situation_document
 from harness.findings.smaller import Case
 from harness.findings.target_document import with_memory
@@ -33,24 +33,45 @@ def finding_of(
     Raises NotReproducedError where the run does not break the same property by the same part of the cast.
     """
     with remembered_decoding():
-        situation = replace(situation, target=with_memory(situation.target), _undisturbed={}, _seen={})
+        situation = replace(situation, target=with_memory(situation.target))
         log = run if isinstance(run, DecisionLog) else from_schedule(situation, run)
         wanted = Signature.of(violation)
         shrunk = shrink(situation, log, wanted, step_budget=step_budget)
         return _finding(shrunk, Case(situation, log), wanted, phase, scenario)
 
 
+def finding_or_moves(
+    situation: Situation,
+    moves: Iterable[Sequence[Any]],
+    violation: Violation,
+    *,
+    phase: str,
+    scenario: str | None = None,
+) -> Finding:
+    """Return the finding of a violation, or where no log shows the same once more, what was seen as it was seen."""
+    moves = list(moves)
+    try:
+        return finding_of(situation, moves, violation, phase=phase, scenario=scenario)
+    except NotReproducedError as error:
+        evidence = {"moves": [list(map(str, move)) for move in moves], "note": str(error)}
+        return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
+
+
+def _sentence(violation: Violation) -> str:
+    return f"{violation.client}: {violation.property}, but: {violation.sentence}"
+
+
 def _finding(shrunk: Shrunk, before: Case, wanted: Signature, phase: str, scenario: str | None) -> Finding:
     # What is written down is what this one case used.
     target = with_memory(shrunk.case.situation.target)
-    case = replace(shrunk.case, situation=replace(shrunk.case.situation, target=target, _undisturbed={}, _seen={}))
+    case = replace(shrunk.case, situation=replace(shrunk.case.situation, target=target))
     with Player(case.situation) as player:
         violation = player.play(case.log, wanted=wanted).violation(wanted)
     assert violation is not None, "the shrinker returns what breaks the property"
     return Finding(
         property=wanted.property,
         phase=phase,
-        sentence=f"{violation.client}: {wanted.property}, but: {violation.sentence}",
+        sentence=_sentence(violation),
         evidence={
             "scenario": scenario,
             "situation": situation_document(case.situation),

@@ -112,8 +112,6 @@ def compact(case: Case) -> Case:
         first_life=tuple(number_of[number] for number in situation.first_life),
         second_life=tuple(number_of[number] for number in situation.second_life),
         readers=_single(situation.readers),
-        _undisturbed={},
-        _seen={},
     )
     return Case(smaller, renamed(case.log, rename))
 

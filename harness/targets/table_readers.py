@@ -85,7 +85,7 @@ class TableReaders(Target, Protocol):
             return
         assert style == FOLLOW, style
         follower = TransactionReader(storage, f"{path}/{TXN_FILE}")
-        yield lambda: self._reloading(lambda: (table, _followed(follower)))
+        yield lambda: self._reloading(lambda: (table, followed(follower)))
 
     def _read_pinned(self, storage: Storage, table: Table) -> Seen:
         with pin_committed(storage, table.path) as pin:
@@ -116,7 +116,8 @@ def _now(table: Table) -> tuple[Table, Transaction]:
     return table, table.transaction()
 
 
-def _followed(follower: TransactionReader) -> Transaction:
+def followed(follower: TransactionReader) -> Transaction:
+    """Return the committed version; UnannouncedChangeError where a reader of QuestDB would miss a change in it."""
     reload = follower.reload()
     if reload.unannounced:
         raise UnannouncedChangeError(f"version {reload.transaction.version}: {reload.unannounced}")

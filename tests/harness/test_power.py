@@ -182,7 +182,7 @@ def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_pag
     kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
     assert isinstance(table.target, TableTarget)
     target = dataclasses.replace(table.target, protocol=dataclasses.replace(HARDENED, recovery=kept))
-    situation = dataclasses.replace(table, target=target, first_life=(0,), _undisturbed={}, _seen={})
+    situation = dataclasses.replace(table, target=target, first_life=(0,))
     assert phase_of(situation, B, points=()).verdict is Verdict.VALID
     judge = PowerJudge(situation)
     exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))

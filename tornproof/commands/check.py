@@ -14,8 +14,8 @@ import typer
 from harness.check import SIMULATED, CheckSettings, PhaseName, check_image
 from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
-from harness.presets import PRESETS, Preset
-from harness.simulation import HARDENED, Setting, settings_of, settings_of_table
+from harness.presets import HARDENED_PRESET, Preset
+from harness.simulation import Setting, settings_of, settings_of_table
 from harness.verdict import worst
 from harness.workload import MADE_PATH, made_image
 from impl.errors import TornproofError
@@ -63,7 +63,7 @@ def check(
         seed=seed,
         phases=_phases(only, situations, preset, scenario, has_table=table is not None),
         situations=situations,
-        preset=chosen or PRESETS[HARDENED],
+        preset=chosen or HARDENED_PRESET,
     )
     with progress_bar() as progress:
         task = progress.add_task("copying", total=None)
@@ -79,7 +79,7 @@ def check(
             )
         )
     saved = save_findings(phases, name, path, image, findings)
-    write_json(check_document(name, preset or HARDENED, seed, phases, saved), json_target)
+    write_json(check_document(name, (chosen or HARDENED_PRESET).name, seed, phases, saved), json_target)
     print_check(result_console(json_target), name, phases, saved)
     return ExitCode[worst(phase.verdict for phase in phases).name]
 
@@ -91,7 +91,7 @@ def _situations(
     if table is None:
         return tuple(settings_of(scenarios, preset))
     with suppress(TornproofError):
-        return tuple(settings_of_table(*table, preset or PRESETS[HARDENED]))
+        return tuple(settings_of_table(*table, preset or HARDENED_PRESET))
     # What is wrong with the table is what the other phases say.
     return ()
 

@@ -34,7 +34,7 @@ class Readers:
 
 @dataclass(slots=True)
 class _Undisturbed:
-    """What comes of operations that nothing disturbs, by their numbers: it follows from the basis, or was handed over."""
+    """What comes of operations that nothing disturbs, by number: it follows from the basis, or was handed over."""
 
     basis: tuple[object, ...]
     kernels: dict[Operations, Kernel] = field(default_factory=dict)

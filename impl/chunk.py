@@ -6,6 +6,7 @@ the values are compared with what `_pm` says of them. What a chunk may cost in m
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ import pyarrow.parquet as pq
 
 from impl.arrow_types import arrow_type, is_double_array, valid_decimal_shape
 from impl.chunk_metadata import Leaf, chunk_metadata
-from impl.chunk_statistics import check_statistics, reject
+from impl.chunk_statistics import check_bounds, check_counts, reject
 from impl.errors import UnsupportedError
+from impl.footer_comparison import encodings_mask
 from impl.layout.pm import PHYSICAL_WIDTH_BYTES
 from impl.parquet.fields import Codec, PageType
 from impl.parquet.pages import PageInfo, walk_pages
@@ -28,7 +30,8 @@ from impl.raw_arrays import lists_of
 VALUE_COUNT_MAX = 1 << 24
 EXPANDED_MAX_BYTES = 64 << 20
 EXPANSION_MAX = 64
-PLAIN, PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 7, 8
+PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 3, 7, 8
+BY_DICTIONARY = {PLAIN_DICTIONARY, RLE_DICTIONARY}
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
 
 _INTEGER_TAGS = {
@@ -73,6 +76,20 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so their
     count is the caller's to check.
     """
+    return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPages:
+    """The pages of a chunk that may be decoded; `as_dictionary` where only a dictionary's real lengths can tell."""
+
+    leaf: Leaf
+    pages: tuple[PageInfo, ...]
+    as_dictionary: bool
+
+
+def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
+    """Check all of a chunk but its values: type, page headers, checksums, memory; raises as `decode_chunk`."""
     leaf = _leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
         reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
@@ -81,10 +98,16 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     if chunk.codec == Codec.LZO:
         _refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
     pages = pages_of(content, chunk, file=file)
-    as_dictionary = _check_expansion(pages, column, chunk, file)
-    stored = _read(content, leaf, column, chunk, file, as_dictionary=as_dictionary)
-    if leaf.dimensions == 0:
-        check_statistics(stored, column, chunk, file=file)
+    return CheckedPages(leaf=leaf, pages=pages, as_dictionary=_check_expansion(pages, column, chunk, file))
+
+
+def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
+    """Decode what `check_pages` found fit; raises as `decode_chunk`."""
+    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
+    if checked.leaf.dimensions == 0:
+        check_counts(stored, column, chunk, file=file)
+        if not are_vouched(checked.pages, chunk):
+            check_bounds(stored, column, chunk, file=file)
     return _final(stored, column, chunk, file)
 
 
@@ -96,6 +119,26 @@ def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]
         offset_bytes=chunk.byte_range_start,
         codec=Codec(chunk.codec),
         value_count=chunk.num_values,
+    )
+
+
+def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
+    """Whether checksums that `pages_of` verified say that the pages are what was written, to the byte.
+
+    A checksum covers a page's body, not its header. Of that, `pages_of` compares sizes and counts with the chunk's;
+    how values are encoded must be what the chunk's ENCODINGS leave, under the CRC of `_pm`. A v2 page's header divides
+    its body, which nothing confirms.
+    """
+    has_dictionary = bool(pages) and pages[0].kind is PageType.DICTIONARY
+    data_pages = pages[1:] if has_dictionary else pages
+    encodings = {page.encoding for page in data_pages}
+    mask = encodings_mask(tuple(encodings))
+    return (
+        all(page.crc is not None for page in pages)
+        and all(page.kind is PageType.DATA_V1 and page.level_encodings == (RLE, RLE) for page in data_pages)
+        and mask is not None
+        and not mask & ~chunk.encodings
+        and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
     )
 
 
@@ -143,7 +186,7 @@ def _check_expansion(pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, 
         expanded_bytes += page.uncompressed_size_bytes
         if physical != BYTE_ARRAY or page.kind is PageType.DICTIONARY:
             continue
-        if page.encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY):
+        if page.encoding in BY_DICTIONARY:
             by_dictionary_bytes += page.value_count * dictionary_bytes
         elif page.encoding == DELTA_BYTE_ARRAY:
             # Each value can repeat all that came before it in its page.
@@ -171,12 +214,17 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     except PYARROW_ERRORS as error:
         reject(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
-        table = pq.ParquetFile(
-            pa.BufferReader(content),
-            metadata=metadata,
-            read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
-        ).read(use_threads=False)
-        values = table.column(0).combine_chunks()
+        column_read = (
+            pq.ParquetFile(
+                pa.BufferReader(content),
+                metadata=metadata,
+                read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
+            )
+            .read(use_threads=False)
+            .column(0)
+        )
+        # One part is not copied.
+        values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
         values.validate(full=True)
     except PYARROW_ERRORS as error:
         reject(column, chunk, file, "page", "pages that decode", error)

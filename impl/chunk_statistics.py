@@ -1,6 +1,6 @@
 """The values of a chunk against what `_pm` says of them: how many, how many nulls, and their bounds.
 
-Pages seldom have a checksum, so this is what finds a byte that was changed inside of one (data notes, power loss).
+Where pages have no checksum, this is what finds a byte that was changed inside of one (data notes, power loss).
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from impl.questdb_types import TypeTag, tag_of
 UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-def check_statistics(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
-    """Raise CorruptError unless the chunk's counts and bounds fit its values, which are flat and as stored.
+def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
+    """Raise CorruptError unless the chunk's counts are those of its values, which are flat and as stored."""
+    if len(values) != chunk.num_values:
+        reject(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
+    if chunk.null_count is not None and values.null_count != chunk.null_count:
+        reject(column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count)
+
+
+def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
+    """Raise CorruptError unless the chunk's bounds fit its values, which are flat and as stored.
 
     EXACT bounds must occur among the values: not with BINARY and arrays (format notes 11), and a bound may be the
     start of a long text, as the converter marks everything exact (migration notes 6). Orders: format notes 11. Columns
     of unknown type and INT96 have no known order, nor do minima above their maxima (unsigned integers of others).
     """
-    if len(values) != chunk.num_values:
-        reject(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
-    if chunk.null_count is not None and values.null_count != chunk.null_count:
-        reject(column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count)
     tag = tag_of(column.type)
     if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == INT96:
         return

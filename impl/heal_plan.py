@@ -5,7 +5,6 @@ It is verified together with data.parquet, down to the pages, before anybody wri
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from impl.checksum import crc32
 from impl.errors import CorruptError, Problem, ProblemError
 from impl.layout import pm as layout
 from impl.layout.parquet import MAGIC, ParquetTail
@@ -56,7 +56,7 @@ def find_committed(
         for content, place in _candidates(files, partition):
             try:
                 found = committed_file(content, place, file=files.pm_label)
-                healed = _HealedFiles(storage=files.storage, path=files.path, name=files.name, pm=found.content)
+                healed = ProposedFiles(storage=files.storage, path=files.path, name=files.name, pm=found.content)
                 judged = verify_partition(healed, partition, counts=Counts(), metadata=metadata).problems
             except ProblemError as error:
                 judged = (error.problem,)
@@ -92,7 +92,7 @@ def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_le
     places = []
     position, running = CHECKSUM_START, 0
     for end_bytes in _ends(data, _footer_starts(data, parquet_footer_offset, parquet_footer_length)):
-        running = zlib.crc32(memoryview(data)[position : end_bytes - TRAILER_BYTES], running)
+        running = crc32(memoryview(data)[position : end_bytes - TRAILER_BYTES], running)
         position = end_bytes - TRAILER_BYTES
         with suppress(CorruptError):
             place = locate_footer(data, end_bytes, file="_pm")
@@ -194,12 +194,13 @@ def _ends(data: bytes, starts: list[int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _HealedFiles(PartitionFiles):
+class ProposedFiles(PartitionFiles):
     """A partition as it would be with another `_pm`."""
 
     pm: bytes
 
     def open_pm(self) -> ReadableFile:
+        """Open the other `_pm`."""
         return _Bytes(self.pm)
 
 

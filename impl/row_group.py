@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
 from impl.arrow_types import arrow_type, is_nullable, missing_value
 from impl.chunk import EXPANSION_MAX, VALUE_COUNT_MAX, decode_chunk
+from impl.decoding import AT_ONCE, Decoding
 from impl.errors import UnsupportedError
 from impl.partition import PartitionFiles, read_chunk
 from impl.pm.block import Block
@@ -61,12 +64,17 @@ class Described(Protocol):
 
 
 def row_group_columns(
-    resolved: Described, block: Block, handle: ReadableFile, columns: Sequence[SnapshotColumn]
+    resolved: Described,
+    block: Block,
+    handle: ReadableFile,
+    columns: Sequence[SnapshotColumn],
+    decoding: Decoding = AT_ONCE,
 ) -> Iterator[list[pa.Array]]:
     """Yield arrays in the order of `columns` until all rows of the row group are there.
 
     Columns that the partition predates and chunks of nulls are not fetched, but made as they are needed; where there
-    are many of them, the rows come in several parts. Raises CorruptError, UnsupportedError, StorageError.
+    are many of them, the rows come in several parts. What is fetched is fetched before this returns, and may still be
+    decoded by other threads then. Raises CorruptError, UnsupportedError, StorageError, also while it is gone through.
     """
     _check_row_count(resolved, block)
     places = {column_key(place, column): place for place, column in enumerate(resolved.metadata.header.columns)}
@@ -75,42 +83,75 @@ def row_group_columns(
         for column in columns
         if column.id in places and not _is_all_null(resolved, block, places[column.id])
     }
-    arrays = _fetch(resolved, block, handle, fetched, {column.id: column for column in columns})
-    constant_width = sum(_width_bytes(column.arrow_type) for column in columns if column.id not in fetched)
+    group = _Group(resolved, block, {column.id: column for column in columns}, decoding)
+    for key, place in fetched.items():
+        group.fetch(handle, key, place)
+    return _parts(group, columns)
+
+
+def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
+    arrays, row_count = group.arrays(), group.block.num_rows
+    constant_width = sum(_width_bytes(column.arrow_type) for column in columns if column.id not in arrays)
     part_rows = max(1, CONSTANT_SLICE_BYTES // max(1, constant_width))
-    for start in range(0, block.num_rows, part_rows):
-        row_count = min(part_rows, block.num_rows - start)
+    for start in range(0, row_count, part_rows):
+        count = min(part_rows, row_count - start)
         yield [
-            arrays[column.id].slice(start, row_count) if column.id in arrays else column.constant(row_count)
+            arrays[column.id].slice(start, count) if column.id in arrays else column.constant(count)
             for column in columns
         ]
 
 
-def _fetch(
-    resolved: Described,
-    block: Block,
-    handle: ReadableFile,
-    fetched: dict[int, int],
-    columns: dict[int, SnapshotColumn],
-) -> dict[int, pa.Array]:
-    """Decode the chunks, with a bound on all of them together: a few bytes may not stand for gigabytes."""
-    label = resolved.files.data_label
-    bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in block.chunks))
-    arrays: dict[int, pa.Array] = {}
-    held_bytes = 0
-    for key, place in fetched.items():
-        chunk = block.chunks[place]
-        _check_held(held_bytes + chunk.num_values * _width_bytes(columns[key].arrow_type), bound_bytes, resolved, block)
-        array = decode_chunk(
-            read_chunk(handle, chunk, file=label), resolved.metadata.header.columns[place], chunk, file=label
-        )
-        held_bytes += array.nbytes
-        _check_held(held_bytes, bound_bytes, resolved, block)
-        if array.null_count and not is_nullable(columns[key].type):
+@dataclass(slots=True)
+class _Group:
+    """The chunks of a row group on their way to arrays, with a bound on all of them together.
+
+    A few bytes may not stand for gigabytes, so only some chunks are decoded before the size of others is known.
+    """
+
+    resolved: Described
+    block: Block
+    columns: dict[int, SnapshotColumn]
+    decoding: Decoding
+    waiting: deque[tuple[int, Callable[[], pa.Array]]] = field(default_factory=deque)
+    done: dict[int, pa.Array] = field(default_factory=dict)
+    held_bytes: int = 0
+
+    def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
+        chunk, header = self.block.chunks[place], self.resolved.metadata.header
+        self._check(self.held_bytes + chunk.num_values * _width_bytes(self.columns[key].arrow_type))
+        label = self.resolved.files.data_label
+        content = read_chunk(handle, chunk, file=label)
+        work = functools.partial(decode_chunk, content, header.columns[place], chunk, file=label)
+        self.waiting.append((key, self.decoding.start(work)))
+        while len(self.waiting) > self.decoding.ahead_count:
+            self._take()
+
+    def arrays(self) -> dict[int, pa.Array]:
+        """Return all arrays by column, once they are decoded."""
+        while self.waiting:
+            self._take()
+        return self.done
+
+    def _take(self) -> None:
+        key, decoded = self.waiting.popleft()
+        array, column = decoded(), self.columns[key]
+        self.held_bytes += array.nbytes
+        self._check(self.held_bytes)
+        if array.null_count and not is_nullable(column.type):
             # Later releases write these types as optional, but the server knows no nulls of them.
-            array = array.fill_null(missing_value(columns[key].type, physical_type=columns[key].physical_type))
-        arrays[key] = array
-    return arrays
+            array = array.fill_null(missing_value(column.type, physical_type=column.physical_type))
+        self.done[key] = array
+
+    def _check(self, held_bytes: int) -> None:
+        bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in self.block.chunks))
+        if held_bytes > bound_bytes:
+            raise UnsupportedError(
+                file=self.resolved.files.pm_label,
+                field="NUM_ROWS",
+                offset_bytes=self.block.offset_bytes,
+                expected=f"columns of at most {bound_bytes} bytes in memory; read fewer columns at a time",
+                actual=f"{held_bytes} bytes or more",
+            )
 
 
 def _is_all_null(resolved: Described, block: Block, place: int) -> bool:
@@ -133,15 +174,4 @@ def _check_row_count(resolved: Described, block: Block) -> None:
             offset_bytes=block.offset_bytes,
             expected=f"at most {VALUE_COUNT_MAX} rows in a row group",
             actual=block.num_rows,
-        )
-
-
-def _check_held(held_bytes: int, bound_bytes: int, resolved: Described, block: Block) -> None:
-    if held_bytes > bound_bytes:
-        raise UnsupportedError(
-            file=resolved.files.pm_label,
-            field="NUM_ROWS",
-            offset_bytes=block.offset_bytes,
-            expected=f"columns of at most {bound_bytes} bytes in memory; read fewer columns at a time",
-            actual=f"{held_bytes} bytes or more",
         )

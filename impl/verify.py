@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from impl.chunk import decode_chunk
+from impl.decoding import AT_ONCE, Decoding
 from impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from impl.footer_comparison import compare_footer
 from impl.metadata_file import TableMetadata
-from impl.parquet.footer import decode_footer
+from impl.parquet.footer import ParquetFooter, decode_footer
 from impl.partition import (
     PM_FILE,
     SIZE_FIELD,
@@ -20,16 +20,15 @@ from impl.partition import (
     check_native,
     check_partition,
     check_unmigrated,
-    read_chunk,
     resolve_partition,
 )
 from impl.pm.chain import Metadata, decode_chain
 from impl.pm.check import check_metadata
 from impl.pm.extent import dead_byte_count, reached_intervals
-from impl.storage import ReadableFile
 from impl.table import Table
 from impl.table_check import check_against_table
 from impl.transaction import Partition
+from impl.verify_pages import page_checks
 
 PROBLEMS_PER_PARTITION = 20
 THRIFT_LIMIT_BYTES = 32 * 1024 * 1024
@@ -88,7 +87,13 @@ class TableReport:
         return not self.all_problems
 
 
-def verify_table(table: Table, *, quick: bool = False, progress: Progress = lambda _: None) -> TableReport:
+def verify_table(
+    table: Table,
+    *,
+    quick: bool = False,
+    progress: Progress = lambda _: None,
+    decoding: Decoding = AT_ONCE,
+) -> TableReport:
     """Verify the committed version of `table`; with `quick` the pages are left out.
 
     Damage becomes problems of the report. Raises StorageError and BusyError, which say nothing about the table, and
@@ -114,7 +119,9 @@ def verify_table(table: Table, *, quick: bool = False, progress: Progress = lamb
         elif partition.is_parquet:
             compared = counts.thrift_footers
             try:
-                report = verify_partition(files, partition, counts=counts, quick=quick, metadata=table.metadata)
+                report = verify_partition(
+                    files, partition, counts=counts, quick=quick, metadata=table.metadata, decoding=decoding
+                )
             except UnsupportedError as error:
                 unsupported.append(error)
                 report = _report(name, "parquet", partition, (error.problem,))
@@ -143,6 +150,7 @@ def verify_partition(
     counts: Counts,
     quick: bool = False,
     metadata: TableMetadata | None = None,
+    decoding: Decoding = AT_ONCE,
 ) -> PartitionReport:
     """Verify one parquet partition, where given against the table's columns.
 
@@ -155,7 +163,7 @@ def verify_partition(
     survey = _survey(resolved)
     counts.generations += survey.generations
     found = itertools.chain(
-        check_against_table(resolved, metadata), _newest_problems(resolved, counts, quick), survey.problems
+        check_against_table(resolved, metadata), _newest_problems(resolved, counts, quick, decoding), survey.problems
     )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
     return replace(
@@ -167,24 +175,24 @@ def verify_partition(
     )
 
 
-def check_thrift_footer(resolved: ResolvedPartition) -> list[Problem] | None:
-    """Return where the Thrift footer of data.parquet is broken or contradicts `_pm`.
+def check_thrift_footer(resolved: ResolvedPartition) -> tuple[ParquetFooter | None, list[Problem] | None]:
+    """Return the Thrift footer of data.parquet, and where it is broken or contradicts `_pm`.
 
-    None when it was not compared: it would take too much memory, or uses what this release does not know. Nothing
-    that is read depends on it.
+    No problems but None when it was not compared: it would take too much memory, or uses what this release does not
+    know. Nothing that is read depends on it.
     """
     fixed, label = resolved.metadata.generation.place.fixed, resolved.files.data_label
     if fixed.parquet_footer_length > THRIFT_LIMIT_BYTES:
-        return None
+        return None, None
     with resolved.files.open_data() as handle:
         content = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
     try:
         footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset)
     except CorruptError as error:
-        return [error.problem]
+        return None, [error.problem]
     except UnsupportedError:
-        return None
-    return list(compare_footer(footer, resolved.metadata, file=label))
+        return None, None
+    return footer, list(compare_footer(footer, resolved.metadata, file=label))
 
 
 def _report(
@@ -236,7 +244,7 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
         newer = metadata
 
 
-def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool) -> Iterator[Problem]:
+def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, decoding: Decoding) -> Iterator[Problem]:
     """Yield all problems of the resolved generation itself."""
     try:
         for problem in check_partition(resolved):
@@ -244,7 +252,7 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool) -
             if problem.field == SIZE_FIELD:
                 # A file that ends too early has no Thrift footer and no newest pages; once is enough said.
                 return
-        compared = check_thrift_footer(resolved)
+        footer, compared = check_thrift_footer(resolved)
         counts.thrift_footers += compared is not None
         yield from compared or ()
     except ProblemError as error:
@@ -253,17 +261,8 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool) -
     counts.row_groups += len(resolved.metadata.blocks)
     counts.rows += resolved.metadata.row_count
     if not quick:
-        with resolved.files.open_data() as handle:
-            yield from _page_problems(resolved, handle, counts)
-
-
-def _page_problems(resolved: ResolvedPartition, handle: ReadableFile, counts: Counts) -> Iterator[Problem]:
-    label = resolved.files.data_label
-    for block in resolved.metadata.blocks:
-        for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
+        for checked in page_checks(resolved, footer, decoding):
             counts.chunks += 1
-            counts.pages_bytes += chunk.total_compressed
-            try:
-                decode_chunk(read_chunk(handle, chunk, file=label), column, chunk, file=label)
-            except ProblemError as error:
-                yield error.problem
+            counts.pages_bytes += checked.size_bytes
+            if checked.problem is not None:
+                yield checked.problem

@@ -240,7 +240,8 @@ class Judge:
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            problems = check_thrift_footer(damaged) or []
+            _, found = check_thrift_footer(damaged)
+            problems = found or []
             if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
                 problems += check_partition(damaged)
         except ProblemError:

@@ -7,13 +7,13 @@ that it writes is then replaced.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from impl.checksum import crc32
 from impl.parquet.fields import PAGE_HEADER, Codec, ids_of
 from impl.parquet.thrift import decode, encode
 from impl.parquet.tree import Field, Kind
@@ -65,7 +65,7 @@ class Dictionary:
         body = plain
         if codec is not Codec.UNCOMPRESSED:
             body = pa.Codec(codec.name.lower(), compression_level=level).compress(plain, asbytes=True)
-        crc = zlib.crc32(body)
+        crc = crc32(body)
         old_header, old_header_length = decode(replaced, file="dictionary page")
         old_plain_length = value_of(old_header, HEADER["uncompressed_page_size"])
         assert isinstance(old_plain_length, int)

@@ -5,13 +5,14 @@ Sources: parquet.thrift of Apache Parquet format, PageHeader; Compression.md of 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from impl.checksum import crc32
 from impl.errors import CorruptError, UnsupportedError
 from impl.parquet.fields import PAGE_HEADER, Codec, PageType
+from impl.parquet.quick import quick_read
 from impl.parquet.records import read
 from impl.parquet.thrift import decode
 from impl.parquet.tree import BrokenError, Step
@@ -29,13 +30,12 @@ HEADER_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageInfo:
+class PageInfo(NamedTuple):
     """One page; its body follows the header. Offsets count from the start of the file.
 
     The levels of a v2 page stand first in its body, repetition before definition, and are never compressed: both
     lengths are 0 for other pages, whose levels are part of what is compressed. `null_count` and `row_count` are known
-    for v2 pages only.
+    for v2 pages only, `level_encodings` for v1 pages.
     """
 
     kind: PageType
@@ -51,11 +51,17 @@ class PageInfo:
     definition_levels_length_bytes: int
     null_count: int | None
     row_count: int | None
+    level_encodings: tuple[int | None, int | None]
 
     @property
     def body_offset_bytes(self) -> int:
         """Where the body begins in the file."""
         return self.header_offset_bytes + self.header_length_bytes
+
+    @property
+    def end_bytes(self) -> int:
+        """Where the page ends in the file."""
+        return self.body_offset_bytes + self.compressed_size_bytes
 
     @property
     def levels_length_bytes(self) -> int:
@@ -74,18 +80,14 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
     position = index = 0
     while position < len(chunk):
         path_of = _PagePath(index)
-        header, body_position = decode(
-            chunk,
-            file=file,
-            offset_bytes=offset_bytes,
-            start=position,
-            node_count_max=HEADER_NODE_COUNT_MAX,
-            path_of=path_of,
-        )
         try:
-            page = _page(read(header, PAGE_HEADER), body_position - position, codec)
+            values, body_position = quick_read(chunk, position, PAGE_HEADER) or _strict_read(
+                chunk, position, file, offset_bytes, path_of
+            )
+            page = _page(values, offset_bytes + position, body_position - position, codec)
             if page.kind is PageType.DICTIONARY and position > 0:
-                raise BrokenError("a dictionary page only at the start", "one more", header.offset_bytes, step="type")
+                at = page.header_offset_bytes
+                raise BrokenError("a dictionary page only at the start", "one more", at, step="type")
             _check_counts(page)
             _check_sizes(page, codec)
             position = _check_body(chunk, body_position, page)
@@ -120,26 +122,42 @@ class _PagePath:
         return f"pages[{self.index}].{PAGE_HEADER.path_text(steps)}"
 
 
-def _page(values: dict[str, Any], header_length_bytes: int, codec: Codec) -> PageInfo:
+def _strict_read(
+    chunk: bytes, position: int, file: str, offset_bytes: int, path_of: _PagePath
+) -> tuple[dict[str, Any], int]:
+    header, end = decode(
+        chunk,
+        file=file,
+        offset_bytes=offset_bytes,
+        start=position,
+        node_count_max=HEADER_NODE_COUNT_MAX,
+        path_of=path_of,
+    )
+    return read(header, PAGE_HEADER), end
+
+
+def _page(values: dict[str, Any], header_offset_bytes: int, header_length_bytes: int, codec: Codec) -> PageInfo:
     kind = PageType(values["type"])
     inner = {} if kind is PageType.INDEX else values.get(HEADER_NAMES[kind])
     if inner is None:
-        raise BrokenError(f"a page of type {kind.name}", "none", values["offset_bytes"], step=HEADER_NAMES[kind])
+        raise BrokenError(f"a page of type {kind.name}", "none", header_offset_bytes, step=HEADER_NAMES[kind])
     crc = values.get("crc")
+    # In the order of the fields, since naming them takes as long as all the rest.
     return PageInfo(
-        kind=kind,
-        header_offset_bytes=values["offset_bytes"],
-        header_length_bytes=header_length_bytes,
-        compressed_size_bytes=values["compressed_page_size"],
-        uncompressed_size_bytes=values["uncompressed_page_size"],
-        value_count=inner.get("num_values", 0),
-        encoding=inner.get("encoding", 0),
-        crc=None if crc is None else crc & 0xFFFFFFFF,
-        is_compressed=codec != Codec.UNCOMPRESSED and inner.get("is_compressed", True),
-        repetition_levels_length_bytes=inner.get("repetition_levels_byte_length", 0),
-        definition_levels_length_bytes=inner.get("definition_levels_byte_length", 0),
-        null_count=inner.get("num_nulls"),
-        row_count=inner.get("num_rows"),
+        kind,
+        header_offset_bytes,
+        header_length_bytes,
+        values["compressed_page_size"],
+        values["uncompressed_page_size"],
+        inner.get("num_values", 0),
+        inner.get("encoding", 0),
+        None if crc is None else crc & 0xFFFFFFFF,
+        codec != Codec.UNCOMPRESSED and inner.get("is_compressed", True),
+        inner.get("repetition_levels_byte_length", 0),
+        inner.get("definition_levels_byte_length", 0),
+        inner.get("num_nulls"),
+        inner.get("num_rows"),
+        (inner.get("definition_level_encoding"), inner.get("repetition_level_encoding")),
     )
 
 
@@ -175,6 +193,6 @@ def _check_body(chunk: bytes, position: int, page: PageInfo) -> int:
     if end > len(chunk):
         expected = f"at most the {len(chunk) - position} bytes that remain of the chunk"
         raise BrokenError(expected, page.compressed_size_bytes, page.header_offset_bytes, step="compressed_page_size")
-    if page.crc is not None and (found := zlib.crc32(memoryview(chunk)[position:end])) != page.crc:
+    if page.crc is not None and (found := crc32(memoryview(chunk)[position:end])) != page.crc:
         raise BrokenError(f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc")
     return end

@@ -60,7 +60,7 @@ class Block:
 
 def region_offset(block_offset: int, column_count: int) -> int:
     """Return where a block's out-of-line region starts, from the start of the file."""
-    return block_offset + layout.RowGroupHeader.layout.size_bytes + column_count * CHUNK_BYTES
+    return chunk_offset(block_offset, column_count)
 
 
 def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_bytes: int, file: str) -> Block:
@@ -81,11 +81,24 @@ def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_by
             actual=f"a block that ends at byte {region_start}",
         )
     region = _Region(window, region_start)
-    first = offset_bytes + layout.RowGroupHeader.layout.size_bytes
     chunks = tuple(
-        _decode_chunk(window, first + index * CHUNK_BYTES, region, index, file) for index in range(column_count)
+        _decode_chunk(window, chunk_offset(offset_bytes, index), region, index, file) for index in range(column_count)
     )
     return Block(offset_bytes=offset_bytes, end_bytes=region.end_bytes, num_rows=header.num_rows, chunks=chunks)
+
+
+def decode_chunk_record(
+    data: Buffer, block_offset: int, index: int, column_count: int, *, limit_bytes: int, file: str
+) -> Chunk:
+    """Decode one chunk of the block at `block_offset`, which is known to lie before `limit_bytes`, and no other."""
+    window = memoryview(data)[:limit_bytes]
+    region = _Region(window, region_offset(block_offset, column_count))
+    return _decode_chunk(window, chunk_offset(block_offset, index), region, index, file)
+
+
+def chunk_offset(block_offset: int, index: int) -> int:
+    """Return where the record of a block's chunk stands, from the start of the file."""
+    return block_offset + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
 
 
 def decode_bitset(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: str) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from impl.checksum import crc32
 from impl.errors import CorruptError, UnsupportedError
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
@@ -96,16 +96,15 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
     )
 
 
-def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
-    """Find the newest generation with this token and check its CRC; everything above it are orphans.
+def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPlace, int]:
+    """Return the newest generation with this token and how many stand above it, whatever its CRC says.
 
     Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
     """
     tokens: list[int] = []
     for place in walk(data, file=file):
         if place.token == token:
-            check_checksum(data, place, file=file)
-            return Resolved(place=place, orphan_count=len(tokens))
+            return place, len(tokens)
         tokens.append(place.token)
     error = TokenMissingError(
         file=file,
@@ -118,9 +117,19 @@ def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
     raise error
 
 
+def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+    """Find the newest generation with this token and check its CRC; everything above it are orphans.
+
+    Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
+    """
+    place, orphan_count = find_token(data, token, file=file)
+    check_checksum(data, place, file=file)
+    return Resolved(place=place, orphan_count=orphan_count)
+
+
 def checksum_of(data: Buffer, place: FooterPlace) -> int:
     """Return the CRC-32 that the generation's CHECKSUM must hold (format notes 1.5)."""
-    return zlib.crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
+    return crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
 
 
 def check_checksum(data: Buffer, place: FooterPlace, *, file: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
+from impl.checksum import crc32
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
 from impl.pm.block import Block, Chunk, OutOfLineOrder, encode_block
@@ -165,7 +165,7 @@ def lay_out_generation(
     footer = encode_footer(generation, header)
     appended.extend(footer)
     trailer = layout.Trailer(
-        checksum=zlib.crc32(appended, zlib.crc32(point.since_checksum, point.checksum)),
+        checksum=crc32(appended, crc32(point.since_checksum, point.checksum)),
         footer_length=len(footer) + CHECKSUM_BYTES,
     )
     appended.extend(trailer.pack())

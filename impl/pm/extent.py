@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Iterable
 
+from impl.checksum import crc32
 from impl.errors import CorruptError
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
@@ -87,7 +87,7 @@ def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPl
         except CorruptError:
             continue
         between = memoryview(data)[anchor.checksum_offset : place.checksum_offset]
-        if place.offset_bytes >= low and zlib.crc32(between, anchor.trailer.checksum) == place.trailer.checksum:
+        if place.offset_bytes >= low and crc32(between, anchor.trailer.checksum) == place.trailer.checksum:
             return place
     return None
 

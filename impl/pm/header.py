@@ -11,6 +11,7 @@ from impl.layout.record import Buffer
 
 COLUMN_COUNT_LIMIT = 100_000
 U32_BYTES = layout.SortingColumn.layout.size_bytes
+DESCRIPTOR_BYTES = layout.ColumnDescriptor.layout.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +68,12 @@ def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = N
     `first_block_offset` bounds the sections of unknown optional bits, which say no length of their own.
     Raises CorruptError, and UnsupportedError for unknown required bits (specification, Feature flags).
     """
-    fixed = layout.Header.unpack(data, 0, file=file)
-    _check_fixed(fixed, data, file)
+    fixed = decode_fixed(data, file=file)
     position = layout.Header.layout.size_bytes
     descriptors = [
-        layout.ColumnDescriptor.unpack(data, position + index * layout.ColumnDescriptor.layout.size_bytes, file=file)
-        for index in range(fixed.column_count)
+        layout.ColumnDescriptor.unpack(data, descriptor_offset(index), file=file) for index in range(fixed.column_count)
     ]
-    position += fixed.column_count * layout.ColumnDescriptor.layout.size_bytes
+    position += fixed.column_count * DESCRIPTOR_BYTES
     sorting_columns = _indices(data, position, fixed.sorting_column_count, fixed.column_count, "SORTING_COLUMNS", file)
     position += fixed.sorting_column_count * U32_BYTES
     columns, position = _columns(data, descriptors, position, file)
@@ -98,10 +97,33 @@ def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = N
     return header
 
 
+def decode_fixed(data: Buffer, *, file: str) -> layout.Header:
+    """Decode and check the fixed part of the header, with as many columns as there is room for descriptors.
+
+    Raises CorruptError, and UnsupportedError for unknown required bits and too many columns.
+    """
+    fixed = layout.Header.unpack(data, 0, file=file)
+    _check_fixed(fixed, data, file)
+    return fixed
+
+
+def decode_column(data: Buffer, index: int, fixed: layout.Header, *, file: str) -> Column:
+    """Decode one column's descriptor and name, whatever the others say; raises CorruptError."""
+    assert 0 <= index < fixed.column_count, index
+    descriptors_end = layout.Header.layout.size_bytes + fixed.column_count * DESCRIPTOR_BYTES
+    descriptor = layout.ColumnDescriptor.unpack(data, descriptor_offset(index), file=file)
+    return _column(data, descriptor, index, descriptors_end + fixed.sorting_column_count * U32_BYTES, file)
+
+
+def descriptor_offset(index: int) -> int:
+    """Return where the descriptor of a column stands."""
+    return layout.Header.layout.size_bytes + index * DESCRIPTOR_BYTES
+
+
 def encode_header(header: FileHeader, *, parquet_meta_file_size: int) -> bytes:
     """Encode the header with the given published size; names stand back to back in column order."""
     names = [column.name.encode() for column in header.columns]
-    descriptors_end = layout.Header.layout.size_bytes + len(names) * layout.ColumnDescriptor.layout.size_bytes
+    descriptors_end = layout.Header.layout.size_bytes + len(names) * DESCRIPTOR_BYTES
     name_offset = descriptors_end + U32_BYTES * len(header.sorting_columns)
     parts = [
         layout.Header(
@@ -165,7 +187,7 @@ def _check_fixed(fixed: layout.Header, data: Buffer, file: str) -> None:
         reject("sorting_column_count", "0, because SORTING_IS_DTS_ASC is set", fixed.sorting_column_count)
     if fixed.reserved:
         reject("reserved", "0", fixed.reserved)
-    room = (len(data) - layout.Header.layout.size_bytes) // layout.ColumnDescriptor.layout.size_bytes
+    room = (len(data) - layout.Header.layout.size_bytes) // DESCRIPTOR_BYTES
     if fixed.column_count > room:
         reject("column_count", f"at most {room}, the descriptors that fit into the file", fixed.column_count)
     if fixed.column_count > COLUMN_COUNT_LIMIT:
@@ -204,34 +226,34 @@ def _columns(
     """Decode the columns and return them with the end of the names, where the feature sections start."""
     columns, names_end = [], names_start
     for index, descriptor in enumerate(descriptors):
-        base = layout.Header.layout.size_bytes + index * layout.ColumnDescriptor.layout.size_bytes
-        name_end = descriptor.name_offset + descriptor.name_length
         # Names that shared bytes could add up to any amount of memory.
-        _check_descriptor(descriptor, base, names_end, len(data), file)
-        try:
-            name = bytes(data[descriptor.name_offset : name_end]).decode()
-        except UnicodeDecodeError as error:
-            raise CorruptError(
-                file=file,
-                field=f"NAME_STRINGS of column {index}",
-                offset_bytes=descriptor.name_offset + error.start,
-                expected="UTF-8",
-                actual=f"byte 0x{error.object[error.start]:02x}",
-            ) from error
-        columns.append(
-            Column(
-                name=name,
-                id=descriptor.id,
-                type=descriptor.type,
-                flags=descriptor.flags,
-                fixed_byte_len=descriptor.fixed_byte_len,
-                physical_type=descriptor.physical_type,
-                max_rep_level=descriptor.max_rep_level,
-                max_def_level=descriptor.max_def_level,
-            )
-        )
-        names_end = name_end
+        columns.append(_column(data, descriptor, index, names_end, file))
+        names_end = descriptor.name_offset + descriptor.name_length
     return tuple(columns), names_end
+
+
+def _column(data: Buffer, descriptor: layout.ColumnDescriptor, index: int, names_start: int, file: str) -> Column:
+    _check_descriptor(descriptor, descriptor_offset(index), names_start, len(data), file)
+    try:
+        name = bytes(data[descriptor.name_offset : descriptor.name_offset + descriptor.name_length]).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptError(
+            file=file,
+            field=f"NAME_STRINGS of column {index}",
+            offset_bytes=descriptor.name_offset + error.start,
+            expected="UTF-8",
+            actual=f"byte 0x{error.object[error.start]:02x}",
+        ) from error
+    return Column(
+        name=name,
+        id=descriptor.id,
+        type=descriptor.type,
+        flags=descriptor.flags,
+        fixed_byte_len=descriptor.fixed_byte_len,
+        physical_type=descriptor.physical_type,
+        max_rep_level=descriptor.max_rep_level,
+        max_def_level=descriptor.max_def_level,
+    )
 
 
 def _check_descriptor(

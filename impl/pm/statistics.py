@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 from impl.layout.pm import PHYSICAL_WIDTH_BYTES
@@ -11,8 +12,11 @@ from impl.questdb_types import TypeTag, tag_of
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = range(8)
 Bound = int | float | bytes
+MILLISECONDS_PER_DAY = 86_400_000
 
 _UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
+# Unsigned integers of other writers become these and are read as signed ones (migration notes, types).
+_TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 _DECIMAL_TAGS = frozenset(
     {
         TypeTag.DECIMAL8,
@@ -36,6 +40,27 @@ def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
     low, high = value_of(column, chunk.minimum.value), value_of(column, chunk.maximum.value)
     if low is None or high is None:
         return f"{len(chunk.minimum.value)} and {len(chunk.maximum.value)} bytes"
+    return low, high
+
+
+def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | None]:
+    """Return what no value of the column is below and what none is above, None where that is not known.
+
+    Unlike `bounds_of` this is for conclusions: in the unit that values are read in, and only where the order is known
+    (format notes 11). NaN is left out of bounds, so it may be among the values all the same.
+    """
+    low, high = (
+        None if statistic is None else _readable(column, statistic.value)
+        for statistic in (chunk.minimum, chunk.maximum)
+    )
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
+        return None, None
+    if low is not None and high is not None:
+        return (low, high) if in_order(column, low, high) else (None, None)
+    if tag_of(column.type) in _TAGS_OF_UNSIGNED:
+        # Two bounds that are in order as signed numbers hold for these too; one of them alone need not.
+        low = low if isinstance(low, int) and low < 0 else None
+        high = high if isinstance(high, int) and high >= 0 else None
     return low, high
 
 
@@ -64,3 +89,18 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
     if physical == DOUBLE:
         return float(struct.unpack("<d", raw)[0])
     return raw
+
+
+def _readable(column: Column, raw: bytes) -> Bound | None:
+    """Return one statistic in the terms of the values that are read, or None where it tells nothing of them."""
+    tag, physical = tag_of(column.type), column.physical_type
+    value = value_of(column, raw)
+    if tag is None or tag is TypeTag.ARRAY or physical == INT96 or value is None:
+        return None
+    if tag in _DECIMAL_TAGS and physical == BYTE_ARRAY:
+        return None
+    if physical == BOOLEAN and value not in (0, 1):
+        return None
+    if tag is TypeTag.DATE and physical == INT32 and isinstance(value, int):
+        return value * MILLISECONDS_PER_DAY
+    return value

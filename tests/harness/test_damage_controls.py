@@ -79,7 +79,7 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
 def test_a_control_fails_when_what_it_watches_is_gone(place: str, substitute: Callable[..., Any], failure: str) -> None:
     judge = Judge(TABLE.image(), "/table")
     assert failed_controls(judge) == []
-    with replaced(place, substitute), replaced("impl.verify:check_thrift_footer", lambda resolved: []):
+    with replaced(place, substitute), replaced("impl.verify:check_thrift_footer", lambda resolved: (None, [])):
         failures = failed_controls(judge)
     assert [failure in each for each in failures].count(True) == 1
 

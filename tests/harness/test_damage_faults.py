@@ -93,7 +93,7 @@ decode_area = impl.transaction._decode_area
 
 NO_CHECKSUM: Patch = ("impl.pm.chain:check_checksum", nothing)
 NO_COMPARISON: Patch = ("impl.verify:compare_footer", no_problems)
-NO_STATISTICS: Patch = ("impl.chunk:check_statistics", nothing)
+NO_STATISTICS: Patch = ("impl.chunk:check_bounds", nothing)
 NO_PAGE_WALK: Patch = ("impl.chunk:walk_pages", no_pages)
 NO_TAIL: Patch = ("impl.partition:_check_data", no_problems)
 NO_TOKEN: Patch = ("impl.partition:resolve", newest_generation)

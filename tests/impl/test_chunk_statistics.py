@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from impl.chunk_statistics import check_statistics
+from impl.chunk_statistics import check_bounds, check_counts
 from impl.errors import CorruptError
 from impl.pm.block import Chunk, Statistic
 from impl.pm.header import Column
@@ -34,7 +34,7 @@ def complaint(
     exact: bool = True,
     **counts: int | None,
 ) -> str | None:
-    """The field that check_statistics complains about, or None."""
+    """The field that is complained about, or None."""
     column = Column(
         name="x",
         id=0,
@@ -57,7 +57,8 @@ def complaint(
         **known,
     )
     try:
-        check_statistics(values, column, chunk, file="data.parquet")
+        check_counts(values, column, chunk, file="data.parquet")
+        check_bounds(values, column, chunk, file="data.parquet")
     except CorruptError as error:
         assert error.problem.offset_bytes == 77
         return error.problem.field.removesuffix(" of column 'x'")

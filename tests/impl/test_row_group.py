@@ -16,8 +16,9 @@ from harness.disk.trace import TracingStorage
 from impl.errors import UnsupportedError
 from impl.layout import pm as pm_layout
 from impl.questdb_types import TypeTag
-from impl.reader import Snapshot, TimeRange
+from impl.reader import Snapshot
 from impl.row_group import SnapshotColumn
+from impl.time_search import TimeRange
 
 ARRAY_OF_DOUBLES = TypeTag.ARRAY | TypeTag.DOUBLE << 8
 ADDED = SnapshotColumn(id=99, name="added", type=TypeTag.LONG, physical_type=6)
@@ -134,8 +135,8 @@ def held_together(values: pa.Array, type_: int, bound_bytes: int, monkeypatch: p
 @pytest.mark.parametrize(
     ("values", "type_", "needed_bytes"),
     [
-        # 3 timestamps of 8 bytes, then the column: values and offsets.
-        (pa.array([1, 2, 3]), TypeTag.LONG, 24 + 24),
+        # 3 timestamps of 8 bytes, then the column: values and their bits for nulls, or values and offsets.
+        (pa.array([1, 2, 3]), TypeTag.LONG, 24 + 24 + 1),
         (pa.array(["a" * 100, "b" * 100, "c" * 100]), TypeTag.VARCHAR, 24 + 3 * (100 + 4)),
     ],
 )
@@ -171,7 +172,7 @@ def test_without_meta_one_name_for_two_columns_is_refused() -> None:
     assert (problem.file, problem.field, problem.actual) == (tb.PM, "NAME_STRINGS", "one name for two columns")
 
 
-@pytest.mark.parametrize(("bound_bytes", "is_fetched"), [(47, False), (48, True)])
+@pytest.mark.parametrize(("bound_bytes", "is_fetched"), [(47, False), (49, True)])
 def test_a_chunk_of_known_width_is_refused_before_it_is_fetched(
     bound_bytes: int, is_fetched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

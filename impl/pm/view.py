@@ -1,0 +1,171 @@
+"""One generation of `_pm` as arrays over its bytes: found, searched and asked for a chunk without decoding the rest.
+
+What it costs does not grow with the columns, and with the row groups only as a few numbers do. A reader that comes
+back to a generation need not compute its CRC again: `VerifiedGenerations` remembers which ones held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from impl.errors import CorruptError
+from impl.layout import pm as layout
+from impl.layout.record import Buffer
+from impl.pm.block import Chunk, chunk_offset, decode_chunk_record, region_offset
+from impl.pm.chain import check_checksum, find_token
+from impl.pm.footer import FOOTER_BYTES, FooterPlace, check_flags
+from impl.pm.header import Column, decode_column, decode_fixed, descriptor_offset
+
+WORD_BYTES = 8
+INT64_MIN, INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+BOTH_BOUNDS_INLINED = (
+    layout.MIN_STAT_PRESENT.mask
+    | layout.MIN_STAT_INLINED.mask
+    | layout.MAX_STAT_PRESENT.mask
+    | layout.MAX_STAT_INLINED.mask
+)
+TWO_WORDS = layout.MAX_STAT_SIZE.put(layout.MIN_STAT_SIZE.put(0, WORD_BYTES), WORD_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedGenerations:
+    """The generations whose CRC held when this process computed it: (file, end in bytes, CHECKSUM)."""
+
+    known: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def verify(self, data: Buffer, place: FooterPlace, *, file: str) -> None:
+        """Raise CorruptError unless the generation's CRC holds, or held before."""
+        key = (file, place.end_bytes, place.trailer.checksum)
+        if key not in self.known:
+            check_checksum(data, place, file=file)
+            self.known.add(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataView:
+    """A generation over `content`, the published bytes of `_pm`; good as long as these are.
+
+    `block_offsets` has the start of each row group's block, in bytes.
+    """
+
+    content: Buffer
+    file: str
+    place: FooterPlace
+    fixed: layout.Header
+    block_offsets: npt.NDArray[np.int64]
+
+    @property
+    def row_counts(self) -> npt.NDArray[np.int64]:
+        """The rows of each row group."""
+        return self._words(self.block_offsets)
+
+    def timestamp_bounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return each row group's smallest and largest designated timestamp; the widest where they are not inlined."""
+        index = self.fixed.designated_timestamp
+        if index < 0:
+            count = len(self.block_offsets)
+            return np.full(count, INT64_MIN), np.full(count, INT64_MAX)
+        record = layout.ColumnChunk.layout
+        chunks = self.block_offsets + chunk_offset(0, index)
+        content = np.frombuffer(self.content, np.uint8)
+        flags = content[chunks + record.offset_of("stat_flags")] & BOTH_BOUNDS_INLINED
+        sizes = content[chunks + record.offset_of("stat_sizes")]
+        known = (flags == BOTH_BOUNDS_INLINED) & (sizes == TWO_WORDS)
+        low = self._words(chunks + record.offset_of("min_stat"))
+        high = self._words(chunks + record.offset_of("max_stat"))
+        return np.where(known, low, INT64_MIN), np.where(known, high, INT64_MAX)
+
+    def row_groups_between(self, start: int | None = None, end: int | None = None) -> list[int]:
+        """Return the row groups that may hold a designated timestamp in [start, end), by their statistics."""
+        low, high = self.timestamp_bounds()
+        may_match = np.ones(len(low), bool)
+        # Python compares integers of any size with those of an array.
+        if end is not None:
+            may_match &= low < end
+        if start is not None:
+            may_match &= high >= start
+        return list(map(int, np.flatnonzero(may_match)))
+
+    def find_column(self, name: str) -> int | None:
+        """Return the first column of that name, without decoding the names of others."""
+        wanted = name.encode()
+        descriptors = np.frombuffer(
+            self.content, layout.ColumnDescriptor.layout.dtype, self.fixed.column_count, descriptor_offset(0)
+        )
+        (candidates,) = np.nonzero(descriptors["name_length"] == len(wanted))
+        starts = descriptors["name_offset"][candidates]
+        inside = starts <= len(self.content) - len(wanted)
+        candidates, starts = candidates[inside], starts[inside].astype(np.int64)
+        content = np.frombuffer(self.content, np.uint8)
+        for position, byte in enumerate(wanted):
+            equal = content[starts + position] == byte
+            candidates, starts = candidates[equal], starts[equal]
+        return int(candidates[0]) if len(candidates) else None
+
+    def column(self, index: int) -> Column:
+        """Decode one column; raises CorruptError."""
+        return decode_column(self.content, index, self.fixed, file=self.file)
+
+    def chunk(self, ordinal: int, index: int) -> Chunk:
+        """Decode one chunk of one row group; raises CorruptError."""
+        return decode_chunk_record(
+            self.content,
+            int(self.block_offsets[ordinal]),
+            index,
+            self.fixed.column_count,
+            limit_bytes=self.place.offset_bytes,
+            file=self.file,
+        )
+
+    def _words(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the words at these offsets, all multiples of 8."""
+        words = np.frombuffer(self.content, "<i8", len(self.content) // WORD_BYTES)
+        return words[offsets // WORD_BYTES]
+
+
+def open_view(content: Buffer, token: int, *, file: str, verified: VerifiedGenerations) -> MetadataView:
+    """Find the newest generation with this token, verify its CRC unless that was done, and check where its blocks lie.
+
+    Raises TokenMissingError, CorruptError, and UnsupportedError for unknown required bits.
+    """
+    place, _ = find_token(content, token, file=file)
+    verified.verify(content, place, file=file)
+    fixed = decode_fixed(content, file=file)
+    check_flags(place, file=file)
+    return MetadataView(
+        content=content,
+        file=file,
+        place=place,
+        fixed=fixed,
+        block_offsets=_block_offsets(content, place, fixed.column_count, file),
+    )
+
+
+def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file: str) -> npt.NDArray[np.int64]:
+    count = place.fixed.row_group_count
+    room = (place.checksum_offset - place.offset_bytes - FOOTER_BYTES) // layout.RowGroupEntry.layout.size_bytes
+    if count > room:
+        raise CorruptError(
+            file=file,
+            field="ROW_GROUP_COUNT",
+            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
+            expected=f"at most {room}, the entries that fit into the footer",
+            actual=count,
+        )
+    entries = np.frombuffer(content, "<u4", count, place.offset_bytes + FOOTER_BYTES)
+    offsets = entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT
+    limit = place.offset_bytes - region_offset(0, column_count)
+    outside = np.flatnonzero(offsets > limit)
+    if len(outside):
+        ordinal = int(outside[0])
+        raise CorruptError(
+            file=file,
+            field=f"BLOCK_OFFSET of row group {ordinal}",
+            offset_bytes=place.offset_bytes + FOOTER_BYTES + ordinal * layout.RowGroupEntry.layout.size_bytes,
+            expected=f"at most {limit}, so that {column_count} column chunks lie before the footer",
+            actual=int(offsets[ordinal]),
+        )
+    return offsets

@@ -1,0 +1,83 @@
+"""The pages of one generation, all of them: by their checksums where these say enough, else by their values."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from impl.chunk import are_vouched, check_pages, decode_checked
+from impl.decoding import Decoding
+from impl.errors import Problem, ProblemError
+from impl.parquet.footer import ParquetFooter
+from impl.partition import ResolvedPartition, read_chunk
+from impl.pm.block import Chunk
+from impl.pm.chain import Metadata
+from impl.pm.header import Column
+from impl.storage import ReadableFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedChunk:
+    """A chunk of so many bytes, and what is wrong with it."""
+
+    size_bytes: int
+    problem: Problem | None
+
+
+def page_checks(
+    resolved: ResolvedPartition, footer: ParquetFooter | None, decoding: Decoding
+) -> Iterator[CheckedChunk]:
+    """Yield every chunk once it is checked, in the order of row groups and columns; raises StorageError."""
+    chunks = (
+        (column, chunk, size)
+        for block, sizes in zip(resolved.metadata.blocks, _uncompressed_sizes(resolved.metadata, footer), strict=True)
+        for column, chunk, size in zip(resolved.metadata.header.columns, block.chunks, sizes, strict=True)
+    )
+    waiting: deque[Callable[[], CheckedChunk]] = deque()
+    with resolved.files.open_data() as handle:
+        for column, chunk, size in chunks:
+            waiting.append(_start(handle, column, chunk, size, resolved.files.data_label, decoding))
+            while len(waiting) > decoding.ahead_count:
+                yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
+
+
+def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
+    """Return for each row group what the Thrift footer says that each chunk takes with its pages' headers."""
+    sizes: list[list[int | None]] = []
+    if footer is not None:
+        sizes = [[chunk.total_uncompressed_size for chunk in group.chunks] for group in footer.row_groups]
+    if list(map(len, sizes)) == [len(block.chunks) for block in metadata.blocks]:
+        return sizes
+    return [[None] * len(block.chunks) for block in metadata.blocks]
+
+
+def _start(
+    handle: ReadableFile, column: Column, chunk: Chunk, uncompressed_size: int | None, file: str, decoding: Decoding
+) -> Callable[[], CheckedChunk]:
+    """Begin the check of a chunk; only values are looked at elsewhere, as checksums are limited by memory."""
+
+    def verdict(problem: Problem | None) -> CheckedChunk:
+        return CheckedChunk(size_bytes=chunk.total_compressed, problem=problem)
+
+    def decode() -> CheckedChunk:
+        try:
+            decode_checked(content, column, chunk, checked, file=file)
+        except ProblemError as error:
+            return verdict(error.problem)
+        return verdict(None)
+
+    try:
+        content = read_chunk(handle, chunk, file=file)
+        checked = check_pages(content, column, chunk, file=file)
+    except ProblemError as error:
+        found = verdict(error.problem)
+        return lambda: found
+    # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
+    size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
+    if size == uncompressed_size and are_vouched(checked.pages, chunk):
+        return functools.partial(verdict, None)
+    return decoding.start(decode)

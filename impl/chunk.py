@@ -132,12 +132,12 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
     has_dictionary = bool(pages) and pages[0].kind is PageType.DICTIONARY
     data_pages = pages[1:] if has_dictionary else pages
     encodings = {page.encoding for page in data_pages}
-    mask = encodings_mask(tuple(encodings))
+    masks = [encodings_mask((encoding,)) for encoding in encodings]
     return (
         all(page.crc is not None for page in pages)
         and all(page.kind is PageType.DATA_V1 and page.level_encodings == (RLE, RLE) for page in data_pages)
-        and mask is not None
-        and not mask & ~chunk.encodings
+        # Encodings of levels have no bit: no values are encoded by them.
+        and all(mask and mask & chunk.encodings for mask in masks)
         and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
     )
 

@@ -22,6 +22,7 @@ PLAIN_ENCODING = 0
 CONVERTED_LIST, CONVERTED_DECIMAL = 3, 5
 LOGICAL_LIST, LOGICAL_DECIMAL = 3, 5
 COLUMN_NAME = "column"
+DECIMAL128_BYTES, DECIMAL128_DIGITS = 16, 38
 
 
 class Leaf(NamedTuple):
@@ -102,6 +103,9 @@ def _leaf_element(leaf: Leaf, name: bytes) -> Struct:
     fields += [(3, Kind.I32, repetition), (4, Kind.BINARY, name)]
     if leaf.decimal is not None:
         scale, precision = leaf.decimal.scale, leaf.decimal.precision
+        if leaf.fixed_byte_len > DECIMAL128_BYTES:
+            # pyarrow makes the width of its numbers of their digits, and refuses bytes that are wider.
+            precision = max(precision, DECIMAL128_DIGITS + 1)
         decimal = _struct((1, Kind.I32, scale), (2, Kind.I32, precision))
         fields += [(6, Kind.I32, CONVERTED_DECIMAL), (7, Kind.I32, scale), (8, Kind.I32, precision)]
         fields.append((10, Kind.STRUCT, _struct((LOGICAL_DECIMAL, Kind.STRUCT, decimal))))

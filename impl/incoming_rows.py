@@ -129,9 +129,19 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
     try:
-        return column.cast(field.type)
+        fitting = column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RowsRefusedError.at(field.name, None, expected=field.type, actual=f"{column.type}: {error}") from error
+    if pa.types.is_floating(column.type) and pa.types.is_floating(field.type):
+        _refuse_overflow(column, fitting, field)
+    return fitting
+
+
+def _refuse_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
+    """Refuse finite numbers that a narrower float can only hold as infinity, which a cast lets pass."""
+    row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
+    if row >= 0:
+        raise RowsRefusedError.at(field.name, row, expected=f"a number that {field.type} holds", actual=column[row])
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

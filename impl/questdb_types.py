@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 
 from impl.layout.bits import Bits, BitTable
@@ -99,14 +100,14 @@ class DecimalShape:
     scale: int
 
 
+@functools.cache
+def _tag(value: int) -> TypeTag | None:
+    return next((tag for tag in TypeTag if tag == value), None)
+
+
 def tag_of(column_type: int) -> TypeTag | None:
     """Return the tag of a type code, or None for -1 and for tags that are not known here."""
-    if column_type < 0:
-        return None
-    try:
-        return TypeTag(TAG.get(column_type))
-    except ValueError:
-        return None
+    return None if column_type < 0 else _tag(TAG.get(column_type))
 
 
 def decimal_shape(column_type: int) -> DecimalShape:

@@ -18,8 +18,8 @@ from impl.refused_rows import RowsRefusedError
 
 LENGTH_BYTES = 4
 ELEMENT_BYTES = 8
-# Lists of no elements cost no bytes in the file, so their count needs a limit of its own.
-LIST_COUNT_MAX = 1 << 24
+# Lists of no elements cost no bytes in the file, so their count in all levels together needs a limit of its own.
+LIST_COUNT_MAX = 1 << 23
 # Exact in a double, and so is its product with any smaller count; more elements than any chunk can hold.
 ELEMENT_COUNT_CEILING = 2.0**40
 # What the offsets of an Arrow binary array can count.
@@ -32,7 +32,7 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     """Return the lists that a binary array of raw arrays holds; nulls stay null.
 
     `field` and `offset_bytes` are where errors say that the values stand. Raises CorruptError for a value whose length
-    does not fit its dimensions, UnsupportedError for more than 2^24 lists in one level.
+    does not fit its dimensions, UnsupportedError for more than 2^23 lists inside of arrays.
     """
     header_bytes = _header_bytes(dimensions)
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)
@@ -54,13 +54,13 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     if (wrong := np.flatnonzero(expected_bytes != sizes)).size:
         shape = " x ".join(map(str, lengths[wrong[0]]))
         reject(f"{expected_bytes[wrong[0]]:.0f} bytes for an array of {shape}", sizes[wrong[0]])
-    if (worst := list_counts[:, :-1].sum(axis=0).max(initial=0)) > LIST_COUNT_MAX:
+    if (inner := list_counts[:, :-1].sum()) > LIST_COUNT_MAX:
         raise UnsupportedError(
             file=file,
             field=field,
             offset_bytes=offset_bytes,
-            expected=f"at most {LIST_COUNT_MAX} lists in one level",
-            actual=f"{worst:.0f} or more",
+            expected=f"at most {LIST_COUNT_MAX} lists inside of arrays",
+            actual=f"{inner:.0f} or more",
         )
     # Every value is whole words by now, and pyarrow's builders put no bytes behind a null.
     assert sizes.sum() == len(data)
@@ -153,15 +153,23 @@ def _nest(
 ) -> pa.Array:
     """Return the lists, built from the innermost dimension outwards."""
     dimensions = lengths.shape[1]
-    levels = [np.zeros(len(is_valid), np.int64)]
-    levels[0][is_valid] = lengths[:, 0]
-    parents = np.arange(len(lengths))
+    counts = np.zeros(len(is_valid), np.uint32)
+    counts[is_valid] = lengths[:, 0]
+    levels = [_bounds(counts)]
+    parents = np.arange(len(lengths), dtype=np.int32)
     for dimension in range(1, dimensions):
         parents = np.repeat(parents, lengths[parents, dimension - 1])
-        levels.append(lengths[parents, dimension].astype(np.int64))
+        levels.append(_bounds(lengths[parents, dimension]))
     nested = pa.array(elements)
     for dimension in range(dimensions - 1, -1, -1):
-        bounds = np.concatenate(([0], np.cumsum(levels[dimension]))).astype(np.int32)
         mask = pa.array(~is_valid) if dimension == 0 else None
-        nested = pa.ListArray.from_arrays(pa.array(bounds), nested, type=list_type(dimensions - dimension), mask=mask)
+        bounds = pa.array(levels[dimension])
+        nested = pa.ListArray.from_arrays(bounds, nested, type=list_type(dimensions - dimension), mask=mask)
     return nested
+
+
+def _bounds(counts: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+    """Return where each list starts, and where the last one ends; there are fewer parts than a chunk has bytes."""
+    bounds = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, dtype=np.int32, out=bounds[1:])
+    return bounds

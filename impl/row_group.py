@@ -15,7 +15,7 @@ from impl.chunk import EXPANSION_MAX, VALUE_COUNT_MAX, decode_chunk
 from impl.decoding import AT_ONCE, Decoding
 from impl.errors import UnsupportedError
 from impl.partition import PartitionFiles, read_chunk
-from impl.pm.block import Block
+from impl.pm.block import Block, Chunk
 from impl.pm.chain import Metadata
 from impl.pm.header import Column
 from impl.storage import ReadableFile
@@ -42,8 +42,26 @@ class SnapshotColumn:
 
     def constant(self, row_count: int) -> pa.Array:
         """Return the values of rows that hold nothing in this column: nulls, or false and 0 where there are none."""
-        value = missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
-        return pa.repeat(value, row_count).cast(self.arrow_type)
+        return pa.repeat(self._missing, row_count).cast(self.arrow_type)
+
+    def without_nulls(self, values: pa.Array) -> pa.Array:
+        """Return values with false and 0 for nulls where the type has none.
+
+        Later releases write these types as optional, but the server knows no nulls of them.
+        """
+        return values if is_nullable(self.type) or not values.null_count else values.fill_null(self._missing)
+
+    @property
+    def width_bytes(self) -> int:
+        """The bytes of a value in memory; a guess that is never too high where they differ."""
+        try:
+            return -(-int(self.arrow_type.bit_width) // 8)
+        except ValueError:
+            return VARIABLE_WIDTH_BYTES
+
+    @property
+    def _missing(self) -> pa.Scalar:
+        return missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
 
 
 def column_key(position: int, column: Column) -> int:
@@ -77,11 +95,12 @@ def row_group_columns(
     decoded by other threads then. Raises CorruptError, UnsupportedError, StorageError, also while it is gone through.
     """
     _check_row_count(resolved, block)
-    places = {column_key(place, column): place for place, column in enumerate(resolved.metadata.header.columns)}
+    header = resolved.metadata.header
+    places = {column_key(place, column): place for place, column in enumerate(header.columns)}
     fetched = {
         column.id: places[column.id]
         for column in columns
-        if column.id in places and not _is_all_null(resolved, block, places[column.id])
+        if column.id in places and not is_all_null(header.columns[places[column.id]], block.chunks[places[column.id]])
     }
     group = _Group(resolved, block, {column.id: column for column in columns}, decoding)
     for key, place in fetched.items():
@@ -91,7 +110,7 @@ def row_group_columns(
 
 def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
     arrays, row_count = group.arrays(), group.block.num_rows
-    constant_width = sum(_width_bytes(column.arrow_type) for column in columns if column.id not in arrays)
+    constant_width = sum(column.width_bytes for column in columns if column.id not in arrays)
     part_rows = max(1, CONSTANT_SLICE_BYTES // max(1, constant_width))
     for start in range(0, row_count, part_rows):
         count = min(part_rows, row_count - start)
@@ -118,7 +137,7 @@ class _Group:
 
     def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
         chunk, header = self.block.chunks[place], self.resolved.metadata.header
-        self._check(self.held_bytes + chunk.num_values * _width_bytes(self.columns[key].arrow_type))
+        self._check(self.held_bytes + chunk.num_values * self.columns[key].width_bytes)
         label = self.resolved.files.data_label
         content = read_chunk(handle, chunk, file=label)
         work = functools.partial(decode_chunk, content, header.columns[place], chunk, file=label)
@@ -137,10 +156,7 @@ class _Group:
         array, column = decoded(), self.columns[key]
         self.held_bytes += array.nbytes
         self._check(self.held_bytes)
-        if array.null_count and not is_nullable(column.type):
-            # Later releases write these types as optional, but the server knows no nulls of them.
-            array = array.fill_null(missing_value(column.type, physical_type=column.physical_type))
-        self.done[key] = array
+        self.done[key] = column.without_nulls(array)
 
     def _check(self, held_bytes: int) -> None:
         bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in self.block.chunks))
@@ -154,16 +170,9 @@ class _Group:
             )
 
 
-def _is_all_null(resolved: Described, block: Block, place: int) -> bool:
-    column, chunk = resolved.metadata.header.columns[place], block.chunks[place]
+def is_all_null(column: Column, chunk: Chunk) -> bool:
+    """Whether `_pm` already says all there is to know of the chunk; of nested lists it does not tell the rows."""
     return column.max_rep_level == 0 and 0 < chunk.num_values == chunk.null_count
-
-
-def _width_bytes(of: pa.DataType) -> int:
-    try:
-        return -(-int(of.bit_width) // 8)
-    except ValueError:
-        return VARIABLE_WIDTH_BYTES
 
 
 def _check_row_count(resolved: Described, block: Block) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +13,11 @@ class Bits:
     offset_bits: int
     size_bits: int
     meaning: str
+    mask: int = field(init=False, repr=False)
+    """The bits in place."""
 
-    @property
-    def mask(self) -> int:
-        """The bits in place."""
-        return ((1 << self.size_bits) - 1) << self.offset_bits
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", ((1 << self.size_bits) - 1) << self.offset_bits)
 
     def get(self, word: int) -> int:
         """Return the value of the bits."""

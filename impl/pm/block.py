@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from impl.errors import CorruptError
 from impl.layout import pm as layout
+from impl.layout.bits import Bits
 from impl.layout.record import Buffer
 
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
@@ -81,8 +85,10 @@ def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_by
             actual=f"a block that ends at byte {region_start}",
         )
     region = _Region(window, region_start)
+    records = layout.ColumnChunk.layout.packer.iter_unpack(window[chunk_offset(offset_bytes, 0) : region_start])
     chunks = tuple(
-        _decode_chunk(window, chunk_offset(offset_bytes, index), region, index, file) for index in range(column_count)
+        _decode_chunk(record, chunk_offset(offset_bytes, index), region, index, file)
+        for index, record in enumerate(records)
     )
     return Block(offset_bytes=offset_bytes, end_bytes=region.end_bytes, num_rows=header.num_rows, chunks=chunks)
 
@@ -92,8 +98,9 @@ def decode_chunk_record(
 ) -> Chunk:
     """Decode one chunk of the block at `block_offset`, which is known to lie before `limit_bytes`, and no other."""
     window = memoryview(data)[:limit_bytes]
-    region = _Region(window, region_offset(block_offset, column_count))
-    return _decode_chunk(window, chunk_offset(block_offset, index), region, index, file)
+    place = chunk_offset(block_offset, index)
+    record = layout.ColumnChunk.layout.packer.unpack_from(window, place)
+    return _decode_chunk(record, place, _Region(window, region_offset(block_offset, column_count)), index, file)
 
 
 def chunk_offset(block_offset: int, index: int) -> int:
@@ -181,8 +188,34 @@ class _Region:
         return self.window[start:end]
 
 
-def _decode_chunk(window: memoryview, place: int, region: _Region, index: int, file: str) -> Chunk:
-    raw = layout.ColumnChunk.unpack(window, place, file=file)
+class _Known(NamedTuple):
+    """What STAT_FLAGS and STAT_SIZES say of a minimum or a maximum."""
+
+    name: str
+    is_present: bool
+    is_inlined: bool
+    is_exact: bool
+    size_bytes: int
+
+
+@functools.cache
+def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
+    """Return what is known of minimum and maximum, and whether null count and distinct count are."""
+
+    def known(name: str, bits: Sequence[Bits], size: Bits) -> _Known:
+        present, inlined, exact = (bool(bit.get(flags)) for bit in bits)
+        return _Known(name, present, inlined, exact, size.get(sizes))
+
+    minimum = known("min_stat", layout.STAT_FLAGS.bits[0:3], layout.MIN_STAT_SIZE)
+    maximum = known("max_stat", layout.STAT_FLAGS.bits[3:6], layout.MAX_STAT_SIZE)
+    return minimum, maximum, bool(layout.NULL_COUNT_PRESENT.get(flags)), bool(layout.DISTINCT_COUNT_PRESENT.get(flags))
+
+
+def _decode_chunk(record: tuple[int, ...], place: int, region: _Region, index: int, file: str) -> Chunk:
+    """Decode the fields of a chunk's record, which stands at `place`."""
+    # By position, since a file has one such record for each column of each row group.
+    codec, encodings, flags, sizes, reserved, num_values, start, size, nulls, distinct, low, high = record
+    minimum, maximum, has_nulls, has_distinct = _known(flags, sizes)
 
     def reject(name: str, expected: str, actual: object) -> None:
         raise CorruptError(
@@ -193,54 +226,38 @@ def _decode_chunk(window: memoryview, place: int, region: _Region, index: int, f
             actual=actual,
         )
 
-    if raw.codec >= len(layout.CODEC_NAMES):
-        reject("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", raw.codec)
-    if raw.reserved:
-        reject("reserved", "0", raw.reserved)
+    if codec >= len(layout.CODEC_NAMES):
+        reject("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", codec)
+    if reserved:
+        reject("reserved", "0", reserved)
 
-    def statistic(name: str, word: int, size_bytes: int, present: int, inlined: int, exact: int) -> Statistic | None:
-        if not present:
+    def statistic(known: _Known, word: int) -> Statistic | None:
+        if not known.is_present:
             return None
-        if inlined:
-            if not 0 < size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES:
-                reject("stat_sizes", f"1 to 8 bytes for an inlined {name.upper()}", size_bytes)
+        if known.is_inlined:
+            if not 0 < known.size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES:
+                reject("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)
             value = word.to_bytes(8, "little")
-            if any(value[size_bytes:]):
-                reject(name, f"zeros after its {size_bytes} bytes", value.hex())
-            return Statistic(value=value[:size_bytes], exact=bool(exact))
+            if any(value[known.size_bytes :]):
+                reject(known.name, f"zeros after its {known.size_bytes} bytes", value.hex())
+            return Statistic(value=value[: known.size_bytes], exact=known.is_exact)
         stored = region.statistic(word)
         if stored is None:
             length, offset = layout.STAT_REFERENCE_LENGTH.get(word), layout.STAT_REFERENCE_OFFSET.get(word)
-            reject(name, f"bytes of its own from {region.start_bytes} to {len(window)}", f"{length} at +{offset}")
-        return Statistic(value=bytes(stored), exact=bool(exact)) if stored else None
+            expected = f"bytes of its own from {region.start_bytes} to {len(region.window)}"
+            reject(known.name, expected, f"{length} at +{offset}")
+        return Statistic(value=bytes(stored), exact=known.is_exact) if stored else None
 
-    flags, sizes = raw.stat_flags, raw.stat_sizes
-    minimum = statistic(
-        "min_stat",
-        raw.min_stat,
-        layout.MIN_STAT_SIZE.get(sizes),
-        layout.MIN_STAT_PRESENT.get(flags),
-        layout.MIN_STAT_INLINED.get(flags),
-        layout.MIN_STAT_VALUE_EXACT.get(flags),
-    )
-    maximum = statistic(
-        "max_stat",
-        raw.max_stat,
-        layout.MAX_STAT_SIZE.get(sizes),
-        layout.MAX_STAT_PRESENT.get(flags),
-        layout.MAX_STAT_INLINED.get(flags),
-        layout.MAX_STAT_VALUE_EXACT.get(flags),
-    )
     return Chunk(
-        codec=raw.codec,
-        encodings=raw.encodings,
-        num_values=raw.num_values,
-        byte_range_start=raw.byte_range_start,
-        total_compressed=raw.total_compressed,
-        null_count=raw.null_count if layout.NULL_COUNT_PRESENT.get(flags) else None,
-        distinct_count=raw.distinct_count if layout.DISTINCT_COUNT_PRESENT.get(flags) else None,
-        minimum=minimum,
-        maximum=maximum,
+        codec=codec,
+        encodings=encodings,
+        num_values=num_values,
+        byte_range_start=start,
+        total_compressed=size,
+        null_count=nulls if has_nulls else None,
+        distinct_count=distinct if has_distinct else None,
+        minimum=statistic(minimum, low),
+        maximum=statistic(maximum, high),
     )
 
 

@@ -84,6 +84,17 @@ def test_value_that_does_not_fit_its_column_is_refused(what: str) -> None:
         conformed(**{name: given})
 
 
+def test_number_that_a_float_holds_only_as_infinity_is_refused_and_infinity_is_not() -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("f", pa.float32())])
+    kept = [1.5, None, float("inf"), 2.0**127]
+    conformed_rows = conform(pa.table({"ts": [DAY] * 4, "f": pa.array(kept)}), schema, "ts")
+    assert conformed_rows["f"].to_pylist() == kept
+    with pytest.raises(
+        RowsRefusedError, match=r"^column 'f', row 1: expected a number that float holds, found 1e\+39$"
+    ):
+        conform(pa.table({"ts": [DAY] * 2, "f": pa.array([1.5, 1e39])}), schema, "ts")
+
+
 def test_null_is_refused_where_the_type_has_none() -> None:
     rows = pa.table({"ts": [DAY, DAY], "s": pa.array([1, None], pa.int16())})
     with pytest.raises(RowsRefusedError, match=r"^column 's', row 1: .* as int16 is never null, found null$"):

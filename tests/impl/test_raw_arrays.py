@@ -105,6 +105,12 @@ def test_lists_without_elements_are_limited_in_number() -> None:
         decoded([blob([1 << 20, 1 << 20, 0], [])], 3)
 
 
+def test_lists_of_all_levels_together_are_limited_in_number() -> None:
+    assert len(decoded([blob([1 << 12] + 30 * [1] + [0], [])], 32)[0]) == 1 << 12
+    with pytest.raises(UnsupportedError):
+        decoded([blob([1 << 19] + 30 * [1] + [0], [])], 32)
+
+
 @given(st.lists(st.binary(max_size=40), max_size=4), st.integers(1, 32))
 def test_any_bytes_are_lists_or_an_error_that_names_the_column(values: list[bytes], dimensions: int) -> None:
     try:

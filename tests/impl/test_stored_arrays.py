@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_tables import only, parquet_partitions, rows_of, snapshot_of
+from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_type, text
 
 from impl.arrow_types import list_type
 from impl.chunk import decode_chunk, pages_of
@@ -26,7 +27,7 @@ from impl.parquet.footer import ParquetFooter, decode_footer, read_footer_tail
 from impl.partition_schema import new_header
 from impl.pm.block import Chunk, Statistic
 from impl.pm.header import Column
-from impl.questdb_types import DECIMAL_TYPE, TypeTag
+from impl.questdb_types import TypeTag
 from impl.refused_rows import RowsRefusedError
 from impl.stored_arrays import Computed, ReplacedBounds, stored_array, stored_table
 from impl.symbols import SymbolTable, read_table_symbols
@@ -34,17 +35,6 @@ from impl.symbols import SymbolTable, read_table_symbols
 TABLES = tuple(
     f"{name}/table" for name in golden_data.TABLES if f"{name}/table/_meta" in golden_data.files_named("_meta")
 )
-NANOSECONDS = TypeTag.TIMESTAMP | 1 << 18
-SYMBOLS = SymbolTable(("zebra", "", "never used", "apple", "größe", "last"))
-_, PRECISION, SCALE = DECIMAL_TYPE.bits
-
-
-def decimal_type(tag: TypeTag, precision: int, scale: int) -> int:
-    return SCALE.put(PRECISION.put(int(tag), precision), scale)
-
-
-def array_type(dimensions: int) -> int:
-    return TypeTag.ARRAY | TypeTag.DOUBLE << 8 | (dimensions - 1) << 14
 
 
 def column_of(column_type: int, name: str = "x") -> Column:
@@ -117,14 +107,6 @@ def write_one(values: pa.Array, column: Column, **options: Any) -> Written:
     return write(pa.table({column.name: values}), (column,), {column.name: SYMBOLS}, **options)
 
 
-def text(values: pa.Array | pa.ChunkedArray) -> str:
-    """Tell values apart that compare as equal, and let NaN equal itself."""
-    if pa.types.is_timestamp(values.type):
-        # Most instants have no Python object.
-        return f"{values.type} {values.cast(pa.int64()).to_pylist()}"
-    return f"{values.type} {values.to_pylist()!r}"
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_of_real_tables_survive_being_stored(questdb_data: Path, name: str) -> None:
     snapshot = snapshot_of(questdb_data / name)
@@ -142,71 +124,6 @@ def test_rows_of_real_tables_survive_being_stored(questdb_data: Path, name: str)
             assert text(written.decoded(place)) == text(rows[column.name])
             seen += len(rows)
     assert seen
-
-
-def integers(bits: int, *, signed: bool = True) -> st.SearchStrategy[int]:
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    return st.sampled_from([low, high, 0, 1]) | st.integers(low, high)
-
-
-def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
-    most = 10**precision - 1
-    numbers = st.sampled_from([-most, most, -1, 0]) | st.integers(-most, most)
-    # From a tuple, because arithmetic would round to the context's digits.
-    return numbers.map(lambda n: decimal.Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)))
-
-
-def nested(dimensions: int) -> st.SearchStrategy[Any]:
-    lengths = st.lists(st.integers(0, 3), min_size=dimensions, max_size=dimensions)
-    return lengths.flatmap(shaped)
-
-
-def shaped(lengths: list[int]) -> st.SearchStrategy[Any]:
-    if not lengths:
-        return st.floats()
-    return st.lists(shaped(lengths[1:]), min_size=lengths[0], max_size=lengths[0])
-
-
-TYPES: dict[str, tuple[int, pa.DataType, st.SearchStrategy[Any]]] = {
-    "boolean": (TypeTag.BOOLEAN, pa.bool_(), st.booleans()),
-    "byte": (TypeTag.BYTE, pa.int8(), integers(8)),
-    "short": (TypeTag.SHORT, pa.int16(), integers(16)),
-    "char": (TypeTag.CHAR, pa.uint16(), integers(16, signed=False)),
-    "int": (TypeTag.INT, pa.int32(), integers(32)),
-    "long": (TypeTag.LONG, pa.int64(), integers(64)),
-    "date": (TypeTag.DATE, pa.timestamp("ms", "UTC"), integers(64)),
-    "timestamp": (TypeTag.TIMESTAMP, pa.timestamp("us", "UTC"), integers(64)),
-    "nanoseconds": (NANOSECONDS, pa.timestamp("ns", "UTC"), integers(64)),
-    "float": (TypeTag.FLOAT, pa.float32(), st.sampled_from([0.0, -0.0]) | st.floats(width=32)),
-    "double": (TypeTag.DOUBLE, pa.float64(), st.sampled_from([0.0, -0.0]) | st.floats()),
-    "string": (TypeTag.STRING, pa.string(), st.text()),
-    "varchar": (TypeTag.VARCHAR, pa.string(), st.text()),
-    "symbol": (TypeTag.SYMBOL, pa.string(), st.sampled_from(SYMBOLS.symbols)),
-    "binary": (TypeTag.BINARY, pa.binary(), st.binary()),
-    "uuid": (TypeTag.UUID, pa.uuid(), st.binary(min_size=16, max_size=16)),
-    "long128": (TypeTag.LONG128, pa.binary(16), st.binary(min_size=16, max_size=16)),
-    "long256": (TypeTag.LONG256, pa.binary(32), st.binary(min_size=32, max_size=32)),
-    "ipv4": (TypeTag.IPV4, pa.uint32(), integers(32, signed=False)),
-    "geobyte": (TypeTag.GEOBYTE | 4 << 8 | 1 << 16, pa.int8(), integers(8)),
-    "geoshort": (TypeTag.GEOSHORT | 12 << 8 | 1 << 16, pa.int16(), integers(16)),
-    "geoint": (TypeTag.GEOINT | 24 << 8 | 1 << 16, pa.int32(), integers(32)),
-    "geolong": (TypeTag.GEOLONG | 50 << 8 | 1 << 16, pa.int64(), integers(64)),
-    "array": (array_type(1), list_type(1), nested(1)),
-    "array of 3 dimensions": (array_type(3), list_type(3), nested(3)),
-    "decimal8": (decimal_type(TypeTag.DECIMAL8, 2, 1), pa.decimal128(2, 1), decimals(2, 1)),
-    "decimal16": (decimal_type(TypeTag.DECIMAL16, 4, 4), pa.decimal128(4, 4), decimals(4, 4)),
-    "decimal32": (decimal_type(TypeTag.DECIMAL32, 9, 0), pa.decimal128(9, 0), decimals(9, 0)),
-    "decimal64": (decimal_type(TypeTag.DECIMAL64, 18, 4), pa.decimal128(18, 4), decimals(18, 4)),
-    "decimal128": (decimal_type(TypeTag.DECIMAL128, 38, 6), pa.decimal128(38, 6), decimals(38, 6)),
-    "decimal256": (decimal_type(TypeTag.DECIMAL256, 76, 8), pa.decimal256(76, 8), decimals(76, 8)),
-}
-NEVER_NULL = {"boolean", "byte", "short", "char"}
-
-
-def arrow(values: list[Any], of: pa.DataType) -> pa.Array:
-    if isinstance(of, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(of, pa.array(values, of.storage_type))
-    return pa.array(values, pa.int64()).view(of) if pa.types.is_timestamp(of) else pa.array(values, of)
 
 
 def test_every_type_of_the_format_is_stored_here() -> None:

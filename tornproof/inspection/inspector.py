@@ -9,9 +9,7 @@ from impl.storage import ReadableStorage
 from tornproof.inspection.hex_print import PARQUET_PLACES, meta_places, pm_places, print_hex, txn_places
 from tornproof.inspection.meta_document import read_table_metadata, table_metadata_document
 from tornproof.inspection.parquet_print import print_parquet
-from tornproof.inspection.partition_document import data_document, partition_document
-from tornproof.inspection.pm_chain import read_metadata_file
-from tornproof.inspection.pm_document import pm_document
+from tornproof.inspection.partition_document import data_document, metadata_document, partition_document
 from tornproof.inspection.pm_print import print_pm
 from tornproof.inspection.printing import Printer
 from tornproof.inspection.report import Document, Problems, clean_text
@@ -44,8 +42,7 @@ def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspect
 
 def _inspect_pm(storage: ReadableStorage, path: str, at: int | None) -> Inspection:
     problems = Problems()
-    found = read_metadata_file(storage, path, problems, file=clean_text(path))
-    document = pm_document(found, at, problems)
+    found, document = metadata_document(storage, path, at, problems, file=clean_text(path))
     return Inspection(
         document=document,
         print_document=lambda printer: print_pm(document, printer),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from impl.layout.parquet import MAGIC
-from impl.parquet.fields import FILE_META_DATA
 from impl.parquet.footer import (
     TAIL_SIZE_BYTES,
     ColumnChunk,
@@ -19,8 +17,10 @@ from impl.parquet.footer import (
     read_footer_tail,
 )
 from impl.parquet.schema import SchemaLeaf
-from impl.parquet.tree import Field, Items, Kind, Padded, Step, Struct, Value
 from impl.storage import ReadableStorage
+from tornproof.inspection.bloom_document import Budget, bitset_figures, parquet_bloom_document
+from tornproof.inspection.parquet_extensions import extension_documents
+from tornproof.inspection.parquet_map import ParquetRange, ReadBytes, dead_byte_count, first_page_offset, parquet_map
 from tornproof.inspection.parquet_values import (
     CONVERTED_NAMES,
     ENCODING_NAMES,
@@ -29,18 +29,21 @@ from tornproof.inspection.parquet_values import (
     logical_type_text,
     parquet_value,
 )
+from tornproof.inspection.pm_chain import MetadataFile
 from tornproof.inspection.report import FORMAT, Document, Problems
 
 FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
-# A Thrift encoder writes field 32767 as a zigzag number; written plainly, its bytes decode as another id.
-EXTENSION_FORMS = {32767: "zigzag", -16384: "plain"}
 
 
 @dataclass(slots=True, kw_only=True)
 class ParquetFile:
-    """A Parquet file's last footer before `end_bytes`; None where it does not decode."""
+    """A Parquet file's last footer before `end_bytes`; None where it does not decode.
+
+    `read` returns so many bytes of the file from an offset on, fewer at its end.
+    """
 
     file: str
+    read: ReadBytes
     size_bytes: int
     end_bytes: int
     footer_offset_bytes: int | None = None
@@ -54,7 +57,12 @@ def read_parquet_file(
     """Read the footer that ends at `at`, without one at the file's end; UnsupportedError above 256 MiB of footer."""
     with storage.open_for_reading(path) as handle:
         size_bytes = handle.size_bytes()
-        found = ParquetFile(file=file, size_bytes=size_bytes, end_bytes=size_bytes if at is None else at)
+        found = ParquetFile(
+            file=file,
+            read=reader_of(storage, path),
+            size_bytes=size_bytes,
+            end_bytes=size_bytes if at is None else at,
+        )
         if found.end_bytes > size_bytes:
             expected = f"{found.end_bytes} bytes or more, the token"
             problems.append(_problem(file, "size", None, expected, f"{size_bytes} bytes"))
@@ -78,6 +86,16 @@ def read_parquet_file(
         content = handle.pread(found.footer_length_bytes, found.footer_offset_bytes)
     _decode(found, content, problems)
     return found
+
+
+def reader_of(storage: ReadableStorage, path: str) -> ReadBytes:
+    """Return what reads a file piece by piece, and keeps it open in no time between."""
+
+    def read(size_bytes: int, offset_bytes: int) -> bytes:
+        with storage.open_for_reading(path) as handle:
+            return handle.pread(size_bytes, offset_bytes)
+
+    return read
 
 
 def _decode(found: ParquetFile, content: bytes, problems: Problems) -> None:
@@ -115,16 +133,13 @@ def _contradictions(found: ParquetFile, footer: ParquetFooter) -> Iterator[Probl
                 yield _problem(found.file, field, chunk.offset_bytes, expected, end_bytes)
 
 
-def first_page_offset(chunk: ColumnChunk) -> int:
-    """Return where the chunk's bytes start: a dictionary page, if any, stands before the data pages."""
-    return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
-
-
-def parquet_document(found: ParquetFile, problems: Problems) -> Document:
-    """Return the document of a Parquet file."""
+def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFile | None = None) -> Document:
+    """Return the document of a Parquet file; `beside` is the `_pm` of the same partition."""
     footer = found.footer
     leaves = footer.leaves if footer else ()
     logical = [logical_type(leaf.element) for leaf in leaves]
+    blooms = _bloom_documents(found, problems)
+    ranges = [] if footer is None else _byte_map(found, footer, blooms, beside)
     return {
         "format": FORMAT,
         "kind": "parquet",
@@ -139,12 +154,50 @@ def parquet_document(found: ParquetFile, problems: Problems) -> Document:
         "num_rows": footer.num_rows if footer else None,
         "schema": [_leaf_document(index, leaf) for index, leaf in enumerate(leaves)],
         "row_groups": [
-            _row_group_document(ordinal, row_group, leaves, logical)
+            _row_group_document(ordinal, row_group, leaves, logical, blooms)
             for ordinal, row_group in enumerate(footer.row_groups if footer else ())
         ],
         "key_values": [{"key": key, "value": value} for key, value in (footer.key_values if footer else ())],
-        "extensions": list(_extensions(footer.tree)) if footer else [],
+        "extensions": list(extension_documents(footer.tree)) if footer else [],
+        "dead_bytes": dead_byte_count(ranges) if footer else None,
+        "byte_map": [asdict(entry) for entry in ranges],
     }
+
+
+def _byte_map(
+    found: ParquetFile, footer: ParquetFooter, blooms: dict[tuple[int, int], Document], beside: MetadataFile | None
+) -> list[ParquetRange]:
+    return parquet_map(
+        footer,
+        found.end_bytes,
+        found.size_bytes,
+        bloom_lengths={key: bloom["length_bytes"] for key, bloom in blooms.items()},
+        beside=beside,
+        read_bytes=found.read,
+    )
+
+
+def _bloom_documents(found: ParquetFile, problems: Problems) -> dict[tuple[int, int], Document]:
+    """Return what is known of each bloom filter, by row group and column; what is no filter is a problem."""
+    documents: dict[tuple[int, int], Document] = {}
+    budget = Budget()
+    for ordinal, row_group in enumerate(found.footer.row_groups if found.footer else ()):
+        for index, chunk in enumerate(row_group.chunks):
+            offset_bytes, length_bytes = chunk.bloom_filter_offset, chunk.bloom_filter_length
+            if offset_bytes is None:
+                continue
+            documents[ordinal, index] = {
+                "offset_bytes": offset_bytes,
+                "length_bytes": length_bytes,
+                "bitset_size_bytes": None,
+                **bitset_figures(None),
+            }
+            if 0 <= offset_bytes < found.end_bytes and not chunk.file_path:
+                with problems.noted():
+                    documents[ordinal, index] = parquet_bloom_document(
+                        found.read, offset_bytes, length_bytes, budget, file=found.file
+                    )
+    return documents
 
 
 def _leaf_document(index: int, leaf: SchemaLeaf) -> Document:
@@ -166,7 +219,11 @@ def _leaf_document(index: int, leaf: SchemaLeaf) -> Document:
 
 
 def _row_group_document(
-    ordinal: int, row_group: RowGroup, leaves: tuple[SchemaLeaf, ...], logical: list[LogicalType | None]
+    ordinal: int,
+    row_group: RowGroup,
+    leaves: tuple[SchemaLeaf, ...],
+    logical: list[LogicalType | None],
+    blooms: dict[tuple[int, int], Document],
 ) -> Document:
     return {
         "index": ordinal,
@@ -177,13 +234,15 @@ def _row_group_document(
             for entry in row_group.sorting_columns
         ],
         "chunks": [
-            _chunk_document(index, chunk, leaf, kind)
+            _chunk_document(index, chunk, leaf, kind, blooms.get((ordinal, index)))
             for index, (chunk, leaf, kind) in enumerate(zip(row_group.chunks, leaves, logical, strict=True))
         ],
     }
 
 
-def _chunk_document(index: int, chunk: ColumnChunk, leaf: SchemaLeaf, logical: LogicalType | None) -> Document:
+def _chunk_document(
+    index: int, chunk: ColumnChunk, leaf: SchemaLeaf, logical: LogicalType | None, bloom: Document | None
+) -> Document:
     statistics = chunk.statistics
     start = first_page_offset(chunk)
     return {
@@ -202,7 +261,7 @@ def _chunk_document(index: int, chunk: ColumnChunk, leaf: SchemaLeaf, logical: L
         "distinct_count": statistics.distinct_count if statistics else None,
         "min": _bound_document(statistics, "min", leaf, logical) if statistics else None,
         "max": _bound_document(statistics, "max", leaf, logical) if statistics else None,
-        "bloom": _place(chunk.bloom_filter_offset, chunk.bloom_filter_length),
+        "bloom": bloom,
         "column_index": _place(chunk.column_index_offset, chunk.column_index_length),
         "offset_index": _place(chunk.offset_index_offset, chunk.offset_index_length),
         "file_path": chunk.file_path,
@@ -227,37 +286,4 @@ def _bound_document(
         "hex": raw.hex(),
         "exact": getattr(statistics, f"is_{name}_value_exact"),
         "deprecated": is_deprecated,
-    }
-
-
-def _extensions(tree: Struct) -> Iterator[Document]:
-    """Yield every field with the extension's id, in whichever struct; `form` says how its id is written."""
-    pending: list[tuple[Value, tuple[Step, ...]]] = [(tree, ())]
-    while pending:
-        value, steps = pending.pop()
-        if isinstance(value, Struct):
-            for field in value.fields:
-                if field.id in EXTENSION_FORMS and field.kind == Kind.BINARY:
-                    yield _extension_document(field, steps)
-            pending += [(field.value, (*steps, field.id)) for field in reversed(value.fields) if _holds(field.value)]
-        elif isinstance(value, Items):
-            pending += [
-                (element, (*steps, f"[{index}]"))
-                for index, element in reversed(list(enumerate(value.elements)))
-                if _holds(element)
-            ]
-
-
-def _holds(value: Value) -> bool:
-    return isinstance(value, Struct | Items)
-
-
-def _extension_document(field: Field, steps: tuple[Step, ...]) -> Document:
-    content: Any = field.value.value if isinstance(field.value, Padded) else field.value
-    return {
-        "struct": FILE_META_DATA.path_text(steps) if steps else "FileMetaData",
-        "form": EXTENSION_FORMS[field.id],
-        "offset_bytes": field.offset_bytes,
-        "length_bytes": len(content),
-        "uuid": content[-16:].hex() if len(content) >= 16 else None,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornproof.inspection.drawn_map import OTHER_GENERATION, draw_map
+from tornproof.inspection.pm_print import print_blooms
 from tornproof.inspection.printing import ROW_GROUP_LIMIT, Printer, encodings_text
 from tornproof.inspection.report import Document, counted
 
@@ -9,7 +11,7 @@ INDEX_WORDS = (("col", "column_index"), ("off", "offset_index"))
 
 
 def print_parquet(document: Document, printer: Printer) -> None:
-    """Print footer, partition, schema, row groups, key-values, extensions."""
+    """Print footer, partition, schema, row groups, bloom filters, key-values, extensions, byte map."""
     printer.line(f"{document['file']}: Parquet, {counted(document['size_bytes'], 'byte')}", "bold")
     _print_partition(document, printer)
     printer.facts(
@@ -35,6 +37,8 @@ def print_parquet(document: Document, printer: Printer) -> None:
         printer.facts(
             (name.replace("_", " "), extension[name]) for name in ("form", "offset_bytes", "length_bytes", "uuid")
         )
+    if document["byte_map"]:
+        _print_map(document, printer)
 
 
 def _print_partition(document: Document, printer: Printer) -> None:
@@ -77,11 +81,15 @@ def _print_row_groups(document: Document, printer: Printer) -> None:
         sizes = f"{counted(group['rows'], 'row')}, {counted(group['total_byte_size'], 'byte')} uncompressed"
         printer.line(f"  row group {group['index']}: {sizes}")
         printer.table(
-            ("column", "codec", "encodings", ">from", ">size", ">nulls", "min", "max", "bloom", "indexes"),
+            ("column", "codec", "encodings", ">from", ">size", ">nulls", "min", "max", ">bloom", "indexes"),
             [_chunk_row(chunk, printer) for chunk in group["chunks"]],
             "column",
         )
     printer.left_out(len(groups) - len(kept), "row group")
+    print_blooms(
+        [(group["index"], ".".join(chunk["path"]), chunk["bloom"]) for group in kept for chunk in group["chunks"]],
+        printer,
+    )
 
 
 def _chunk_row(chunk: Document, printer: Printer) -> tuple[object, ...]:
@@ -96,6 +104,41 @@ def _chunk_row(chunk: Document, printer: Printer) -> tuple[object, ...]:
         chunk["null_count"],
         printer.bound(chunk["min"]),
         printer.bound(chunk["max"]),
-        None if bloom is None else f"{bloom['length_bytes'] or '?'} at {bloom['offset_bytes']}",
+        None if bloom is None else bloom["length_bytes"],
         "+".join(indexes) or None,
     )
+
+
+def _print_map(document: Document, printer: Printer) -> None:
+    dead = document["dead_bytes"]
+    used = f", {counted(dead, 'byte')} of them not reached from this footer" if dead else ""
+    printer.heading(f"Bytes{used}")
+    ranges = document["byte_map"]
+    drawn = [
+        (entry["start_bytes"], entry["end_bytes"], entry["what"] if entry["generation"] is None else OTHER_GENERATION)
+        for entry in ranges
+    ]
+    draw_map(drawn, document["size_bytes"], printer)
+    printer.line("")
+    names = [".".join(leaf["path"]) for leaf in document["schema"]]
+    rows = [
+        (
+            entry["start_bytes"],
+            entry["end_bytes"],
+            entry["end_bytes"] - entry["start_bytes"],
+            _what(entry, names, printer),
+        )
+        for entry in ranges
+    ]
+    printer.table((">from", ">to", ">bytes", "what"), rows, "range")
+
+
+def _what(entry: Document, names: list[str], printer: Printer) -> str:
+    words = str(entry["what"])
+    if entry["column"] is not None and entry["column"] < len(names):
+        words += f" of {printer.cut(names[entry['column']], 30)}"
+    if entry["row_group"] is not None:
+        words += f", row group {entry['row_group']}"
+    if entry["generation"] is not None:
+        words += f", generation {entry['generation']}"
+    return words

@@ -6,24 +6,48 @@ from impl.errors import TornproofError
 from impl.footer_comparison import compare_footer
 from impl.partition import DATA_FILE, PM_FILE
 from impl.storage import EntryKind, ReadableStorage
-from tornproof.inspection.parquet_document import ParquetFile, parquet_document, read_parquet_file
+from tornproof.inspection.committed import Committed, committed_of
+from tornproof.inspection.parquet_document import ParquetFile, parquet_document, read_parquet_file, reader_of
+from tornproof.inspection.parquet_map import ReadBytes
 from tornproof.inspection.pm_chain import MetadataFile, metadata_at, read_metadata_file
 from tornproof.inspection.pm_document import pm_document
 from tornproof.inspection.report import FORMAT, Document, Problems
 
 
+def metadata_document(
+    storage: ReadableStorage, path: str, at: int | None, problems: Problems, *, file: str
+) -> tuple[MetadataFile, Document]:
+    """Return a `_pm` and its document."""
+    # `_txn` first: what it has committed is in a `_pm` that is read later.
+    committed = committed_of(storage, path.rpartition("/")[0]) if path.endswith(f"/{PM_FILE}") else None
+    found = read_metadata_file(storage, path, problems, file=file)
+    read_data = _data_reader(storage, path)
+    return found, pm_document(found, at, problems, committed=committed, read_data=read_data)
+
+
+def _data_reader(storage: ReadableStorage, pm_path: str) -> ReadBytes | None:
+    if pm_path.rpartition("/")[2] != PM_FILE:
+        return None
+    data_path = f"{pm_path.removesuffix(PM_FILE)}{DATA_FILE}"
+    return reader_of(storage, data_path) if storage.kind(data_path) is EntryKind.FILE else None
+
+
 def data_document(storage: ReadableStorage, path: str, at: int | None, problems: Problems, *, file: str) -> Document:
-    """Return the document of a Parquet file; as part of a partition it is read at the newest token of its `_pm`."""
+    """Return the document of a Parquet file; as part of a partition it is read at the token of its `_pm`.
+
+    That is the committed one, and the newest where nobody knows which is.
+    """
     pm_path, pm_file = f"{path.removesuffix(DATA_FILE)}{PM_FILE}", f"{file.removesuffix(DATA_FILE)}{PM_FILE}"
     is_data_file = path.rpartition("/")[2] == DATA_FILE
     if not is_data_file or storage.kind(pm_path) is not EntryKind.FILE:
         return parquet_document(read_parquet_file(storage, path, at, problems, file=file), problems)
     # What is wrong with `_pm` itself belongs to its own document.
+    committed = committed_of(storage, path.rpartition("/")[0])
     try:
         beside: MetadataFile | None = read_metadata_file(storage, pm_path, Problems(), file=pm_file)
     except TornproofError:
         beside = None
-    found, document = _at_token(storage, path, at, beside, problems, file)
+    found, document = _at_token(storage, path, _token(at, beside, committed), beside, problems, file)
     document["partition"] = _beside_document(pm_file, beside, found)
     return document
 
@@ -37,12 +61,12 @@ def partition_document(
     beside, pm, data = None, None, None
     if PM_FILE in names:
         pm_problems = Problems()
-        beside = read_metadata_file(storage, f"{path}/{PM_FILE}", pm_problems, file=pm_file)
-        pm = pm_document(beside, at, pm_problems)
+        beside, pm = metadata_document(storage, f"{path}/{PM_FILE}", at, pm_problems, file=pm_file)
         problems += pm_problems
     if DATA_FILE in names:
         data_problems = Problems()
-        found, data = _at_token(storage, f"{path}/{DATA_FILE}", at, beside, data_problems, data_file)
+        shown = pm["resolved"]["token"] if at is None and pm is not None and pm["resolved"] else at
+        found, data = _at_token(storage, f"{path}/{DATA_FILE}", shown, beside, data_problems, data_file)
         if beside is not None:
             data["partition"] = _beside_document(pm_file, beside, found)
             _compare(beside, found, data_problems)
@@ -58,12 +82,19 @@ def partition_document(
     }
 
 
+def _token(at: int | None, beside: MetadataFile | None, committed: Committed | None) -> int | None:
+    """Return the token to read data.parquet at, None for its end."""
+    if at is not None or beside is None or not beside.places:
+        return at
+    is_known = committed is not None and beside.position_of(committed.token) is not None
+    return committed.token if committed is not None and is_known else beside.places[0].token
+
+
 def _at_token(
     storage: ReadableStorage, path: str, at: int | None, beside: MetadataFile | None, problems: Problems, file: str
 ) -> tuple[ParquetFile, Document]:
-    newest = beside.places[0].token if beside is not None and beside.places else None
-    found = read_parquet_file(storage, path, newest if at is None else at, problems, file=file)
-    return found, parquet_document(found, problems)
+    found = read_parquet_file(storage, path, at, problems, file=file)
+    return found, parquet_document(found, problems, beside)
 
 
 def _beside_document(pm_file: str, beside: MetadataFile | None, found: ParquetFile) -> Document:

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TypeAlias
 
+from impl.bloom_place import ReadData, bitset_of
 from impl.errors import Problem
 from impl.layout import pm as layout
 from impl.parquet.fields import Repetition
+from impl.partition import DATA_FILE, PM_FILE
 from impl.pm.block import CHUNK_BYTES, Chunk, Statistic
 from impl.pm.chain import Metadata
-from impl.pm.footer import BloomReference, Generation
+from impl.pm.footer import Generation
 from impl.pm.header import Column, FileHeader
+from tornproof.inspection.bloom_document import Budget, bitset_figures
+from tornproof.inspection.committed import Committed
 from tornproof.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
 from tornproof.inspection.pm_map import DEAD, byte_map
 from tornproof.inspection.report import FORMAT, Document, Problems, flags_document, record_document
 from tornproof.inspection.values import questdb_value, type_name
 
+Blooms: TypeAlias = dict[tuple[int, int], Document]
+"""The documents of bloom filters by row group and column."""
 
-def pm_document(found: MetadataFile, at: int | None, problems: Problems) -> Document:
-    """Return the document of a `_pm`; `at` picks the generation whose row groups are shown, by its token."""
-    position = found.position_of(at)
+
+def pm_document(
+    found: MetadataFile,
+    at: int | None,
+    problems: Problems,
+    *,
+    committed: Committed | None = None,
+    read_data: ReadData | None = None,
+) -> Document:
+    """Return the document of a `_pm`; `at` picks the generation whose row groups are shown, by its token.
+
+    Without `at` it is the committed one, and the newest where that is not known. `read_data` reads data.parquet, for
+    the bloom filters that lie there.
+    """
+    committed_at = None if committed is None else found.position_of(committed.token)
+    position = committed_at if at is None and committed_at is not None else found.position_of(at)
     if at is not None and position is None:
         problems.append(_token_missing(found, at))
     metadata = None if position is None else metadata_at(found, position)
     if metadata is not None:
         note_contradictions(found, metadata, problems)
     ranges = byte_map(found)
+    row_groups = [] if metadata is None else _row_group_documents(found, metadata, read_data, problems)
     return {
         "format": FORMAT,
         "kind": "_pm",
@@ -38,14 +59,15 @@ def pm_document(found: MetadataFile, at: int | None, problems: Problems) -> Docu
         "bloom_columns": list(found.header.bloom_columns) if found.header else [],
         "squash_tracker": found.header.squash_tracker if found.header else None,
         "generations": [_generation_document(found, index) for index in range(len(found.places))],
+        "committed": committed.document(committed_at) if committed else None,
         "resolved": None
         if position is None
         else {
             "generation": position,
             "token": found.places[position].token,
-            "orphans": list(range(position)) if at is not None else [],
+            "orphans": list(range(position)),
         },
-        "row_groups": _row_group_documents(found, metadata) if metadata else [],
+        "row_groups": row_groups,
         "dead_bytes": sum(entry.end_bytes - entry.start_bytes for entry in ranges if entry.what == DEAD),
         "byte_map": [asdict(entry) for entry in ranges],
     }
@@ -138,17 +160,21 @@ def _section_documents(generation: Generation | None) -> Document:
     }
 
 
-def _row_group_documents(found: MetadataFile, metadata: Metadata) -> list[Document]:
+def _row_group_documents(
+    found: MetadataFile, metadata: Metadata, read_data: ReadData | None, problems: Problems
+) -> list[Document]:
     extents = block_extents(found)
+    blooms = _bloom_documents(found, metadata, read_data, problems)
     return [
-        _row_group_document(found, metadata, ordinal, *extents[block.offset_bytes])
+        _row_group_document(found, metadata, ordinal, *extents[block.offset_bytes], blooms)
         for ordinal, block in enumerate(metadata.blocks)
     ]
 
 
-def _row_group_document(found: MetadataFile, metadata: Metadata, ordinal: int, region: int, end: int) -> Document:
+def _row_group_document(
+    found: MetadataFile, metadata: Metadata, ordinal: int, region: int, end: int, blooms: Blooms
+) -> Document:
     block = metadata.blocks[ordinal]
-    blooms = dict(zip(metadata.header.bloom_columns, metadata.generation.blooms[ordinal], strict=True))
     return {
         "index": ordinal,
         "block_offset_bytes": block.offset_bytes,
@@ -157,14 +183,14 @@ def _row_group_document(found: MetadataFile, metadata: Metadata, ordinal: int, r
         "written_by_generation": found.owners[block.offset_bytes],
         "rows": block.num_rows,
         "chunks": [
-            _chunk_document(found, block.offset_bytes, index, column, chunk, blooms.get(index))
+            _chunk_document(found, block.offset_bytes, index, column, chunk, blooms.get((ordinal, index)))
             for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True))
         ],
     }
 
 
 def _chunk_document(
-    found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: BloomReference | None
+    found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: Document | None
 ) -> Document:
     place = block_offset + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
     flags = layout.ColumnChunk.unpack(found.published, place, file=found.file).stat_flags
@@ -182,7 +208,7 @@ def _chunk_document(
         "stat_flags": flags_document(layout.STAT_FLAGS, flags),
         "min": _statistic_document(column, chunk.minimum, bool(layout.MIN_STAT_INLINED.get(flags))),
         "max": _statistic_document(column, chunk.maximum, bool(layout.MAX_STAT_INLINED.get(flags))),
-        "bloom": None if bloom is None else _bloom_document(found, bloom),
+        "bloom": bloom,
     }
 
 
@@ -197,10 +223,24 @@ def _statistic_document(column: Column, statistic: Statistic | None, is_inline: 
     }
 
 
-def _bloom_document(found: MetadataFile, bloom: BloomReference) -> Document:
-    is_external = bloom.length_bytes is not None
-    return {
-        "file": "data.parquet" if is_external else "_pm",
-        "offset_bytes": bloom.offset_bytes,
-        "bitset_size_bytes": bloom.length_bytes if is_external else found.bitset_sizes.get(bloom.offset_bytes),
-    }
+def _bloom_documents(found: MetadataFile, metadata: Metadata, read_data: ReadData | None, problems: Problems) -> Blooms:
+    """Return what is known of each bloom filter, by row group and column; what is no filter is a problem."""
+    documents: Blooms = {}
+    budget = Budget()
+    for ordinal, references in enumerate(metadata.generation.blooms):
+        for index, bloom in zip(metadata.header.bloom_columns, references, strict=True):
+            if bloom is None:
+                continue
+            is_external = bloom.length_bytes is not None
+            size_bytes = bloom.length_bytes if is_external else found.bitset_sizes.get(bloom.offset_bytes)
+            bitset = None
+            if budget.take(size_bytes):
+                with problems.noted():
+                    bitset = bitset_of(found.published, metadata, ordinal, index, read_data=read_data, file=found.file)
+            documents[ordinal, index] = {
+                "file": DATA_FILE if is_external else PM_FILE,
+                "offset_bytes": bloom.offset_bytes,
+                "bitset_size_bytes": size_bytes if bitset is None else len(bitset),
+                **bitset_figures(bitset),
+            }
+    return documents

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.text import Text
 
+from tornproof.inspection.drawn_map import draw_map
 from tornproof.inspection.printing import ROW_GROUP_LIMIT, Printer, encodings_text, flags_text
 from tornproof.inspection.report import Document, counted
 
@@ -64,16 +67,14 @@ def _print_columns(document: Document, printer: Printer) -> None:
 def _print_generations(document: Document, printer: Printer) -> None:
     resolved = document["resolved"]
     printer.heading(f"{counted(len(document['generations']), 'generation')}, newest first")
-    if resolved is not None and resolved["orphans"]:
-        orphans = counted(len(resolved["orphans"]), "newer generation")
-        printer.line(f"  if token {resolved['token']} is the committed one, {orphans} never became so")
+    _print_committed(document["committed"], resolved, printer)
     rows = []
     for entry in document["generations"]:
         checksum = entry["checksum"]
         state = Text(f"{checksum['stored']:08x} ok") if checksum["ok"] else _bad(checksum)
         rows.append(
             (
-                _generation_mark(entry["index"], resolved),
+                _generation_mark(entry["index"], resolved, document["committed"]),
                 entry["token"],
                 entry["footer_offset_bytes"],
                 entry["end_bytes"],
@@ -93,9 +94,27 @@ def _bad(checksum: Document) -> Text:
     return Text(f"{checksum['stored']:08x} BAD, is {checksum['computed']:08x}", style="red")
 
 
-def _generation_mark(index: int, resolved: Document | None) -> str:
+def _print_committed(committed: Document | None, resolved: Document | None, printer: Printer) -> None:
+    """Say which generation is the committed one, as far as anybody knows, and what stands above it."""
+    orphans = counted(len(resolved["orphans"]), "newer generation") if resolved and resolved["orphans"] else None
+    if committed is not None:
+        says = f"  _txn: version {committed['version']} of the table has committed token {committed['token']:,}"
+        if committed["generation"] is None:
+            printer.line(f"{says}, which no generation here has", "red")
+        else:
+            printer.line(f"{says}, generation {committed['generation']} here", "dim")
+    if resolved is None or orphans is None:
+        return
+    if committed is not None and committed["generation"] == resolved["generation"]:
+        printer.line(f"  {orphans} never became committed", "yellow")
+    else:
+        printer.line(f"  if token {resolved['token']} is the committed one, {orphans} never became so")
+
+
+def _generation_mark(index: int, resolved: Document | None, committed: Document | None) -> str:
     if resolved is not None and index == resolved["generation"]:
-        return f"→ {index}"
+        is_committed = committed is not None and committed["generation"] == index
+        return f"→ committed {index}" if is_committed else f"→ {index}"
     is_orphan = resolved is not None and index < len(resolved["orphans"])
     return f"orphan {index}" if is_orphan else str(index)
 
@@ -116,6 +135,31 @@ def _print_row_groups(document: Document, printer: Printer) -> None:
         )
     printer.left_out(len(groups) - len(kept), "row group")
     printer.line("  = exact value, ~ only a bound, * stored out of line", "dim")
+    print_blooms(
+        [(group["index"], chunk["name"], chunk["bloom"]) for group in kept for chunk in group["chunks"]], printer
+    )
+
+
+def print_blooms(filters: Iterable[tuple[int, str, Document | None]], printer: Printer) -> None:
+    """Print bloom filters, if there are any, given by row group and name of column."""
+    present = [(group, name, bloom) for group, name, bloom in filters if bloom is not None]
+    if not present:
+        return
+    printer.heading(counted(len(present), "bloom filter"))
+    rows = [
+        (
+            group,
+            printer.cut(name, 30),
+            bloom.get("file", "here"),
+            bloom["offset_bytes"],
+            bloom["bitset_size_bytes"],
+            None if bloom["fill"] is None else f"{100 * bloom['fill']:.1f} %",
+            None if bloom["fill"] is None else f"{100 * bloom['false_positive_rate']:.3g} %",
+        )
+        for group, name, bloom in present
+    ]
+    titles = (">row group", "column", "in", ">at", ">bitset", ">bits set", ">let others pass")
+    printer.table(titles, rows, "bloom filter")
 
 
 def _chunk_row(chunk: Document, printer: Printer) -> tuple[object, ...]:
@@ -135,6 +179,9 @@ def _chunk_row(chunk: Document, printer: Printer) -> tuple[object, ...]:
 def _print_map(document: Document, printer: Printer) -> None:
     dead = document["dead_bytes"]
     printer.heading("Bytes" + (f", {counted(dead, 'byte')} of them dead" if dead else ""))
+    drawn = [(entry["start_bytes"], entry["end_bytes"], entry["what"]) for entry in document["byte_map"]]
+    draw_map(drawn, document["size_bytes"], printer)
+    printer.line("")
     rows = []
     for entry in document["byte_map"]:
         what = entry["what"]

@@ -76,6 +76,10 @@ class Printer:
         """Print one line of text, taken as it is."""
         self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
+    def styled(self, text: Text) -> None:
+        """Print one line in the styles that it has; its characters are our own."""
+        self._console.print(text, soft_wrap=True)
+
     def heading(self, text: str) -> None:
         """Print the title of a part after an empty line."""
         self._console.print()

@@ -155,9 +155,9 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
     deadline = storage.monotonic_seconds() + SPIN_SECONDS
     with storage.open_for_reading(path) as handle:
         while True:
-            before = _read_version(handle, file)
+            before = read_version(handle, file)
             content = _read_live_area(handle, before, file)
-            if _read_version(handle, file) == before:
+            if read_version(handle, file) == before:
                 # Judging comes after the second look, so that a torn record of a moving file is never called damage.
                 _check_place(content, before, file)
                 return decode_transaction(content, file=file, version=before)
@@ -166,7 +166,8 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
             storage.sleep_seconds(SPIN_PAUSE_SECONDS)
 
 
-def _read_version(handle: ReadableFile, file: str) -> int:
+def read_version(handle: ReadableFile, file: str) -> int:
+    """Return the committed version of now from an open `_txn`; CorruptError where it is too short for one."""
     field = layout.BaseHeader.layout.field("version")
     raw = handle.pread(field.wire.size_bytes, field.offset_bytes)
     if len(raw) < field.wire.size_bytes:

@@ -16,6 +16,7 @@ from impl.errors import TornproofError
 from tornproof.commands.barriers import barriers
 from tornproof.commands.check import check
 from tornproof.commands.inspect import inspect
+from tornproof.commands.migrate import migrate
 from tornproof.commands.read import read
 from tornproof.commands.recover import recover
 from tornproof.commands.replay import replay
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, recover, inspect, read, replay, barriers):
+for command in (check, verify, recover, migrate, inspect, read, replay, barriers):
     app.command()(command)
 
 

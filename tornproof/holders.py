@@ -1,4 +1,4 @@
-"""Which other processes have files of a table open or mapped: a running server takes no lock, but maps `_txn`."""
+"""Who holds a table: processes that have its files open (a server takes no lock, but maps `_txn`), and its owner."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from impl.transaction import TXN_FILE
 from tornproof.output import UsageError
 
 PROCESSES = Path("/proc")
@@ -33,13 +34,23 @@ class _TableFiles:
         return path.startswith(self.prefixes) or identity in self.identities
 
 
-def refuse_if_held(table: str) -> None:
-    """Raise UsageError when another process has a file of the table open; says nothing where that cannot be seen."""
+def refuse_if_held(table: str, *, because: str) -> None:
+    """Raise UsageError when another process has a file of the table open; says nothing where that cannot be seen.
+
+    `because` finishes the sentence that ends with "stop it first, because ...".
+    """
     holders = holders_of(table)
     if holders:
         named = ", ".join(f"{holder.command} (process {holder.pid})" for holder in holders[:HOLDERS_NAMED])
         more = f" and {len(holders) - HOLDERS_NAMED} more" if len(holders) > HOLDERS_NAMED else ""
-        raise UsageError(f"{table}: in use by {named}{more}; stop it first, because recovery works offline")
+        raise UsageError(f"{table}: in use by {named}{more}; stop it first, because {because}")
+
+
+def demand_owner(table: str) -> None:
+    """Raise UsageError where a new file would belong to somebody else than the server, which could not write to it."""
+    owner = (Path(table) / TXN_FILE).stat().st_uid
+    if owner != os.geteuid():
+        raise UsageError(f"{table}: belongs to user {owner}; run this as that user, because it makes new files")
 
 
 def holders_of(table: str, *, processes: Path = PROCESSES) -> tuple[Holder, ...]:

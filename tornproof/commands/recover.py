@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +16,7 @@ from impl.heal_kept import KEPT_DIRECTORY
 from impl.operating_system import OperatingSystemStorage
 from impl.storage import EntryKind
 from impl.transaction import TXN_FILE
-from tornproof.holders import refuse_if_held
+from tornproof.holders import demand_owner, refuse_if_held
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 
 LINES_SHOWN = 500
@@ -94,8 +92,9 @@ def print_report(console: Console, report: HealReport) -> None:
 def _recover(table: str, *, dry_run: bool) -> HealReport:
     storage = OperatingSystemStorage()
     if storage.kind(f"{table}/{TXN_FILE}") is EntryKind.FILE:
-        refuse_if_held(table)
-        _demand_owner(table, dry_run=dry_run)
+        refuse_if_held(table, because="recovery works offline")
+        if not dry_run:
+            demand_owner(table)
     with progress_bar() as progress:
         task = progress.add_task("recovering", total=None)
 
@@ -107,13 +106,6 @@ def _recover(table: str, *, dry_run: bool) -> HealReport:
         except BusyError as error:
             # Somebody uses the table, which is no verdict on it but against the terms of this command.
             raise UsageError(str(error)) from error
-
-
-def _demand_owner(table: str, *, dry_run: bool) -> None:
-    """Refuse where a new file would belong to somebody else than the server, which then could not write to it."""
-    owner = (Path(table) / TXN_FILE).stat().st_uid
-    if owner != os.geteuid() and not dry_run:
-        raise UsageError(f"{table}: belongs to user {owner}; run this as that user, because it makes new files")
 
 
 def _verdict(report: HealReport) -> Text:

@@ -1,0 +1,69 @@
+"""Migration of a table under power cuts: a crash after every step, in every model of persistence, and later runs.
+
+After each crash a reader must find every `_pm` absent or as it was, or whole and as an undisturbed run makes it, and
+the next run must end with the same bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from harness.disk.image import DiskImage
+from harness.disk.persistence import CDIR, Model
+from harness.explore import power_points
+from harness.explore.power import IN_ORDER, explore_power
+from harness.explore.power_exploration import Settings
+from harness.explore.situation import Situation
+from harness.targets.migration import MigrationTarget, parquet_partitions
+from harness.verdict import Clock, OnProgress, Phase
+
+PHASE = "migration"
+
+
+def migration_situation(image: DiskImage, path: str) -> Situation:
+    """Return a run over each parquet partition of a table, and the same after a crash; raises as reading it does."""
+    names = tuple(parquet_partitions(image, path))
+    numbers = tuple(range(len(names)))
+    return Situation(
+        target=MigrationTarget(), path=path, operations=names, first_life=numbers, second_life=numbers, start=image
+    )
+
+
+def must_reach(models: Sequence[Model]) -> tuple[str, ...]:
+    """Return the points that a migration reaches under models: it writes, syncs and names, and overwrites nothing."""
+    points: list[str] = []
+    for model in models:
+        if model.fails_syncs:
+            points += (power_points.SYNC_FAILED, power_points.CUT_AFTER_FAILURE, power_points.EVICTED)
+            points += (power_points.CUT_AFTER_KILL,)
+        else:
+            points += (power_points.OLD_STATE, power_points.NEW_STATE)
+            points += (power_points.WRITE_LOST, power_points.WRITE_KEPT) if model.everything_dies else ()
+            points += (power_points.NAME_LOST,) if model is CDIR else ()
+    return tuple(dict.fromkeys(points))
+
+
+def explore_migration(
+    situation: Situation,
+    *,
+    clock: Clock,
+    seconds: float,
+    models: Sequence[Model] = IN_ORDER,
+    settings: Settings | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Cut the power of a migration at every step; raises NotExplorableError where it fails by itself.
+
+    Runs for about `seconds` of `clock`; what was not done then, the bound says.
+    """
+    phase = explore_power(
+        situation,
+        clock=clock,
+        seconds=seconds,
+        models=models,
+        settings=settings,
+        on_progress=on_progress,
+        points=must_reach(models),
+    )
+    return dataclasses.replace(phase, name=PHASE)

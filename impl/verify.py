@@ -45,6 +45,7 @@ class Counts:
     thrift_footers: int = 0
     row_groups: int = 0
     chunks: int = 0
+    decoded_chunks: int = 0
     pages_bytes: int = 0
     rows: int = 0
 
@@ -263,6 +264,7 @@ def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, d
     if not quick:
         for checked in page_checks(resolved, footer, decoding):
             counts.chunks += 1
+            counts.decoded_chunks += checked.is_decoded
             counts.pages_bytes += checked.size_bytes
             if checked.problem is not None:
                 yield checked.problem

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from impl.bloom_check import ChunkFilter, chunk_filter
 from impl.chunk import are_vouched, check_pages, decode_checked
 from impl.decoding import Decoding
 from impl.errors import Problem, ProblemError
@@ -20,9 +21,10 @@ from impl.storage import ReadableFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedChunk:
-    """A chunk of so many bytes, and what is wrong with it."""
+    """A chunk of so many bytes, whether its values were looked at, and what is wrong with it."""
 
     size_bytes: int
+    is_decoded: bool
     problem: Problem | None
 
 
@@ -30,15 +32,22 @@ def page_checks(
     resolved: ResolvedPartition, footer: ParquetFooter | None, decoding: Decoding
 ) -> Iterator[CheckedChunk]:
     """Yield every chunk once it is checked, in the order of row groups and columns; raises StorageError."""
+    metadata = resolved.metadata
+    groups = zip(metadata.blocks, _uncompressed_sizes(metadata, footer), strict=True)
     chunks = (
-        (column, chunk, size)
-        for block, sizes in zip(resolved.metadata.blocks, _uncompressed_sizes(resolved.metadata, footer), strict=True)
-        for column, chunk, size in zip(resolved.metadata.header.columns, block.chunks, sizes, strict=True)
+        (ordinal, index, chunk, size)
+        for ordinal, (block, sizes) in enumerate(groups)
+        for index, (chunk, size) in enumerate(zip(block.chunks, sizes, strict=True))
     )
+    bloom_columns = frozenset(metadata.header.bloom_columns)
     waiting: deque[Callable[[], CheckedChunk]] = deque()
     with resolved.files.open_data() as handle:
-        for column, chunk, size in chunks:
-            waiting.append(_start(handle, column, chunk, size, resolved.files.data_label, decoding))
+        for ordinal, index, chunk, size in chunks:
+            bloom = None
+            if index in bloom_columns:
+                bloom = functools.partial(_filter, resolved, handle, ordinal, index)
+            column, label = metadata.header.columns[index], resolved.files.data_label
+            waiting.append(_start(handle, column, chunk, size, label, decoding, bloom))
             while len(waiting) > decoding.ahead_count:
                 yield waiting.popleft()()
     while waiting:
@@ -55,29 +64,41 @@ def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> lis
     return [[None] * len(block.chunks) for block in metadata.blocks]
 
 
+def _filter(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
+    content, label = resolved.published.content, resolved.files.pm_label
+    return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
+
+
 def _start(
-    handle: ReadableFile, column: Column, chunk: Chunk, uncompressed_size: int | None, file: str, decoding: Decoding
+    handle: ReadableFile,
+    column: Column,
+    chunk: Chunk,
+    uncompressed_size: int | None,
+    file: str,
+    decoding: Decoding,
+    bloom: Callable[[], ChunkFilter | None] | None,
 ) -> Callable[[], CheckedChunk]:
     """Begin the check of a chunk; only values are looked at elsewhere, as checksums are limited by memory."""
 
-    def verdict(problem: Problem | None) -> CheckedChunk:
-        return CheckedChunk(size_bytes=chunk.total_compressed, problem=problem)
+    def verdict(problem: Problem | None, *, is_decoded: bool) -> CheckedChunk:
+        return CheckedChunk(size_bytes=chunk.total_compressed, is_decoded=is_decoded, problem=problem)
 
     def decode() -> CheckedChunk:
         try:
-            decode_checked(content, column, chunk, checked, file=file)
+            values = decode_checked(content, column, chunk, checked, file=file)
         except ProblemError as error:
-            return verdict(error.problem)
-        return verdict(None)
+            return verdict(error.problem, is_decoded=True)
+        return verdict(bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
 
     try:
         content = read_chunk(handle, chunk, file=file)
         checked = check_pages(content, column, chunk, file=file)
+        bloom_filter = bloom() if bloom else None
     except ProblemError as error:
-        found = verdict(error.problem)
+        found = verdict(error.problem, is_decoded=False)
         return lambda: found
     # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
     size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
-    if size == uncompressed_size and are_vouched(checked.pages, chunk):
-        return functools.partial(verdict, None)
+    if bloom_filter is None and size == uncompressed_size and are_vouched(checked.pages, chunk):
+        return functools.partial(verdict, None, is_decoded=False)
     return decoding.start(decode)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from impl.decoding import by_threads
 from impl.errors import BusyError, CorruptError, NotATableError, ProblemError, StorageError
 from impl.storage import ReadableStorage
 from impl.table import open_table
@@ -34,7 +35,8 @@ def verify_steadily(
             table = open_table(storage, path)
         except CorruptError as error:
             return TableReport(table=path, version=None, problems=(error.problem,))
-        return verify_table(table, quick=quick, progress=progress)
+        with by_threads() as decoding:
+            return verify_table(table, quick=quick, progress=progress, decoding=decoding)
 
     return steadily(storage, path, attempt, lambda report: None if report.sound else report.all_problems)
 

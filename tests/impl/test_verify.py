@@ -142,6 +142,7 @@ def demand_exact_report(folder: Path, report: TableReport) -> None:
     assert counts.row_groups == sum(len(each.blocks) for each in metadata)
     assert counts.rows == rows_of(snapshot).num_rows
     assert (counts.chunks, counts.pages_bytes) == (len(chunks), sum(chunk.total_compressed for chunk in chunks))
+    assert counts.decoded_chunks == counts.chunks, "the pages of the releases have no checksums"
 
 
 @pytest.mark.parametrize("name", golden_data.TABLES)

@@ -106,7 +106,8 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
     looked_at = (
         f"{counts.partitions} partitions, {counts.generations} generations, "
         f"{counts.thrift_footers} Thrift footers, {counts.row_groups} row groups, "
-        f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes decoded"
+        f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes "
+        f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums)"
     )
     verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
     console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))

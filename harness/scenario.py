@@ -16,6 +16,8 @@ from impl.errors import TornproofError
 
 FORMAT = 1
 FOLDER = "scenarios"
+SIZE_LIMIT_BYTES = 16 << 10
+"""The parser takes time by the square of a dotted key's length."""
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Hour = Annotated[int, msgspec.Meta(ge=0, le=23)]
 
@@ -49,6 +51,13 @@ class Style(enum.StrEnum):
     PINNED = "pinned"
 
 
+class FiltersAt(enum.StrEnum):
+    """Where the bloom filters of the start's partitions lie, and of what is added to them."""
+
+    INLINED = "inlined"
+    EXTERNAL = "external"
+
+
 class Rows(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """New rows of one partition."""
 
@@ -76,13 +85,18 @@ class ReaderGroup(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
 
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One file: `start` is committed before anything is explored, `first` by the first life, `second` after a crash."""
+    """One file: `start` is committed before anything is explored, `first` by the first life, `second` after a crash.
+
+    `filters` are the columns with bloom filters, and how often these may be wrong.
+    """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
     title: Annotated[str, msgspec.Meta(min_length=10)]
     preset: str = "hardened"
     explorers: Annotated[tuple[Explorer, ...], msgspec.Meta(min_length=1)]
     models: tuple[str, ...] = ()
+    filters: dict[str, Annotated[float, msgspec.Meta(gt=0, lt=1)]] = {}
+    filters_at: FiltersAt = FiltersAt.INLINED
     start: tuple[Commit, ...] = ()
     first: Annotated[tuple[Commit, ...], msgspec.Meta(min_length=1)]
     second: tuple[Commit, ...] = ()
@@ -107,9 +121,11 @@ def load_scenario(name: str) -> Scenario:
 
 def parse_scenario(content: bytes, name: str) -> Scenario:
     """Return the scenario of a file's content; ScenarioError names the field and what was expected."""
+    if len(content) > SIZE_LIMIT_BYTES:
+        raise ScenarioError(f"{FOLDER}/{name}.toml: more than {SIZE_LIMIT_BYTES} bytes")
     try:
         scenario = msgspec.toml.decode(content, type=Scenario)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ScenarioError(f"{FOLDER}/{name}.toml: {error}") from error
     return msgspec.structs.replace(scenario, name=name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -11,10 +11,11 @@ from harness.explore.situation import Readers, Situation
 from harness.explore.trace_rules import TraceRules
 from harness.explore.world import NO_RULES
 from harness.made_rows import rows_for
-from harness.scenario import At, Commit, Rows, Scenario
-from harness.targets.table import TableOperation, TableTarget
+from harness.scenario import At, Commit, FiltersAt, Rows, Scenario
+from harness.targets.table import GROWING, TableOperation, TableTarget
 from harness.workload import FIRST_TIME, HOUR_MICROSECONDS
 from impl.table import Table, open_table
+from impl.writer_options import BloomOptions, BloomPlace
 
 PATH = "t"
 FIRST_OFFSET = 1_000_000
@@ -51,7 +52,9 @@ def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO
     The start table is written by our own implementation, so that every preset goes on from the same bytes.
     """
     storage = MemoryStorage()
-    home = TableTarget(encode=target.encode)
+    place = BloomPlace.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPlace.INLINED
+    blooms = BloomOptions(columns=scenario.filters, place=place) if scenario.filters else None
+    home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms))
     home.create(storage, PATH)
     times = _Times()
     empty = open_table(storage, PATH)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from impl.bloom import bitset_of_values
 from impl.commit import PartitionWrite
 from impl.incoming_rows import Portion, in_time_order, without_duplicates
 from impl.layout import pm as layout
@@ -32,24 +34,18 @@ from impl.row_group import SnapshotColumn, row_group_columns
 from impl.stored_arrays import stored_table
 from impl.symbols import SymbolTable
 from impl.table_check import is_same_type
+from impl.writer_options import (
+    DEFAULT_FALSE_POSITIVE_RATE,
+    BloomPlace,
+    WriterOptions,
+    check_options,
+    encode_options,
+    has_hashes,
+)
 
+__all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOptions"]
 CREATED_BY = "tornproof"
 RowGroupEncoder = Callable[..., EncodedRowGroup]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriterOptions:
-    """Sizes by which a writer decides; the defaults are QuestDB's (format notes 9).
-
-    A partition is written anew, into a new directory, once its unused bytes exceed either bound.
-    """
-
-    row_group_row_count_max: int = 100_000
-    rewrite_unused_ratio: float = 0.5
-    rewrite_unused_bytes: int = 1 << 30
-
-    def __post_init__(self) -> None:
-        assert self.row_group_row_count_max > 0, "a row group has rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +74,10 @@ class PartitionChanger:
     reader: ReaderProtocol
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
 
+    def __post_init__(self) -> None:
+        """Raise OptionsRefusedError for options that do not fit the columns."""
+        check_options(self.options, self.metadata)
+
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
         """Whether a partition cannot or should not grow in place (format notes 6)."""
         header = partition.metadata.header
@@ -105,14 +105,27 @@ class PartitionChanger:
     def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
         """Write all rows, old and new, into a new directory, with the table's columns of now."""
         rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
-        return self._create(self._joined(rows, portion.rows) if portion else rows, files)
+        header = self._header(partition.metadata.header)
+        return self._create(self._joined(rows, portion.rows) if portion else rows, header, files)
 
     def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
         """Write the first rows of a partition."""
-        return self._create(portion.rows, files)
+        return self._create(portion.rows, self._header(None), files)
 
-    def _create(self, rows: pa.Table, files: PartitionFiles) -> PartitionChange:
-        header = new_header(self.metadata)
+    def _header(self, before: FileHeader | None) -> FileHeader:
+        """Return the header of a new directory, with the bloom filters that are asked for or were there `before`."""
+        asked, known = self.options.blooms, {column.id: column for column in self.metadata.columns}
+        if asked is not None:
+            ids = {column.id for column in known.values() if column.name in asked.columns}
+            return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.place is BloomPlace.EXTERNAL)
+        if before is None:
+            return new_header(self.metadata)
+        # By id, because the columns of now may stand at other places.
+        ids = {before.columns[index].id for index in before.bloom_columns}
+        ids = {key for key in ids & known.keys() if has_hashes(known[key].type)}
+        return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
+
+    def _create(self, rows: pa.Table, header: FileHeader, files: PartitionFiles) -> PartitionChange:
         json = new_json(
             [
                 JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
@@ -151,10 +164,43 @@ class PartitionChanger:
             for column in header.columns
             if tag_of(column.type) is TypeTag.SYMBOL
         }
-        for start in range(0, rows.num_rows, self.options.row_group_row_count_max):
-            part = in_file_order.slice(start, self.options.row_group_row_count_max)
+        file_names = {names[column.id]: column.name for column in header.columns}
+        options = encode_options(self.options, file_names, self.timestamp_name)
+        for part in self._parts(in_file_order):
             stored, bounds = stored_table(part, header.columns, symbols)
-            yield self.encode(stored, bounds=bounds)
+            bitsets = self._bitsets(stored, header, names)
+            settings: dict[str, Any] = {} if options is None else {"options": options}
+            if bitsets and (header.blooms_external or self._also_in_data()):
+                settings["bitsets"] = bitsets
+            # By default nothing but bounds is given, so that any encoder of row groups will do.
+            encoded = self.encode(stored, bounds=bounds, **settings)
+            yield replace(encoded, bitsets=bitsets) if bitsets else encoded
+
+    def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows of each row group."""
+        size_bytes_max = self.options.row_group_size_bytes_max
+        start = 0
+        while start < rows.num_rows:
+            part = rows.slice(start, self.options.row_group_row_count_max)
+            while size_bytes_max is not None and part.nbytes > size_bytes_max and part.num_rows > 1:
+                part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
+            yield part
+            start += part.num_rows
+
+    def _bitsets(self, stored: pa.Table, header: FileHeader, names: Mapping[int, str]) -> dict[int, bytes]:
+        """Return filters for the bloom columns of the file, which are the same in all of its generations."""
+        rates = self.options.blooms.columns if self.options.blooms else {}
+        return {
+            index: bitset_of_values(
+                stored.column(index).combine_chunks(),
+                rates.get(names[header.columns[index].id], DEFAULT_FALSE_POSITIVE_RATE),
+            )
+            for index in header.bloom_columns
+            if has_hashes(header.columns[index].type)
+        }
+
+    def _also_in_data(self) -> bool:
+        return self.options.blooms is not None and self.options.blooms.place is BloomPlace.BOTH
 
     def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
         """Whether rows hold other text in a column that its file promises to be ASCII: no update changes the header."""

@@ -5,6 +5,7 @@ Sources: format notes 3 and 11, and the real files of that release, whose schema
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from impl.arrow_types import is_double_array, is_nullable, valid_decimal_shape
@@ -78,21 +79,28 @@ def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
     return _PHYSICAL_TYPES[tag], FIXED_BYTE_LENS.get(tag, 0)
 
 
-def new_header(metadata: TableMetadata) -> FileHeader:
-    """Return the header of a new partition with the table's columns of now; without bloom filters.
+def new_header(
+    metadata: TableMetadata, *, bloom_ids: Collection[int] = (), blooms_external: bool = False
+) -> FileHeader:
+    """Return the header of a new partition with the table's columns of now.
 
-    FLAGS repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (format notes 11, "Two generators").
+    `bloom_ids` are the ids of the columns that have bloom filters, in data.parquet where they are external. FLAGS
+    repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (format notes 11, "Two generators").
     Raises UnsupportedError for a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
     places = {column.id: place for place, column in enumerate(columns)}
     timestamp = places[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
+    bloom_columns = tuple(place for place, column in enumerate(columns) if column.id in bloom_ids)
+    flags = layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0))
+    flags = layout.BLOOM_FILTERS.put(flags, int(bool(bloom_columns)))
+    flags = layout.BLOOM_FILTERS_EXTERNAL.put(flags, int(bool(bloom_columns) and blooms_external))
     header = FileHeader(
-        feature_flags=layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0)),
+        feature_flags=flags,
         designated_timestamp=timestamp,
         columns=columns,
         sorting_columns=(),
-        bloom_columns=(),
+        bloom_columns=bloom_columns,
         squash_tracker=None,
         size_bytes=0,
     )

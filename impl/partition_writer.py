@@ -15,7 +15,8 @@ from impl.errors import CorruptError
 from impl.layout import pm as layout
 from impl.layout.parquet import MAGIC, ParquetTail
 from impl.merge_plan import Span
-from impl.parquet.encoded import EncodedRowGroup
+from impl.parquet.encoded import EncodedRowGroup, PlacedRowGroup
+from impl.parquet.footer import SortingColumn
 from impl.parquet.footer_parts import FooterParts, file_tail, split_footer, unused_bytes_of
 from impl.partition import PartitionFiles, ResolvedPartition
 from impl.pm.block import Block
@@ -31,7 +32,7 @@ from impl.pm.encode import (
     patch_header,
     start_file,
 )
-from impl.pm.footer import FooterSections
+from impl.pm.footer import BloomReference, FooterSections
 from impl.pm.header import FileHeader
 from impl.pm.statistics import bounds_of
 from impl.questdb_json import QUESTDB_KEY, updated_json
@@ -109,7 +110,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     footer_length = state.metadata.generation.place.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
-    placed = _place(row_groups, state.token, state)
+    placed = _place(state.metadata.header, row_groups, state.token, state)
     # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (format notes 2).
     scratchpad = state.metadata.generation.sections.scratchpad
     data, footer, laid_out = _lay_out(
@@ -132,7 +133,7 @@ def next_in_new_directory(
 ) -> tuple[PartitionWrite, OpenPartition]:
     """Return the whole files of a new partition or of a rewrite; `footer` gives the schema and the key-values."""
     head, point = start_file(header)
-    placed = _place(row_groups, len(MAGIC), None)
+    placed = _place(header, row_groups, len(MAGIC), None)
     data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
     published = patch_header(laid_out.generation.place.end_bytes)
     write = PartitionWrite(
@@ -160,8 +161,12 @@ class _Placed:
     row_count: int = 0
 
 
-def _place(row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None) -> _Placed:
+def _place(
+    header: FileHeader, row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None
+) -> _Placed:
     placed = _Placed(offset_bytes)
+    is_sorted = layout.SORTING_IS_DTS_ASC.get(header.feature_flags)
+    sorting = [SortingColumn(column_index=header.designated_timestamp, descending=False, nulls_first=False)] * is_sorted
     for group in row_groups:
         if isinstance(group, KeptRowGroups):
             assert state is not None, "a new file keeps nothing"
@@ -173,15 +178,30 @@ def _place(row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPa
             placed.kept_spans += state.spans[kept]
             placed.row_count += sum(block.num_rows for block in blocks)
             continue
-        there = group.place(placed.end_bytes)
+        there = group.place(placed.end_bytes, sorting=sorting)
         placed.content.append(there.content)
         placed.end_bytes += len(there.content)
         placed.thrift.append(there.thrift)
-        placed.row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=there.chunks))
+        blooms = _blooms(header, group, there)
+        placed.row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=there.chunks, blooms=blooms))
         placed.kept_blocks.append(None)
         placed.kept_spans.append(None)
         placed.row_count += group.row_count
     return placed
+
+
+def _blooms(
+    header: FileHeader, group: EncodedRowGroup, there: PlacedRowGroup
+) -> tuple[bytes | BloomReference | None, ...]:
+    """Return for each bloom column of the file the bitset to inline, or where it stands in data.parquet."""
+    if not header.blooms_external:
+        return tuple(map(group.bitsets.get, header.bloom_columns))
+    return tuple(
+        BloomReference(offset_bytes=there.bitset_offsets[index], length_bytes=len(group.bitsets[index]))
+        if index in there.bitset_offsets
+        else None
+        for index in header.bloom_columns
+    )
 
 
 def _lay_out(

@@ -25,7 +25,9 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
     encode = encode or importlib.import_module("impl.parquet.encoded").encode_row_group
     known: dict[Any, EncodedRowGroup] = {}
 
-    def remembered(stored: pa.Table, *, bounds: Any) -> EncodedRowGroup:
+    def remembered(stored: pa.Table, *, bounds: Any, **settings: Any) -> EncodedRowGroup:
+        if settings:
+            return encode(stored, bounds=bounds, **settings)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, stored.schema) as stream:
             stream.write_table(stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.faults.fault import PlantedFault
 from harness.faults.of_barriers import BARRIERS
+from harness.faults.of_blooms import BLOOMS
 from harness.faults.of_order import ORDER
 from harness.faults.of_reader import READER
 from harness.faults.of_recovery import RECOVERY
@@ -11,9 +12,8 @@ from harness.faults.of_update import UPDATES
 from harness.faults.of_writer import WRITER
 
 NO_ROW = 1_000
-FAULTS: tuple[PlantedFault, ...] = tuple(
-    sorted((*BARRIERS, *ORDER, *WRITER, *UPDATES, *READER, *RECOVERY), key=lambda fault: fault.number or NO_ROW)
-)
+ALL = (*BARRIERS, *ORDER, *WRITER, *UPDATES, *BLOOMS, *READER, *RECOVERY)
+FAULTS: tuple[PlantedFault, ...] = tuple(sorted(ALL, key=lambda fault: fault.number or NO_ROW))
 
 
 def fault_named(name: str) -> PlantedFault:

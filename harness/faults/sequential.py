@@ -12,9 +12,10 @@ from harness.faults.ground import Ground
 from harness.targets.table import TableCommits, TableTarget
 from harness.targets.table_readers import Seen, see, seen_in
 from impl.errors import TornproofError
+from impl.partition import resolve_partition
 from impl.pins import Pin, pin_committed
 from impl.reader import snapshot_of
-from impl.table import open_table
+from impl.table import Table, open_table
 from impl.verify import verify_table
 
 SOUND = "the files are sound"
@@ -143,5 +144,13 @@ def account(ground: Ground, planting: Planting) -> tuple[int, str]:
 
 
 def _account(storage: MemoryStorage, ground: Ground) -> object:
-    report = verify_table(open_table(storage, ground.sound.path))
-    return report.version, report.partitions, report.unreferenced
+    table = open_table(storage, ground.sound.path)
+    report = verify_table(table)
+    return report.version, report.partitions, report.unreferenced, _filter_count(table)
+
+
+def _filter_count(table: Table) -> int:
+    """Return how many chunks of the committed version have a bloom filter."""
+    resolved = (resolve_partition(table.files_of(each), each) for each in table.transaction().partitions)
+    rows = (row for each in resolved for row in each.metadata.generation.blooms)
+    return sum(reference is not None for row in rows for reference in row)

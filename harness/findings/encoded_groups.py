@@ -29,8 +29,10 @@ class EncoderMemory:
         self._known = dict(known or {})
         self.used: dict[str, EncodedRowGroup] = {}
 
-    def __call__(self, stored: pa.Table, *, bounds: Any) -> EncodedRowGroup:
+    def __call__(self, stored: pa.Table, *, bounds: Any, **settings: Any) -> EncodedRowGroup:
         """Return the row group, new or known."""
+        if settings:
+            return self.inner(stored, bounds=bounds, **settings)
         key = _key(stored, bounds)
         if key not in self._known:
             self._known[key] = self.inner(stored, bounds=bounds)

@@ -34,6 +34,7 @@ UNUSABLE = (
     IndexError,
     OverflowError,
     RecursionError,
+    OSError,  # what pyarrow calls a broken message
     zlib.error,
     pa.ArrowException,
 )

@@ -30,6 +30,8 @@ TOYS = {
     )
 }
 ORDERS = ("update", "rewrite", "publish")
+# What else an encoder was told is known by what it made.
+SIZES = ("row_group_row_count_max", "rewrite_unused_ratio", "rewrite_unused_bytes")
 _FIELDS = dataclasses.fields(TableOperation)
 
 
@@ -112,7 +114,7 @@ def _table_document(target: TableTarget, preset: Preset) -> dict[str, Any]:
         "preset": preset.name,
         "protocol": {name: [action.name for action in getattr(protocol, name)] for name in (*ORDERS, "recovery")}
         | {"remembers": protocol.remembers},
-        "options": dataclasses.asdict(target.options),
+        "options": {name: getattr(target.options, name) for name in SIZES},
         "encoded": memory.document() if isinstance(memory, EncoderMemory) else {},
     }
 
@@ -147,5 +149,7 @@ def _table_of(document: Mapping[str, Any]) -> TableTarget:
     encode: RowGroupEncoder = EncoderMemory.of_document(document["encoded"], preset.encode)
     if document["options"]["row_group_row_count_max"] < 1:
         raise ValueError("a row group has rows")
+    if document["options"].keys() - set(SIZES):
+        raise ValueError(f"a writer's sizes are {', '.join(SIZES)}")
     options = WriterOptions(**document["options"])
     return TableTarget.of(preset, name=str(document["name"]), protocol=protocol, encode=encode, options=options)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from impl.layout.parquet import ParquetTail
 from impl.parquet.dictionaries import Dictionary, dictionary_of
+from impl.parquet.encode_options import EncodeOptions
 from impl.parquet.fields import (
     COLUMN_CHUNK,
     COLUMN_META_DATA,
@@ -25,11 +26,10 @@ from impl.parquet.fields import (
     PAGE_LOCATION,
     ROW_GROUP,
     STATISTICS,
-    Codec,
     PageType,
     ids_of,
 )
-from impl.parquet.footer import SortingColumn, start_of
+from impl.parquet.footer import start_of
 from impl.parquet.records import read
 from impl.parquet.thrift import decode
 from impl.parquet.tree import Field, Items, Kind, Struct
@@ -47,62 +47,33 @@ BOUND_LIMIT_BYTES = 1024
 """Longer bounds are left out: they help nobody, and beyond 65,535 bytes `_pm` cannot hold them (format notes, H19)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
-BLOOM_FALSE_POSITIVE_RATE = 0.01
-DICTIONARY_LIMIT_BYTES = (1 << 31) - 1
 RLE_DICTIONARY = 8
 TAIL_BYTES = ParquetTail.layout.size_bytes
 LABEL = "row group in memory"
 
 Bounds: TypeAlias = Mapping[str, tuple[bytes, bytes] | None]
 NO_BOUNDS: Bounds = MappingProxyType({})
-PYARROW_CODECS = {
-    Codec.UNCOMPRESSED: "none",
-    Codec.SNAPPY: "snappy",
-    Codec.GZIP: "gzip",
-    Codec.BROTLI: "brotli",
-    Codec.ZSTD: "zstd",
-    Codec.LZ4_RAW: "lz4",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeOptions:
-    """How pages are written; `level` None is the codec's default.
-
-    Columns of Arrow dictionaries are always dictionary-encoded, others where `dictionary_columns` names them. All
-    names are dotted paths of leaves, which for a flat column is its name.
-    """
-
-    codec: Codec = Codec.LZ4_RAW
-    level: int | None = None
-    page_size_bytes: int = 1 << 20
-    dictionary_columns: tuple[str, ...] = ()
-    bloom_columns: tuple[str, ...] = ()
-    sorting: tuple[SortingColumn, ...] = ()
-    page_checksums: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenColumn:
     """One column: its ColumnChunk, whose offsets are those of the file in memory, and the parts that they name.
 
-    The first of `pages` stands where the chunk starts; the column index may be empty.
+    The first of `pages` stands where the chunk starts; the column index may be empty, and there may be no offset index.
     """
 
     tree: Struct
     pages: tuple[bytes | memoryview, ...]
     column_index: bytes | memoryview
-    offset_index: Struct
+    offset_index: Struct | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRowGroup:
-    """A RowGroup struct, its columns, and the bloom filters of all columns, which start at `blooms_offset_bytes`."""
+    """A RowGroup struct and its columns."""
 
     tree: Struct
     columns: tuple[WrittenColumn, ...]
-    bloom_filters: bytes | memoryview
-    blooms_offset_bytes: int
 
 
 def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) -> WrittenRowGroup:
@@ -127,15 +98,10 @@ def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) ->
             wanted = dictionaries[name].bounds()
         if name in bounds:
             wanted = bounds[name] or (None, None)
+        if not options.has_statistics(name):
+            wanted = (None, None)
         columns.append(_with_bounds(column, *wanted))
-    pages_end = max(start_of(view["meta_data"]) + view["meta_data"]["total_compressed_size"] for view in views)
-    indexes = [view[name] for view in views for name in ("column_index_offset", "offset_index_offset") if name in view]
-    return WrittenRowGroup(
-        tree=tree,
-        columns=tuple(columns),
-        bloom_filters=file[pages_end : min(indexes)],
-        blooms_offset_bytes=pages_end,
-    )
+    return WrittenRowGroup(tree=tree, columns=tuple(columns))
 
 
 def meta_of(tree: Struct) -> Struct:
@@ -158,24 +124,8 @@ def _write(
             place = stored.column_names.index(name)
             values = dictionary.stand_ins()
             stored = stored.set_column(place, stored.schema.field(place).with_type(values.type), values)
-    sorting = [pq.SortingColumn(entry.column_index, entry.descending, entry.nulls_first) for entry in options.sorting]
-    bloom = {"ndv": stored.num_rows, "fpp": BLOOM_FALSE_POSITIVE_RATE}
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        stored.schema,
-        compression=PYARROW_CODECS[options.codec],
-        compression_level=options.level,
-        use_dictionary=[*dictionaries, *options.dictionary_columns],
-        dictionary_pagesize_limit=DICTIONARY_LIMIT_BYTES,
-        data_page_size=options.page_size_bytes,
-        sorting_columns=sorting or None,
-        write_page_index=True,
-        write_page_checksum=options.page_checksums,
-        store_schema=False,
-        # Releases of pyarrow that cannot write bloom filters have no such parameter.
-        **({"bloom_filter_options": dict.fromkeys(options.bloom_columns, bloom)} if options.bloom_columns else {}),
-    ) as writer:
+    with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema, dictionaries)) as writer:
         writer.write_table(stored, row_group_size=stored.num_rows)
     file = memoryview(sink.getvalue())
     tail = ParquetTail.unpack(file, len(file) - TAIL_BYTES, file=LABEL)
@@ -190,13 +140,13 @@ def _write(
 def _take_out(file: memoryview, tree: Struct, view: Mapping[str, Any]) -> WrittenColumn:
     start, length = start_of(view["meta_data"]), view["meta_data"]["total_compressed_size"]
     index_at, index_length = view.get("column_index_offset", 0), view.get("column_index_length", 0)
-    offsets_at, offsets_length = view["offset_index_offset"], view["offset_index_length"]
-    offset_index, _ = decode(bytes(file[offsets_at : offsets_at + offsets_length]), file=LABEL)
+    offsets_at, offsets_length = view.get("offset_index_offset", 0), view.get("offset_index_length", 0)
+    raw_index = bytes(file[offsets_at : offsets_at + offsets_length])
     return WrittenColumn(
         tree=tree,
         pages=(file[start : start + length],),
         column_index=file[index_at : index_at + index_length],
-        offset_index=offset_index,
+        offset_index=decode(raw_index, file=LABEL)[0] if raw_index else None,
     )
 
 
@@ -210,14 +160,14 @@ def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: Enc
         return column
     (pages,) = column.pages
     length = view["data_page_offset"] - view["dictionary_page_offset"]
-    page = dictionary.page(bytes(pages[:length]), options.codec, options.level)
+    page = dictionary.page(bytes(pages[:length]), *options.codec_of(view["path_in_schema"][0]))
     meta = moved(meta_of(column.tree), (META["data_page_offset"], META["total_compressed_size"]), page.growth_bytes)
     meta = moved(meta, (META["total_uncompressed_size"],), page.uncompressed_growth_bytes)
     return replace(
         column,
         tree=with_meta(column.tree, meta),
         pages=(page.content, pages[length:]),
-        offset_index=moved_index(column.offset_index, page.growth_bytes),
+        offset_index=column.offset_index and moved_index(column.offset_index, page.growth_bytes),
     )
 
 

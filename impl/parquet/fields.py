@@ -160,6 +160,22 @@ COLUMN_META_DATA = Table(
     Member(16, "size_statistics", struct_of(SIZE_STATISTICS, as_tree=True)),
     Member(17, "geospatial_statistics", TREE),
 )
+ENCRYPTION_WITH_COLUMN_KEY = Table(
+    "EncryptionWithColumnKey", Member(1, "path_in_schema", list_of(TEXT), True), Member(2, "key_metadata", BYTES)
+)
+COLUMN_CRYPTO_META_DATA = Table(
+    "ColumnCryptoMetaData",
+    Member(1, "ENCRYPTION_WITH_FOOTER_KEY", TREE),
+    Member(2, "ENCRYPTION_WITH_COLUMN_KEY", struct_of(ENCRYPTION_WITH_COLUMN_KEY)),
+)
+AES_GCM = Table(
+    "AesGcm", Member(1, "aad_prefix", BYTES), Member(2, "aad_file_unique", BYTES), Member(3, "supply_aad_prefix", BOOL)
+)
+ENCRYPTION_ALGORITHM = Table(
+    "EncryptionAlgorithm",
+    Member(1, "AES_GCM_V1", struct_of(AES_GCM)),
+    Member(2, "AES_GCM_CTR_V1", struct_of(AES_GCM)),
+)
 COLUMN_CHUNK = Table(
     "ColumnChunk",
     Member(1, "file_path", TEXT),
@@ -169,7 +185,7 @@ COLUMN_CHUNK = Table(
     Member(5, "offset_index_length", TOLERATED32),
     Member(6, "column_index_offset", TOLERATED64),
     Member(7, "column_index_length", TOLERATED32),
-    Member(8, "crypto_metadata", TREE),
+    Member(8, "crypto_metadata", struct_of(COLUMN_CRYPTO_META_DATA, as_tree=True)),
     Member(9, "encrypted_column_metadata", BYTES),
 )
 ROW_GROUP = Table(
@@ -197,7 +213,7 @@ FILE_META_DATA = Table(
     Member(5, "key_value_metadata", list_of(struct_of(KEY_VALUE))),
     Member(6, "created_by", TEXT),
     Member(7, "column_orders", list_of(struct_of(COLUMN_ORDER), as_tree=True)),
-    Member(8, "encryption_algorithm", TREE),
+    Member(8, "encryption_algorithm", struct_of(ENCRYPTION_ALGORITHM, as_tree=True)),
     Member(9, "footer_signing_key_metadata", BYTES),
 )
 DATA_PAGE_HEADER = Table(
@@ -235,6 +251,16 @@ PAGE_HEADER = Table(
     Member(6, "index_page_header", TREE),
     Member(7, "dictionary_page_header", struct_of(DICTIONARY_PAGE_HEADER)),
     Member(8, "data_page_header_v2", struct_of(DATA_PAGE_HEADER_V2)),
+)
+BLOOM_FILTER_ALGORITHM = Table("BloomFilterAlgorithm", Member(1, "BLOCK", TREE, True))
+BLOOM_FILTER_HASH = Table("BloomFilterHash", Member(1, "XXHASH", TREE, True))
+BLOOM_FILTER_COMPRESSION = Table("BloomFilterCompression", Member(1, "UNCOMPRESSED", TREE, True))
+BLOOM_FILTER_HEADER = Table(
+    "BloomFilterHeader",
+    Member(1, "num_bytes", SIZE32, True),
+    Member(2, "algorithm", struct_of(BLOOM_FILTER_ALGORITHM), True),
+    Member(3, "hash", struct_of(BLOOM_FILTER_HASH), True),
+    Member(4, "compression", struct_of(BLOOM_FILTER_COMPRESSION), True),
 )
 PAGE_LOCATION = Table(
     "PageLocation",

@@ -238,6 +238,11 @@ def test_a_finding_that_somebody_has_changed_never_crashes_the_replay(path: tupl
     assert replay_log(finding).verdict in (VALID, UNKNOWN, INVALID)
 
 
+def test_rows_that_are_no_arrow_stream_are_unknown() -> None:
+    broken = [{"arrow": "/////wgAAAAAAAAAAAAAAA=="}]
+    assert replay_log(changed(CUT, "situation", "operations", 0, "table", "rows", to=broken)).verdict is UNKNOWN
+
+
 def test_files_that_unpack_to_too_much_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.findings.situation_document.UNPACKED_LIMIT_BYTES", 1000)
     assert replay_log(TURNED).verdict is UNKNOWN

@@ -70,7 +70,12 @@ def test_a_file_says_what_it_says() -> None:
         (GOOD.replace(b'"follow"', b'"slow"'), "Invalid enum value 'slow' - at `$.readers[0].style`"),
         (GOOD.replace(b'["schedules"]', b"[]"), "Expected `array` of length >= 1 - at `$.explorers`"),
         (b"\xff", "scenarios/bad.toml"),
+        (GOOD.replace(b"start", b"filters = { v = 1.5 }\nstart", 1), "Expected `float` < 1.0 - at `$.filters[...]`"),
+        (GOOD.replace(b"start", b'filters_at = "on"\nstart', 1), "Invalid enum value 'on' - at `$.filters_at`"),
         (b"format = ", "scenarios/bad.toml"),
+        (b"format = " + b"[" * 2000, "recursion"),
+        (b"format = " + b"1" * 5000, "4300 digits"),
+        (GOOD + b"#" * (16 << 10), "more than 16384 bytes"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place(content: bytes, sentence: str) -> None:

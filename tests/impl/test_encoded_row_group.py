@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from impl.bloom import bitset_of_values
 from impl.footer_comparison import encodings_mask
 from impl.parquet.dictionaries import dictionary_of
-from impl.parquet.encoded import Bounds, EncodedRowGroup, EncodeOptions, encode_row_group
+from impl.parquet.encoded import Bounds, ColumnOptions, EncodedRowGroup, EncodeOptions, Encoding, encode_row_group
 from impl.parquet.fields import OFFSET_INDEX, ROW_GROUP, Codec, PageType
 from impl.parquet.footer import SortingColumn
 from impl.parquet.footer_parts import split_footer
@@ -99,6 +100,7 @@ def with_sparse_symbols(row_count: int) -> pa.Table:
     return table.set_column(1, "s", symbols([2, None, 4] * (row_count // 3), [*SPARSE, *[""] * 500]))
 
 
+BY_DICTIONARY = {"n": ColumnOptions(encoding=Encoding.DICTIONARY)}
 CASES: dict[str, tuple[Callable[[], pa.Table], EncodeOptions, dict[str, Any]]] = {
     "one row": (lambda: all_types(1), EncodeOptions(), {}),
     "all types": (lambda: all_types(100), EncodeOptions(), {}),
@@ -111,13 +113,8 @@ CASES: dict[str, tuple[Callable[[], pa.Table], EncodeOptions, dict[str, Any]]] =
     ),
     "dictionaries by name": (
         lambda: with_symbols(50),
-        EncodeOptions(dictionary_columns=("n",)),
+        EncodeOptions(columns=BY_DICTIONARY),
         {"use_dictionary": ["s", "all null", "n"]},
-    ),
-    "bloom filters": (
-        lambda: with_symbols(50),
-        EncodeOptions(bloom_columns=("ts", "n")),
-        {"bloom_filter_options": {name: {"ndv": 50, "fpp": 0.01} for name in ("ts", "n")}},
     ),
     "sorting": (
         lambda: lists(50),
@@ -139,6 +136,13 @@ CASES: dict[str, tuple[Callable[[], pa.Table], EncodeOptions, dict[str, Any]]] =
         for codec, name in CODECS.items()
     },
 }
+
+
+def filters(stored: pa.Table, *names: str) -> dict[int, bytes]:
+    """Bloom filters of columns, sized as pyarrow sizes them for the number of different values."""
+    return {
+        stored.column_names.index(name): bitset_of_values(stored.column(name).combine_chunks(), 0.01) for name in names
+    }
 
 
 def written_by_pyarrow(stored: pa.Table, path: Path, offset_bytes: int, **changes: Any) -> tuple[bytes, bytes]:
@@ -180,6 +184,17 @@ def test_placed_row_group_has_the_bytes_that_pyarrow_writes_at_that_place(case: 
         assert (placed.offset_bytes, placed.row_count) == (offset_bytes, stored.num_rows)
         assert placed.content == body, offset_bytes
         assert placed.thrift == thrift, offset_bytes
+
+
+def test_bloom_filters_are_those_that_pyarrow_writes(tmp_path: Path) -> None:
+    stored = with_symbols(50)
+    asked = {"ts": {"ndv": 50, "fpp": 0.01}, "n": {"ndv": 10, "fpp": 0.01}}
+    encoded = encode_row_group(stored, bitsets=filters(stored, *asked))
+    for offset_bytes in OFFSETS:
+        placed = encoded.place(offset_bytes)
+        body, thrift = written_by_pyarrow(stored, tmp_path / "sparse", offset_bytes, bloom_filter_options=asked)
+        assert placed.content == body
+        assert placed.thrift == thrift
 
 
 def test_offset_index_grows_where_its_varints_do() -> None:
@@ -358,7 +373,7 @@ def test_dictionary_is_stored_as_it_is_given(codec: Codec, values: list[str]) ->
     keys = [place for place, value in enumerate(values) if value in ("a", "b", "c", "0", "3", "zebra", "ärende")] * 9
     column = symbols([*keys, None], values)
     stored = pa.table({"ts": pa.array(range(len(column))), "s": column, "after": pa.array(range(len(column)))})
-    encoded = encode_row_group(stored, options=EncodeOptions(codec=codec, bloom_columns=("after",)))
+    encoded = encode_row_group(stored, options=EncodeOptions(codec=codec), bitsets=filters(stored, "after"))
     found, _ = dictionary_page_of(encoded, 1)
     assert found == values
     used = sorted(values[key].encode() for key in keys)
@@ -390,8 +405,9 @@ def test_own_dictionary_page_is_the_one_that_pyarrow_writes(codec: Codec) -> Non
 @pytest.mark.parametrize("make", [lambda: with_symbols(300), lambda: with_sparse_symbols(300)])
 @pytest.mark.parametrize("codec", CODECS)
 def test_everything_stands_where_the_row_group_says(make: Callable[[], pa.Table], codec: Codec) -> None:
-    options = EncodeOptions(codec=codec, page_size_bytes=200, bloom_columns=("ts", "n"))
-    placed = encode_row_group(make(), options=options).place(5000)
+    stored = make()
+    options = EncodeOptions(codec=codec, page_size_bytes=200)
+    placed = encode_row_group(stored, options=options, bitsets=filters(stored, "ts", "n")).place(5000)
     tree, _ = decode(placed.thrift, file="row group")
     row_group = read(tree, ROW_GROUP)
     metas = [column["meta_data"] for column in row_group["columns"]]
@@ -418,6 +434,7 @@ def test_everything_stands_where_the_row_group_says(make: Callable[[], pa.Table]
             start = meta["bloom_filter_offset"] - 5000
             header, bits_at = decode(placed.content, file="row group", start=start)
             assert header.fields[0].value == start + meta["bloom_filter_length"] - bits_at
+            assert placed.bitset_offsets[row_group["columns"].index(column)] == bits_at + 5000
             bloom_count += 1
     assert bloom_count == 2
 
@@ -431,7 +448,7 @@ def test_bounds_of_a_dictionary_are_of_used_values_even_where_pyarrow_counts_the
 def test_large_dictionaries_stay_dictionaries() -> None:
     values = [f"{number:05}" * 200 for number in range(3000)]
     stored = pa.table({"s": symbols(range(3000), values), "by name": pa.array(values)})
-    encoded = encode_row_group(stored, options=EncodeOptions(dictionary_columns=("by name",)))
+    encoded = encode_row_group(stored, options=EncodeOptions(columns={"by name": BY_DICTIONARY["n"]}))
     assert dictionary_page_of(encoded, 0)[0] == dictionary_page_of(encoded, 1)[0] == values
 
 

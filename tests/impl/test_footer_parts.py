@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from impl.bloom import bitset_of_values
 from impl.errors import CorruptError, ProblemError
-from impl.parquet.encoded import EncodeOptions, encode_row_group
+from impl.parquet.encoded import encode_row_group
 from impl.parquet.fields import FILE_META_DATA, SCHEMA_ELEMENT, ids_of
 from impl.parquet.footer import decode_footer, read_footer_tail
 from impl.parquet.footer_parts import (
@@ -394,8 +395,9 @@ def test_cut_footers_are_corrupt(length: int) -> None:
 
 def test_dropping_a_placed_row_group_frees_all_of_its_bytes() -> None:
     stored = pa.table({"a": pa.array(range(50)), "b": [f"{row}" for row in range(50)]})
-    for blooms in ((), ("a",), ("a", "b")):
-        placed = encode_row_group(stored, options=EncodeOptions(bloom_columns=blooms)).place(777)
+    for blooms in ((), (0,), (0, 1)):
+        bitsets = {index: bitset_of_values(stored.column(index).combine_chunks(), 0.01) for index in blooms}
+        placed = encode_row_group(stored, bitsets=bitsets).place(777)
         facts = row_group_facts(placed.thrift)
         assert unused_bytes_of(placed.thrift) == facts.unused_bytes == len(placed.content)
         assert (facts.start_bytes, facts.end_bytes) == (777, placed.chunks[-1].byte_range_end)

@@ -12,9 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from impl.bloom import bitset_of_values
 from impl.footer_comparison import compare_footer
 from impl.layout.parquet import MAGIC
-from impl.parquet.encoded import EncodedRowGroup, EncodeOptions, PlacedRowGroup, encode_row_group
+from impl.parquet.encoded import (
+    ColumnOptions,
+    EncodedRowGroup,
+    EncodeOptions,
+    Encoding,
+    PlacedRowGroup,
+    encode_row_group,
+)
 from impl.parquet.fields import FILE_META_DATA, Codec, PhysicalType, ids_of
 from impl.parquet.footer import ParquetFooter, SortingColumn, decode_footer, read_footer_tail
 from impl.parquet.footer_parts import FooterParts, empty_footer, file_tail, split_footer, unused_bytes_of
@@ -38,10 +46,11 @@ SYMBOLS = ["", "beta", "", "alpha"]
 ASCENDING = SortingColumn(column_index=0, descending=False, nulls_first=False)
 OPTIONS = [
     EncodeOptions(),
-    EncodeOptions(codec=Codec.ZSTD, bloom_columns=("n",), sorting=(ASCENDING,)),
-    EncodeOptions(codec=Codec.SNAPPY, page_size_bytes=256, dictionary_columns=("n",)),
-    EncodeOptions(codec=Codec.UNCOMPRESSED, bloom_columns=("ts", "n")),
+    EncodeOptions(codec=Codec.ZSTD, sorting=(ASCENDING,)),
+    EncodeOptions(codec=Codec.SNAPPY, page_size_bytes=256, columns={"n": ColumnOptions(encoding=Encoding.DICTIONARY)}),
+    EncodeOptions(codec=Codec.UNCOMPRESSED),
 ]
+BLOOMS: list[tuple[str, ...]] = [(), ("n",), (), ("ts", "n")]
 HEADER = FileHeader(
     feature_flags=0,
     designated_timestamp=0,
@@ -71,6 +80,13 @@ HEADER = FileHeader(
     squash_tracker=None,
     size_bytes=0,
 )
+
+
+def encoded(stored: pa.Table, options: EncodeOptions, blooms: tuple[str, ...]) -> EncodedRowGroup:
+    """Return an encoded row group with bloom filters of the named columns."""
+    indexes = map(stored.column_names.index, blooms)
+    bitsets = {index: bitset_of_values(stored.column(index).combine_chunks(), 0.01) for index in indexes}
+    return encode_row_group(stored, options=options, bitsets=bitsets)
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -157,10 +173,10 @@ def commit(before: Committed, changes: dict[int, EncodedRowGroup], rows_after: p
 def commits() -> list[Committed]:
     """Two row groups, one more, the first one merged with new rows so that it lies behind the others, one more."""
     new, appended, merged, last = (
-        encode_row_group(rows(*at), options=options)
-        for at, options in zip([(0, 40), (200, 30), (0, 90), (300, 25)], OPTIONS, strict=True)
+        encoded(rows(*at), options, blooms)
+        for at, options, blooms in zip([(0, 40), (200, 30), (0, 90), (300, 25)], OPTIONS, BLOOMS, strict=True)
     )
-    second = encode_row_group(rows(100, 35), options=OPTIONS[1])
+    second = encoded(rows(100, 35), OPTIONS[1], BLOOMS[1])
     history = [new_file()]
     steps = [
         ({0: new, 1: second}, [(0, 40), (100, 35)]),

@@ -1,0 +1,134 @@
+"""How the pages of a row group are written, for all columns and for single ones, in the terms of pyarrow's writer."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from impl.parquet.fields import Codec, PhysicalType
+from impl.parquet.footer import SortingColumn
+
+PYARROW_CODECS = {
+    Codec.UNCOMPRESSED: "none",
+    Codec.SNAPPY: "snappy",
+    Codec.GZIP: "gzip",
+    Codec.BROTLI: "brotli",
+    Codec.ZSTD: "zstd",
+    Codec.LZ4_RAW: "lz4",
+}
+DICTIONARY_LIMIT_BYTES = (1 << 31) - 1
+
+
+class Encoding(enum.Enum):
+    """How the values of a column are written into pages."""
+
+    DICTIONARY = "RLE_DICTIONARY"
+    PLAIN = "PLAIN"
+    DELTA_BINARY_PACKED = "DELTA_BINARY_PACKED"
+    DELTA_LENGTH_BYTE_ARRAY = "DELTA_LENGTH_BYTE_ARRAY"
+    DELTA_BYTE_ARRAY = "DELTA_BYTE_ARRAY"
+    BYTE_STREAM_SPLIT = "BYTE_STREAM_SPLIT"
+
+
+_WIDE_TYPES = frozenset(PhysicalType) - {PhysicalType.BOOLEAN}
+ENCODABLE: Mapping[Encoding, frozenset[PhysicalType]] = {
+    Encoding.DICTIONARY: _WIDE_TYPES,
+    Encoding.PLAIN: frozenset(PhysicalType),
+    Encoding.DELTA_BINARY_PACKED: frozenset({PhysicalType.INT32, PhysicalType.INT64}),
+    Encoding.DELTA_LENGTH_BYTE_ARRAY: frozenset({PhysicalType.BYTE_ARRAY}),
+    Encoding.DELTA_BYTE_ARRAY: frozenset({PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY}),
+    Encoding.BYTE_STREAM_SPLIT: _WIDE_TYPES - {PhysicalType.BYTE_ARRAY, PhysicalType.INT96},
+}
+"""Which physical types an encoding is for (Apache Parquet format, "Encodings")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOptions:
+    """What is asked of one column; None is what the others get.
+
+    A level is that of the codec beside it, or, without one, of the others' codec.
+    """
+
+    codec: Codec | None = None
+    level: int | None = None
+    encoding: Encoding | None = None
+    statistics: bool | None = None
+
+
+_AS_OTHERS = ColumnOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeOptions:
+    """How pages are written; `level` None is the codec's default, `page_row_count_max` None is pyarrow's.
+
+    Columns of Arrow dictionaries are always dictionary-encoded, others where `columns` says so. All names are dotted
+    paths of leaves, which for a flat column is its name. Without `statistics` there are no bounds; null counts stay,
+    because every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding).
+    """
+
+    codec: Codec = Codec.LZ4_RAW
+    level: int | None = None
+    page_size_bytes: int = 1 << 20
+    page_row_count_max: int | None = None
+    statistics: bool = True
+    page_checksums: bool = True
+    page_index: bool = True
+    sorting: tuple[SortingColumn, ...] = ()
+    columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
+
+    def codec_of(self, name: str) -> tuple[Codec, int | None]:
+        """Return codec and level of a column."""
+        own = self.columns.get(name, _AS_OTHERS)
+        if own.codec is not None:
+            return own.codec, own.level
+        return self.codec, self.level if own.level is None else own.level
+
+    def has_statistics(self, name: str) -> bool:
+        """Return whether a column gets a minimum and a maximum."""
+        own = self.columns.get(name, _AS_OTHERS).statistics
+        return self.statistics if own is None else own
+
+    def of_pyarrow(self, schema: pa.Schema, dictionaries: Collection[str]) -> dict[str, Any]:
+        """Return what pyarrow's writer is to be called with; `dictionaries` are encoded by dictionary in any case."""
+        encodings = {name: own.encoding for name, own in self.columns.items() if own.encoding}
+        by_dictionary = [name for name, encoding in encodings.items() if encoding is Encoding.DICTIONARY]
+        settings: dict[str, Any] = {
+            "compression": PYARROW_CODECS[self.codec],
+            "compression_level": self.level,
+            "use_dictionary": [*dictionaries, *by_dictionary],
+            "dictionary_pagesize_limit": DICTIONARY_LIMIT_BYTES,
+            "data_page_size": self.page_size_bytes,
+            "write_page_index": self.page_index,
+            "write_page_checksum": self.page_checksums,
+            "store_schema": False,
+        }
+        if self.columns:
+            # Given by column, a codec of pyarrow's holds for no other column.
+            codecs = {path: self.codec_of(path) for field in schema for path in _leaves(field.name, field.type)}
+            settings["compression"] = {path: PYARROW_CODECS[codec] for path, (codec, _) in codecs.items()}
+            levels = {path: level for path, (_, level) in codecs.items() if level is not None}
+            settings["compression_level"] = levels or None
+        others = {name: encoding.value for name, encoding in encodings.items() if encoding is not Encoding.DICTIONARY}
+        if others:
+            settings["column_encoding"] = others
+        if self.page_row_count_max is not None:
+            settings["max_rows_per_page"] = self.page_row_count_max
+        if self.sorting:
+            settings["sorting_columns"] = [
+                pq.SortingColumn(each.column_index, each.descending, each.nulls_first) for each in self.sorting
+            ]
+        return settings
+
+
+def _leaves(path: str, of: pa.DataType) -> Iterator[str]:
+    """Yield the dotted paths of a column's leaves."""
+    if pa.types.is_list(of):
+        yield from _leaves(f"{path}.list.element", of.value_type)
+    else:
+        yield path

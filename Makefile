@@ -4,9 +4,11 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 TEST_WORKERS := 2
-# Budget of `make nightly`: so long for each table, an hour for the simulator, and about as much for the slow tests.
+# Budget of `make nightly`: so long for each table, an hour for the simulator, minutes of fuzzing, and about an hour
+# for the slow tests.
 NIGHTLY_SECONDS := 300
 NIGHTLY_SIMULATION_SECONDS := 3600
+NIGHTLY_FUZZ_SECONDS := 300
 NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/wide 2026-07/nanosecond
 
 SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -20,8 +22,8 @@ help:
 	@echo "make check    every explorer on a bundled QuestDB table (about a minute)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
-	@echo "make nightly  the slow tests and long explorations (at most 160 minutes)"
-	@echo "make bench    speed as ratios to named peers in the same run (about 1 minute)"
+	@echo "make nightly  the slow tests and long explorations (at most 170 minutes)"
+	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make setup    .venv alone, which the others make first"
 	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"
 	@echo "make clean    remove all that make made"
@@ -69,8 +71,9 @@ lint: setup
 	@.venv/bin/python tests/golden/unpack.py tables $@
 
 nightly: .build/tables
-	@echo "nightly: the slow tests, $(NIGHTLY_SIMULATION_SECONDS) s of the simulator, then at most $(NIGHTLY_SECONDS) s from each of $(NIGHTLY_TABLES)"
+	@echo "nightly: the slow tests, $(NIGHTLY_FUZZ_SECONDS) s of fuzzing, $(NIGHTLY_SIMULATION_SECONDS) s of the simulator, then at most $(NIGHTLY_SECONDS) s from each of $(NIGHTLY_TABLES)"
 	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
+	@.venv/bin/python tests/fuzz/fuzz_run.py --seconds $(NIGHTLY_FUZZ_SECONDS) --jobs $(TEST_WORKERS)
 	@.venv/bin/tornproof check --only schedules --only memory --only power --only product \
 	  --seconds $(NIGHTLY_SIMULATION_SECONDS) $(ARGUMENTS)
 	@for table in $(NIGHTLY_TABLES); do \

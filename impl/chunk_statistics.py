@@ -42,6 +42,9 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == INT96:
         return
     low, high = (_bound(statistic, column, chunk, file) for statistic in (chunk.minimum, chunk.maximum))
+    if tag.name.startswith("DECIMAL") and valid_decimal_shape(column.type) is None:
+        # Of a number of digits that there is not, values stay bytes, which are not in the order of numbers.
+        return
     if column.physical_type in (INT32, INT64) and low is not None and high is not None and low > high:
         return
     may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)

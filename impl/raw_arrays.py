@@ -19,7 +19,7 @@ from impl.refused_rows import RowsRefusedError
 LENGTH_BYTES = 4
 ELEMENT_BYTES = 8
 # Lists of no elements cost no bytes in the file, so their count in all levels together needs a limit of its own.
-LIST_COUNT_MAX = 1 << 23
+LIST_COUNT_MAX = 1 << 22
 # Exact in a double, and so is its product with any smaller count; more elements than any chunk can hold.
 ELEMENT_COUNT_CEILING = 2.0**40
 # What the offsets of an Arrow binary array can count.
@@ -32,7 +32,7 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
     """Return the lists that a binary array of raw arrays holds; nulls stay null.
 
     `field` and `offset_bytes` are where errors say that the values stand. Raises CorruptError for a value whose length
-    does not fit its dimensions, UnsupportedError for more than 2^23 lists inside of arrays.
+    does not fit its dimensions, UnsupportedError for more than 2^22 lists inside of arrays.
     """
     header_bytes = _header_bytes(dimensions)
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)

@@ -55,7 +55,8 @@ class SnapshotColumn:
     def width_bytes(self) -> int:
         """The bytes of a value in memory; a guess that is never too high where they differ."""
         try:
-            return -(-int(self.arrow_type.bit_width) // 8)
+            # Even of values without bytes there is a bit each that says whether they are null.
+            return max(1, -(-int(self.arrow_type.bit_width) // 8))
         except ValueError:
             return VARIABLE_WIDTH_BYTES
 

@@ -58,9 +58,9 @@ class MetadataView:
     block_offsets: npt.NDArray[np.int64]
 
     @property
-    def row_counts(self) -> npt.NDArray[np.int64]:
+    def row_counts(self) -> npt.NDArray[np.uint64]:
         """The rows of each row group."""
-        return self._words(self.block_offsets)
+        return self._words(self.block_offsets).view(np.uint64)
 
     def timestamp_bounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return each row group's smallest and largest designated timestamp; the widest where they are not inlined."""

@@ -174,3 +174,9 @@ def test_columns_without_a_known_order_keep_their_counts_only() -> None:
     # 3,000,000,000 as an unsigned integer, of which `_pm` knows nothing.
     unsigned = pa.array([1, -1294967296], pa.int32())
     assert complaint(unsigned, TypeTag.INT, integer(1), integer(-1294967296), physical_type=1) is None
+
+
+def test_bounds_of_decimals_with_impossible_digits_are_not_compared_with_their_bytes() -> None:
+    too_many_digits = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL8), 53), 4)
+    values = pa.array([b"\x01", b"\xff"], pa.binary(1))
+    assert complaint(values, too_many_digits, b"\x01", b"\x32", physical_type=7, fixed_byte_len=1) is None

@@ -14,13 +14,14 @@ from independent_readers import ours_and_content
 from real_tables import parquet_partitions, snapshot_of
 from written_tables import PATH, new_table, rows, write
 
-from impl.cold_read import ChunkMissingError, is_all_null, read_cold, read_column_chunk
+from impl.cold_read import ChunkMissingError, read_cold, read_column_chunk
 from impl.create import NewColumn
 from impl.errors import CorruptError, UnsupportedError
 from impl.operating_system import OperatingSystemStorage
 from impl.partition import ResolvedPartition
 from impl.pm.block import Chunk
 from impl.questdb_types import TypeTag
+from impl.row_group import is_all_null
 
 CHAIN = "tables/9.4.2/chain/table"
 WIDE = "tables/9.4.2/wide/table"
@@ -168,6 +169,14 @@ def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
         assert read_cold(handle, as_short, chunk, file="data.parquet").to_pylist() == [5, 0, 0, 6]
     all_null = replace(chunk, null_count=4, minimum=None, maximum=None)
     assert read_cold(ServingFile(b"", None), as_short, all_null, file="data.parquet").to_pylist() == [0] * 4
+
+
+def test_nulls_of_no_bytes_are_refused_too_where_there_are_billions(questdb_data: Path) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=0)
+    many = replace(resolved.metadata.blocks[0].chunks[place], num_values=(1 << 32) - 1, null_count=(1 << 32) - 1)
+    with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
+        read_cold(ServingFile(content, None), column, many, file="data.parquet")
 
 
 def test_nulls_that_would_take_gigabytes_are_refused(questdb_data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from pathlib import Path
 
@@ -167,3 +168,9 @@ def test_no_flipped_bit_lets_a_view_say_what_the_decoder_does_not(data: st.DataO
             pass
         return
     assert_equal(view_of(sealed, 20_000), metadata)
+
+
+def test_row_count_with_its_highest_bit_is_seen_as_it_is_decoded() -> None:
+    content = pm.file(None, dataclasses.replace(pm.row_group(pm.header(), 0), num_rows=(1 << 64) - 1))
+    metadata = newest(content)
+    assert view_of(content, metadata.token).row_counts.tolist() == [(1 << 64) - 1] == [metadata.row_count]

@@ -31,12 +31,13 @@ from written_tables import IN_PLACE, PATH, new_table, rows, table_on, write
 
 from harness.disk.memory import MemoryStorage
 from impl.arrow_types import list_type
-from impl.cold_read import is_all_null, read_cold
+from impl.cold_read import read_cold
 from impl.create import NewColumn, create_table
 from impl.errors import CorruptError
 from impl.metadata_file import PartitionBy
 from impl.questdb_types import TypeTag, tag_of
 from impl.refused_rows import RowsRefusedError
+from impl.row_group import is_all_null
 from impl.storage import Storage
 from impl.table_writer import open_writer
 

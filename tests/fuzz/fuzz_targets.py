@@ -1,0 +1,189 @@
+"""What is fuzzed: every decoder as a function of bytes, which returns or raises a TornproofError, and nothing else."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import fuzz_files
+import fuzz_predicates
+import fuzz_tables
+import pyarrow as pa
+from fuzz_inputs import CHUNK_START, chunk_of, parts_of
+
+from harness.disk.image import DiskImage
+from harness.disk.memory import MemoryStorage
+from harness.findings.log import DecisionLog
+from harness.findings.replay import UNUSABLE
+from harness.findings.situation_document import situation_of
+from harness.replay import replay_finding
+from harness.scenario import parse_scenario
+from impl.chunk import decode_chunk
+from impl.cold_read import read_cold
+from impl.column_versions import decode_name_txns
+from impl.errors import ProblemError, TornproofError
+from impl.metadata_file import decode_metadata_file
+from impl.parquet.fields import Codec
+from impl.parquet.footer import decode_footer
+from impl.parquet.footer_parts import row_group_facts, split_footer
+from impl.parquet.pages import walk_pages
+from impl.parquet.thrift import decode, encode
+from impl.questdb_json import updated_json
+from impl.raw_arrays import lists_of
+from impl.symbols import read_symbols
+from impl.transaction import decode_transaction, safe_read
+from impl.transaction_mapped import MappedTransactions
+from tornproof.findings import load_finding
+
+Target = Callable[[bytes], None]
+
+PAGES_FACTS = struct.Struct("<BI")
+SYMBOL_FACTS = struct.Struct("<i")
+DIMENSIONS_MAX = 32
+REPLAYED_AT_ONCE = ("verify", "roundtrip", "damage")
+
+
+def thrift(data: bytes) -> None:
+    """What is read is encoded again to the very same bytes."""
+    tree, end = decode(data, file="thrift")
+    assert encode(tree) == data[:end]
+
+
+def footer(data: bytes) -> None:
+    """A Thrift footer, strictly, as the converter takes it, and taken apart for a writer."""
+    parts = split_footer(data, file="data.parquet", offset_bytes=4)
+    _, end = decode(data, file="data.parquet", offset_bytes=4)
+    assert parts.encode() == data[:end]
+    parts.key_value("questdb")
+    for row_group in parts.row_groups:
+        row_group_facts(row_group)
+    for tolerant in (True, False):
+        assert decode_footer(data, file="data.parquet", offset_bytes=4, tolerant=tolerant).length_bytes == end
+
+
+def pages(data: bytes) -> None:
+    """The page headers of a chunk."""
+    facts, content = parts_of(data, 2)
+    codec, value_count = PAGES_FACTS.unpack(facts[: PAGES_FACTS.size].ljust(PAGES_FACTS.size, b"\0"))
+    walk_pages(content, file="data.parquet", offset_bytes=4, codec=Codec(codec % len(Codec)), value_count=value_count)
+
+
+def chunk(data: bytes) -> None:
+    """A chunk with what `_pm` says of it, to an Arrow array that is whole; also without any footer from a file."""
+    column, facts, content = chunk_of(data)
+    file = bytes(CHUNK_START) + content
+    with DiskImage.of_files({"data": file}).open_for_reading("data") as handle, suppress(TornproofError):
+        read_cold(handle, column, facts, file="data.parquet").validate(full=True)
+    decode_chunk(content, column, facts, file="data.parquet").validate(full=True)
+
+
+def raw_arrays(data: bytes) -> None:
+    """Arrays in QuestDB's own form: the number of dimensions, then values that each have a byte for their length."""
+    values: list[bytes | None] = []
+    dimensions, rest = data[:1], data[1:]
+    while rest:
+        # Few values are null; a length of several hundred bytes is needed for arrays with elements.
+        length = rest[0]
+        values.append(None if length == 0xFF else rest[1 : 1 + 4 * length])
+        rest = rest[1 + (0 if length == 0xFF else 4 * length) :]
+    column = pa.array(values, pa.binary())
+    count = 1 + int.from_bytes(dimensions, "little") % DIMENSIONS_MAX
+    lists_of(column, count, file="data.parquet", field="values", offset_bytes=4).validate(full=True)
+
+
+def txn(data: bytes) -> None:
+    """`_txn` as bytes, read safely, and mapped; all three say the same."""
+    files = {"t/_txn": data}
+    memory = MemoryStorage.of(DiskImage.of_files(files))
+    found = [
+        _outcome(lambda: decode_transaction(data, file="_txn")),
+        _outcome(lambda: safe_read(memory, "t/_txn")),
+        _outcome(lambda: _read_mapped(memory)),
+    ]
+    assert found[0] == found[1] == found[2], found
+
+
+def cv(data: bytes) -> None:
+    """`_cv` for the version that it has itself, and for the one before it."""
+    version = int.from_bytes(data[:8], "little", signed=True)
+    for expected in (version, version - 1):
+        decode_name_txns(data, version=expected, file="_cv")
+
+
+def meta(data: bytes) -> None:
+    """`_meta`."""
+    decode_metadata_file(data, file="_meta")
+
+
+def symbols(data: bytes) -> None:
+    """The two files of a symbol column's dictionary, and how many symbols `_txn` counts."""
+    facts, offsets, characters = parts_of(data, 3)
+    count = SYMBOL_FACTS.unpack(facts[: SYMBOL_FACTS.size].ljust(SYMBOL_FACTS.size, b"\0"))[0]
+    read_symbols(DiskImage.of_files({"t/s.o": offsets, "t/s.c": characters}), "t", "s", count=count)
+
+
+def questdb_json(data: bytes) -> None:
+    """The JSON in a footer, whose text the Thrift decoder has checked."""
+    text = data.decode("utf-8", errors="replace")
+    again = updated_json(text, unused_bytes=1)
+    assert updated_json(again, unused_bytes=1) == again
+
+
+def scenario(data: bytes) -> None:
+    """A scenario file."""
+    parse_scenario(data, "fuzzed")
+
+
+def finding(data: bytes) -> None:
+    """A file that says that it is a finding; what is cheap to see again is seen again."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(data)
+        file.flush()
+        found, image, path = load_finding(Path(file.name))
+    if found.phase in REPLAYED_AT_ONCE and "log" not in found.evidence:
+        replay_finding(found, image, path)
+    try:
+        DecisionLog.of_document(found.evidence["log"])
+        situation_of(found.evidence["situation"])
+    except UNUSABLE:
+        return
+
+
+def _outcome(read: Callable[[], object]) -> object:
+    """Return what was read; of a refusal only that it was one, because readers see different parts of a bad file."""
+    try:
+        return read()
+    except ProblemError as error:
+        return type(error)
+
+
+def _read_mapped(storage: MemoryStorage) -> object:
+    with MappedTransactions(storage, "t/_txn") as transactions:
+        return transactions.read()
+
+
+TARGETS: Mapping[str, Target] = {
+    "thrift": thrift,
+    "footer": footer,
+    "pages": pages,
+    "chunk": chunk,
+    "raw_arrays": raw_arrays,
+    "pm": fuzz_files.pm,
+    "txn": txn,
+    "cv": cv,
+    "meta": meta,
+    "symbols": symbols,
+    "questdb_json": questdb_json,
+    "scenario": scenario,
+    "finding": finding,
+    "inspect": fuzz_files.inspect,
+    "table": fuzz_tables.table,
+    "recovery": fuzz_tables.recovery,
+    "migration": fuzz_tables.migration,
+    "convert": fuzz_files.convert,
+    "predicate": fuzz_predicates.predicate,
+    "bloom": fuzz_predicates.bloom,
+}

@@ -16,7 +16,7 @@ from impl.pm.chain import Metadata
 from impl.pm.header import Column, FileHeader
 
 # Bits of _pm's mask by Parquet encoding; RLE and BIT_PACKED only ever hold levels and have none.
-_ENCODING_BITS = {0: 0, 2: 1, 8: 1, 5: 2, 6: 3, 7: 4, 9: 5, 3: None, 4: None}
+ENCODING_BITS = {0: 0, 2: 1, 8: 1, 5: 2, 6: 3, 7: 4, 9: 5, 3: None, 4: None}
 _NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.fields(Statistics)))
 
 
@@ -87,7 +87,7 @@ def _compare_chunk(found: ColumnChunk, chunk: Chunk, column: Column) -> Iterator
     start = found.dictionary_page_offset or found.data_page_offset
     if start != chunk.byte_range_start:
         yield "first page offset", chunk.byte_range_start, start
-    elif chunk.total_compressed and not start <= found.data_page_offset < chunk.byte_range_end:
+    elif chunk.total_compressed and chunk.num_values and not start <= found.data_page_offset < chunk.byte_range_end:
         yield "data_page_offset", f"{start} to {chunk.byte_range_end - 1}", found.data_page_offset
     if found.total_compressed_size != chunk.total_compressed:
         yield "total_compressed_size", chunk.total_compressed, found.total_compressed_size
@@ -119,9 +119,9 @@ def encodings_mask(encodings: tuple[int, ...]) -> int | None:
     """Return the bit mask that `_pm` has for a list of Parquet encodings, or None for an unknown one."""
     mask = 0
     for encoding in encodings:
-        if encoding not in _ENCODING_BITS:
+        if encoding not in ENCODING_BITS:
             return None
-        bit = _ENCODING_BITS[encoding]
+        bit = ENCODING_BITS[encoding]
         if bit is not None:
             mask |= 1 << bit
     return mask

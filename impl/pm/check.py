@@ -13,7 +13,7 @@ from impl.pm.chain import Metadata
 from impl.pm.extent import Interval, bitset_intervals, block_intervals
 from impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
 from impl.pm.header import Column, FileHeader
-from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, bounds_of, in_order
+from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, Bound, bounds_of, in_order
 from impl.questdb_types import TypeTag, tag_of
 
 
@@ -64,7 +64,8 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
     """Yield (layout field, expected, actual)."""
     if index == header.designated_timestamp and layout.DESCENDING.get(column.flags):
         yield "flags", "not DESCENDING, because it is the designated timestamp", f"{column.flags:#x}"
-    if index == header.designated_timestamp and tag_of(column.type) not in (TypeTag.TIMESTAMP, None):
+    # Of files that QuestDB did not write, the converter also takes milliseconds for one, whose type is DATE.
+    if index == header.designated_timestamp and tag_of(column.type) not in (TypeTag.TIMESTAMP, TypeTag.DATE, None):
         yield "type", "a timestamp, because it is the designated one", column.type
     if (column.physical_type == FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
         yield "fixed_byte_len", "a length for FIXED_LEN_BYTE_ARRAY, 0 for other types", column.fixed_byte_len
@@ -153,7 +154,8 @@ def _check_chunk(
         yield "null_count", "0, because the column is required", chunk.null_count
     if chunk.distinct_count is not None and chunk.distinct_count > chunk.num_values:
         yield "distinct_count", f"at most {chunk.num_values}, the values", chunk.distinct_count
-    if chunk.byte_range_start < len(MAGIC):
+    # Chunks of no values have no place in the files of some writers.
+    if chunk.num_values and chunk.byte_range_start < len(MAGIC):
         yield "byte_range_start", f"{len(MAGIC)} or more", chunk.byte_range_start
     if chunk.byte_range_end > limit:
         yield "total_compressed", f"a chunk that ends by byte {limit}, the Thrift footer", chunk.byte_range_end
@@ -162,8 +164,15 @@ def _check_chunk(
     bounds = bounds_of(column, chunk)
     if isinstance(bounds, str):
         yield "min_stat", "statistics of the column's type", bounds
-    elif bounds is not None and not in_order(column, *bounds):
+    elif bounds is not None and not in_order(column, *bounds) and not _are_unsigned(column, *bounds):
         yield "min_stat", f"at most the maximum, {bounds[1]!r}", repr(bounds[0])
+
+
+def _are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
+    """Whether bounds can be those of unsigned integers, which the converter calls INT and LONG too."""
+    if not isinstance(low, int) or not isinstance(high, int):
+        return False
+    return tag_of(column.type) in (TypeTag.INT, TypeTag.LONG) and high < 0 <= low
 
 
 def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -171,7 +180,7 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
         (ordinal, index, (chunk.byte_range_start, chunk.byte_range_end))
         for ordinal, block in enumerate(metadata.blocks)
         for index, chunk in enumerate(block.chunks)
-        if chunk.total_compressed
+        if chunk.total_compressed and chunk.num_values
     ]
     for start, nth, free_from in _overlaps([interval for *_, interval in chunks], 0):
         ordinal, index, _ = chunks[nth]

@@ -205,10 +205,10 @@ BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)
     [
         pytest.param(pm.column("c", TypeTag.BOOLEAN, 0), b"\0", b"\1", id="boolean"),
         pytest.param(pm.column("c", TypeTag.BYTE, 1), b"\xff" * 4, b"\0" * 4, id="byte is signed"),
-        pytest.param(pm.column("c", TypeTag.INT, 1), b"\0\0\0\x80", b"\0\0\0\0", id="int is signed"),
+        pytest.param(pm.column("c", TypeTag.INT, 1), b"\0\0\0\x80", b"\xff" * 4, id="int"),
         pytest.param(pm.column("c", TypeTag.CHAR, 1), b"\1\0\0\0", b"\xff\xff\0\0", id="char"),
         pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x7f", b"\0\0\0\x80", id="ipv4 is unsigned"),
-        pytest.param(pm.column("c"), b"\xff" * 8, b"\0" * 8, id="long is signed"),
+        pytest.param(pm.column("c"), b"\x01" + b"\0" * 7, b"\0\1" + b"\0" * 6, id="long is little-endian"),
         pytest.param(pm.column("c", TypeTag.FLOAT, 4), struct.pack("<f", -1.5), struct.pack("<f", 0.5), id="float"),
         pytest.param(pm.column("c", TypeTag.DOUBLE, 5), struct.pack("<d", -2e9), struct.pack("<d", -1e9), id="double"),
         pytest.param(pm.column("c", TypeTag.VARCHAR, 6), b"a", b"aa", id="varchar"),
@@ -217,7 +217,8 @@ BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)
         pytest.param(BYTE_ORDER, b"\x7f\x00", b"\x80\x00", id="uuid is unsigned"),
         pytest.param(replace(BYTE_ORDER, type=TypeTag.DECIMAL16), b"\xff\xff", b"\x00\x01", id="decimal is signed"),
         pytest.param(replace(BYTE_ORDER, type=TypeTag.DECIMAL16), b"\x00\xff", b"\x01\x00", id="decimal is big-endian"),
-        pytest.param(replace(BYTE_ORDER, type=-1), b"\x7f\x00", b"\x80\x00", id="unknown type"),
+        pytest.param(pm.column("c", TypeTag.DECIMAL16, 6), b"\xff", b"\x00\x01", id="decimal of any length is signed"),
+        pytest.param(pm.column("c", -1, 6), b"\x7f\x00", b"\x80\x00", id="unknown type"),
     ],
 )
 def test_a_minimum_above_its_maximum_is_named_in_the_order_of_the_type(column: Column, low: bytes, high: bytes) -> None:
@@ -231,6 +232,27 @@ def test_a_minimum_above_its_maximum_is_named_in_the_order_of_the_type(column: C
     assert fields(with_bounds(low, high)) == []
     assert fields(with_bounds(low, low)) == []
     assert fields(with_bounds(high, low)) == ["MIN_STAT of column 'c' of row group 0"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "physical_type", "is_sound"),
+    [(TypeTag.INT, 1, True), (TypeTag.LONG, 2, True), (TypeTag.SHORT, 1, False), (TypeTag.TIMESTAMP, 2, False)],
+)
+def test_bounds_of_unsigned_integers_of_others_are_in_order(tag: TypeTag, physical_type: int, is_sound: bool) -> None:
+    made = pm.header(pm.TIMESTAMP, pm.column("c", tag, physical_type))
+    size_bytes = 4 * physical_type
+    largest = pm.chunk(104, low=b"\0" * size_bytes, high=b"\xff" * size_bytes)
+    timestamp = pm.row_group(made).chunks[0]
+    problems = fields(pm.file(made, NewRowGroup(num_rows=10, chunks=(timestamp, largest))))
+    assert problems == ([] if is_sound else ["MIN_STAT of column 'c' of row group 0"])
+
+
+@pytest.mark.parametrize(("low", "high"), [(b"\x00\xc0", b"\x00\x40"), (b"\x00\x40", b"\x00\xc0")])
+def test_values_of_fixed_length_and_unknown_type_have_no_order(low: bytes, high: bytes) -> None:
+    made = pm.header(pm.TIMESTAMP, replace(BYTE_ORDER, type=-1, fixed_byte_len=2))
+    chunk = pm.chunk(104, low=low, high=high)
+    timestamp = pm.row_group(made).chunks[0]
+    assert fields(pm.file(made, NewRowGroup(num_rows=10, chunks=(timestamp, chunk)))) == []
 
 
 @pytest.mark.parametrize(

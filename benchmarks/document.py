@@ -1,0 +1,74 @@
+"""docs/performance.md, made from the results of one run of `make bench`."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from measure import Row
+from simulator import Rate
+
+INTRODUCTION = """\
+# Performance
+
+Made by `make bench`: do not edit. Every comparison runs both sides in turns in one process, on warm caches and real
+files, and takes the median of {rounds} rounds. A ratio above 1 says how many times as fast we are; a goal is what the
+project set itself.
+
+Measured on {machine}.
+
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """One run: where, the comparisons, and the simulator's rates."""
+
+    machine: str
+    rows: list[Row]
+    rates: list[Rate]
+
+    def as_json(self) -> str:
+        """Return the results as text with a line for each number."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
+
+    @classmethod
+    def of_json(cls, text: str) -> Results:
+        """Read them back."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def machine_of_now() -> str:
+    """Return processor, cores, and the versions that matter."""
+    cores = len(os.sched_getaffinity(0))
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("pyarrow", "isal"))
+    return f"{_processor()}, {cores} cores, Python {platform.python_version()}, {libraries}"
+
+
+def document(results: Results) -> str:
+    """Return the text of docs/performance.md."""
+    rounds = min(row.rounds for row in results.rows)
+    lines = ["| what | ms | peer | peer ms | times as fast | goal |", "| --- | ---: | --- | ---: | ---: | ---: |"]
+    for row in results.rows:
+        goal = "" if row.goal is None else f"{row.goal:,.4g}" + ("" if row.is_met else ", missed")
+        lines.append(
+            f"| {row.what} | {row.ours_ms:,.3f} | {row.peer} | {row.peer_ms:,.3f} | {row.times_as_fast:,.2f} | {goal} |"
+        )
+    lines += ["", "The simulator, on one core:", "", "| what | count | seconds | a second | note |"]
+    lines.append("| --- | ---: | ---: | ---: | --- |")
+    for rate in results.rates:
+        lines.append(f"| {rate.what} | {rate.count:,} | {rate.seconds:.2f} | {rate.per_second:,.0f} | {rate.note} |")
+    return INTRODUCTION.format(rounds=rounds, machine=results.machine) + "\n".join(lines) + "\n"
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,55 @@
+"""What all comparisons share: two pieces of work in turns, medians, and a goal that the ratio is to meet."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+ROUNDS = 9
+
+Work: TypeAlias = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One comparison: the median of each side's rounds, in milliseconds, and how many times as fast ours is."""
+
+    what: str
+    peer: str
+    ours_ms: float
+    peer_ms: float
+    rounds: int
+    goal: float | None = None
+
+    @property
+    def times_as_fast(self) -> float:
+        return self.peer_ms / self.ours_ms
+
+    @property
+    def is_met(self) -> bool:
+        return self.goal is None or self.times_as_fast >= self.goal
+
+
+def compare(
+    what: str, ours: Work, peer_name: str, peer: Work, *, goal: float | None = None, rounds: int = ROUNDS
+) -> Row:
+    """Run both in turns, once to warm up and then `rounds` times."""
+    times: dict[Work, list[float]] = {ours: [], peer: []}
+    ours()
+    peer()
+    for work in itertools.chain.from_iterable([(ours, peer)] * rounds):
+        start = time.perf_counter()
+        work()
+        times[work].append(time.perf_counter() - start)
+    return Row(
+        what=what,
+        peer=peer_name,
+        ours_ms=statistics.median(times[ours]) * 1e3,
+        peer_ms=statistics.median(times[peer]) * 1e3,
+        rounds=rounds,
+        goal=goal,
+    )

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from impl.arrow_types import is_nullable
+from impl.bloom_place import bitset_of
+from impl.comparison import Integers, compare, numbers_of
+from impl.decoding import AT_ONCE, Decoding
 from impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
 from impl.partition import PartitionFiles, ResolvedPartition, check_native
 from impl.pm.block import Block
-from impl.pm.statistics import BYTE_ARRAY, bounds_of
+from impl.pm.statistics import BYTE_ARRAY
+from impl.predicate import And, Operator, Predicate
+from impl.pruning import Pruner, Reason
+from impl.read_account import ReadAccount
 from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.row_group import SnapshotColumn, column_key, row_group_columns
+from impl.row_selection import selected_rows
 from impl.storage import ReadableFile
 from impl.table import Table
 from impl.table_check import check_against_table
+from impl.time_search import ALL_TIMES, TimeRange, implied_range, row_group_times
 from impl.transaction import Partition, Transaction
 
 
 class UnknownColumnError(TornproofError):
     """The caller asked for a column that the table does not have, or for a time range without a timestamp."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRange:
-    """Rows with `start` <= designated timestamp < `end`, in the column's own unit; None = without bound."""
-
-    start: int | None = None
-    end: int | None = None
-
-
-ALL_TIMES = TimeRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +65,34 @@ class Snapshot:
                 raise UnknownColumnError(f"there is no column {name!r}; the table has {', '.join(by_name)}")
         return tuple(by_name[name] for name in names)
 
-    def batches(self, names: list[str] | None = None, times: TimeRange = ALL_TIMES) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the parquet partitions in partition and row-group order.
+    def batches(
+        self,
+        names: list[str] | None = None,
+        times: TimeRange = ALL_TIMES,
+        where: Predicate | None = None,
+        account: ReadAccount | None = None,
+        decoding: Decoding = AT_ONCE,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the parquet partitions in partition and row-group order: those that `where` is true of.
 
-        Opens a partition when its turn comes. Raises CorruptError, UnsupportedError, StorageError, UnknownColumnError.
+        Opens a partition when its turn comes; row groups that can hold no such row are not read, so damage in them goes
+        unnoticed. Raises CorruptError, UnsupportedError, StorageError, UnknownColumnError.
         """
         columns = self.selected(names)
-        if times != ALL_TIMES and self.timestamp_id < 0:
-            raise UnknownColumnError("the table has no designated timestamp to select a time range by")
+        predicate = self._predicate(times, where)
+        account = account or ReadAccount()
         for partition in self.transaction.partitions:
             if partition.is_parquet:
-                yield from self._partition_batches(partition, columns, times)
+                yield from self._partition_batches(partition, columns, predicate, account, decoding)
             else:
                 raise_first(check_native(self.table.files_of(partition), partition))
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises at the first problem."""
-        resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
+        return self._resolve(self.table.files_of(partition), partition)
+
+    def _resolve(self, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+        resolved = _resolve_migrated(self.reader, files, partition)
         raise_first(self.reader.check(resolved))
         raise_first(check_against_table(resolved, self.table.metadata))
         return resolved
@@ -100,44 +108,83 @@ class Snapshot:
             for column in columns
         )
 
-    def _partition_batches(
-        self, partition: Partition, columns: tuple[SnapshotColumn, ...], times: TimeRange
-    ) -> Iterator[pa.RecordBatch]:
-        resolved = self.resolve(partition)
-        with resolved.files.open_data() as handle:
-            for block in resolved.metadata.blocks:
-                if not self._overlaps(resolved, block, times):
-                    continue
-                yield from self._block_batches(resolved, block, handle, columns, times)
+    def _predicate(self, times: TimeRange, where: Predicate | None) -> Predicate | None:
+        """Return what both demand of a row, or None where nothing is demanded."""
+        if times == ALL_TIMES:
+            return where
+        designated = [column for column in self.columns if column.id == self.timestamp_id]
+        if not designated or not isinstance(numbers_of(designated[0]), Integers):
+            raise UnknownColumnError("the table has no designated timestamp to select a time range by")
+        limits = ((Operator.GREATER_OR_EQUAL, times.start), (Operator.LESS, times.end))
+        parts = [compare(designated[0], operator, limit) for operator, limit in limits if limit is not None]
+        return And(parts=tuple(parts if where is None else [*parts, where]))
 
-    def _block_batches(
+    def _partition_batches(
+        self,
+        partition: Partition,
+        columns: tuple[SnapshotColumn, ...],
+        predicate: Predicate | None,
+        account: ReadAccount,
+        decoding: Decoding,
+    ) -> Iterator[pa.RecordBatch]:
+        resolved = self._resolve(account.watched(self.table.files_of(partition)), partition)
+        account.data_bytes += partition.token
+        account.row_group_count += len(resolved.metadata.blocks)
+        schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
+        with resolved.files.open_data() as handle:
+            for block in self._kept_blocks(resolved, handle, pruner, predicate, account):
+                account.scanned_row_count += block.num_rows
+                read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
+                for arrays in read(columns) if predicate is None else selected_rows(read, columns, predicate):
+                    batch = pa.record_batch(arrays, schema=schema)
+                    if batch.num_rows:
+                        account.returned_row_count += batch.num_rows
+                        yield batch
+
+    def _kept_blocks(
         self,
         resolved: ResolvedPartition,
-        block: Block,
         handle: ReadableFile,
-        columns: tuple[SnapshotColumn, ...],
-        times: TimeRange,
-    ) -> Iterator[pa.RecordBatch]:
-        schema = self.schema_of(columns)
-        if times != ALL_TIMES:
-            columns = (*columns, next(column for column in self.columns if column.id == self.timestamp_id))
-        for arrays in row_group_columns(resolved, self.reader.described(block), handle, columns):
-            # The timestamp that rows are chosen by comes last, whether or not it was asked for.
-            batch = pa.record_batch(arrays[: len(schema)], schema=schema)
-            if times != ALL_TIMES:
-                batch = batch.filter(_inside(arrays[-1], times))
-            if batch.num_rows:
-                yield batch
+        pruner: Pruner,
+        predicate: Predicate | None,
+        account: ReadAccount,
+    ) -> Iterator[Block]:
+        """Yield the row groups that may hold a row that the predicate is true of, and account for the others."""
+        metadata, label = resolved.metadata, resolved.files.pm_label
+        if predicate is None:
+            yield from metadata.blocks
+            return
+        times = row_group_times(metadata.header, metadata.blocks)
+        ordinals = times.between(implied_range(predicate, self.timestamp_id))
+        account.pruned[Reason.TIME] += len(metadata.blocks) - len(ordinals)
+        for ordinal in map(int, ordinals):
+            find = functools.partial(
+                bitset_of, resolved.published.content, metadata, ordinal, read_data=handle.pread, file=label
+            )
+            reason = pruner.why_pruned(predicate, metadata.blocks[ordinal], bitset_of=find)
+            if reason is None:
+                yield metadata.blocks[ordinal]
+            else:
+                account.pruned[reason] += 1
 
-    def _overlaps(self, resolved: ResolvedPartition, block: Block, times: TimeRange) -> bool:
-        dts = resolved.metadata.header.designated_timestamp
-        if dts < 0:
-            return True
-        bounds = bounds_of(resolved.metadata.header.columns[dts], block.chunks[dts])
-        if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):
-            return True
-        low, high = bounds[0], bounds[1]
-        return (times.end is None or low < times.end) and (times.start is None or high >= times.start)
+
+@dataclass(frozen=True, slots=True)
+class _BlockReader:
+    """Decodes columns of one row group, and accounts for it."""
+
+    protocol: ReaderProtocol
+    resolved: ResolvedPartition
+    block: Block
+    handle: ReadableFile
+    pruner: Pruner
+    account: ReadAccount
+    decoding: Decoding
+
+    def __call__(self, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
+        by_id = {column.id: column for column in columns}
+        self.account.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
+        described = self.protocol.described(self.block)
+        return row_group_columns(self.resolved, described, self.handle, columns, self.decoding)
 
 
 def raise_first(problems: Iterator[Problem]) -> None:
@@ -210,13 +257,3 @@ def _columns_of_partitions(
 
 def _disagreement(files: PartitionFiles, field: str, expected: object, actual: object) -> CorruptError:
     return CorruptError(file=files.pm_label, field=field, offset_bytes=None, expected=expected, actual=actual)
-
-
-def _inside(timestamps: pa.Array, times: TimeRange) -> pa.Array:
-    values = timestamps.cast(pa.int64())
-    mask = pa.repeat(pa.scalar(True), len(values))
-    if times.start is not None:
-        mask = pc.and_(mask, pc.greater_equal(values, times.start))
-    if times.end is not None:
-        mask = pc.and_(mask, pc.less(values, times.end))
-    return mask

@@ -55,7 +55,9 @@ def convert(
     try:
         return _Conversion(source, mode, as_questdb=as_questdb, is_careful=False).content()
     except RefusalError as error:
-        refusal = error
+        # Its traceback would keep all that was read so far.
+        refusal = error.with_traceback(None)
+        refusal.__context__ = None
     if not as_questdb:
         with contextlib.suppress(RefusalError):
             return _Conversion(source, mode, as_questdb=False, is_careful=True).content()

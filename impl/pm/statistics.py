@@ -65,8 +65,13 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
 
 
 def in_order(column: Column, low: Bound, high: Bound) -> bool:
-    """Whether a minimum is not above its maximum; INT96 has no order that all writers agree on, so all of it is."""
-    if column.physical_type == INT96:
+    """Whether a minimum is not above its maximum.
+
+    INT96 has no order that all writers agree on, and values of fixed length without a QuestDB type, such as 16-bit
+    floats, may have any: all of those are in order.
+    """
+    is_unknown = column.physical_type == FIXED_LEN_BYTE_ARRAY and tag_of(column.type) is None
+    if column.physical_type == INT96 or is_unknown:
         return True
     if isinstance(low, bytes) or isinstance(high, bytes):
         return isinstance(low, bytes) and isinstance(high, bytes) and low <= high
@@ -80,7 +85,7 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
     if width is not None and len(raw) != width:
         return None
     tag = tag_of(column.type)
-    if physical == FIXED_LEN_BYTE_ARRAY and tag in _DECIMAL_TAGS:
+    if physical in (FIXED_LEN_BYTE_ARRAY, BYTE_ARRAY) and tag in _DECIMAL_TAGS:
         return int.from_bytes(raw, "big", signed=True)
     if physical in (BOOLEAN, INT32, INT64):
         return int.from_bytes(raw, "little", signed=tag not in _UNSIGNED_TAGS)

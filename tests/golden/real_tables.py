@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from harness.disk.image import DiskImage
 from impl.operating_system import OperatingSystemStorage
-from impl.reader import ALL_TIMES, Snapshot, TimeRange, open_snapshot
+from impl.reader import Snapshot, open_snapshot
 from impl.storage import ReadableStorage
 from impl.table import open_table
+from impl.time_search import ALL_TIMES, TimeRange
 from impl.transaction import Partition
 from impl.verify import TableReport, verify_table
 

@@ -17,8 +17,9 @@ from impl.errors import CorruptError, UnsupportedError
 from impl.layout import txn
 from impl.pm.block import Chunk
 from impl.questdb_types import DESIGNATED, TypeTag
-from impl.reader import ALL_TIMES, Snapshot, TimeRange, UnknownColumnError, open_snapshot
+from impl.reader import Snapshot, UnknownColumnError, open_snapshot
 from impl.row_group import SnapshotColumn
+from impl.time_search import ALL_TIMES, TimeRange
 
 CHAIN = "tables/9.4.2/chain/table"
 NANOSECOND = "tables/2026-07/nanosecond/table"

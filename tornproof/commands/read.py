@@ -1,9 +1,10 @@
-"""`tornproof read TABLE`: the rows of the committed snapshot's parquet partitions."""
+"""`tornproof read TABLE`: the rows of the committed snapshot's parquet partitions, all of them or those asked for."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,14 +14,34 @@ import pyarrow.parquet as pq
 import typer
 
 from impl.operating_system import OperatingSystemStorage
-from impl.reader import Snapshot, TimeRange, UnknownColumnError, open_snapshot
+from impl.predicate import Predicate
+from impl.pruning import Reason
+from impl.read_account import ReadAccount
+from impl.reader import Snapshot, UnknownColumnError, open_snapshot
 from impl.table import open_table
+from impl.time_search import TimeRange
 from tornproof.csv_text import text_batch, text_schema
 from tornproof.output import JsonOption, UsageError, complain, copy_to_stdout, progress_bar, replacing, write_json
 from tornproof.steady import steadily
 
 NATIVE_SHOWN = 20
 SPOOL_BYTES = 64 * 1024 * 1024
+REASONS_IN_WORDS = {
+    Reason.TIME: "by their times",
+    Reason.NULLS: "by null counts",
+    Reason.STATISTICS: "by statistics",
+    Reason.BLOOM_FILTER: "by bloom filters",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What was read, and what that took."""
+
+    snapshot: Snapshot
+    schema: pa.Schema
+    row_count: int
+    account: ReadAccount
 
 
 def read(
@@ -28,6 +49,13 @@ def read(
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Columns to return, in this order.")] = None,
     start: Annotated[str | None, typer.Option("--from", metavar="TS", help="First time, inclusive.")] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TS", help="Last time, exclusive.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Rows to return, such as \"price > 10 AND sym IN ('A', 'B')\"."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which row groups were not read and why, on standard error.")
+    ] = False,
     out: Annotated[
         str, typer.Option(metavar="FILE.parquet|FILE.csv|-", help="Where the rows go; - is CSV on standard output.")
     ] = "-",
@@ -42,19 +70,26 @@ def read(
     storage = OperatingSystemStorage()
     names = columns.split(",") if columns is not None else None
 
-    def attempt() -> tuple[Snapshot, pa.Schema, int]:
+    def attempt() -> Result:
         snapshot = open_snapshot(open_table(storage, table))
         times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
         schema = snapshot.schema_of(snapshot.selected(names))
-        return snapshot, schema, _write(snapshot.batches(names, times), schema, out, suffix)
+        account = ReadAccount()
+        batches = snapshot.batches(names, times, _predicate(snapshot, where), account)
+        row_count = _write(batches, schema, out, suffix)
+        return Result(snapshot=snapshot, schema=schema, row_count=row_count, account=account)
 
-    snapshot, schema, row_count = steadily(storage, table, attempt, lambda _: None)
-    native = snapshot.native_partitions
+    result = steadily(storage, table, attempt, lambda _: None)
+    native = result.snapshot.native_partitions
     for name in native[:NATIVE_SHOWN]:
         complain(f"left out: {name} is a native partition")
     if len(native) > NATIVE_SHOWN:
         complain(f"left out: {len(native) - NATIVE_SHOWN} more native partitions (--json lists them all)")
-    write_json(_summary(snapshot, row_count, schema), json_target)
+    if explain:
+        for line in _explanation(result.account):
+            complain(line)
+    cost = {"cost": _cost(result.account)} if explain or where is not None else {}
+    write_json({**_summary(result), **cost}, json_target)
 
 
 def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffix: str) -> int:
@@ -96,12 +131,50 @@ def _timestamp(snapshot: Snapshot, text: str | None) -> int | None:
     raise UnknownColumnError("the table has no designated timestamp to select a time range by")
 
 
-def _summary(snapshot: Snapshot, row_count: int, schema: pa.Schema) -> dict[str, Any]:
+def _predicate(snapshot: Snapshot, where: str | None) -> Predicate | None:
+    if where is None:
+        return None
+    # The parser takes longer to import than most reads take.
+    from impl.predicate_text import parse_predicate
+
+    return parse_predicate(where, snapshot.columns)
+
+
+def _explanation(account: ReadAccount) -> Iterator[str]:
+    """Say in three lines what was looked at and what was spared."""
+    pruned = ", ".join(f"{account.pruned[reason]} {REASONS_IN_WORDS[reason]}" for reason in Reason)
+    yield f"row groups: {account.kept_row_group_count} of {account.row_group_count} read; left out: {pruned}"
+    yield f"rows: {account.returned_row_count:,} returned of {account.scanned_row_count:,} in these row groups"
+    yield (
+        f"data.parquet: {account.read_bytes:,} of {account.data_bytes:,} bytes read ({_percentage(account):.2f} %), "
+        f"{account.chunk_count:,} column chunks decoded"
+    )
+
+
+def _percentage(account: ReadAccount) -> float:
+    return 100 * account.read_bytes / account.data_bytes if account.data_bytes else 0.0
+
+
+def _cost(account: ReadAccount) -> dict[str, Any]:
+    return {
+        "row_groups": account.row_group_count,
+        "row_groups_read": account.kept_row_group_count,
+        "row_groups_left_out": {reason.value.replace(" ", "_"): account.pruned[reason] for reason in Reason},
+        "rows_in_row_groups_read": account.scanned_row_count,
+        "column_chunks_decoded": account.chunk_count,
+        "data_bytes": account.data_bytes,
+        "data_bytes_read": account.read_bytes,
+        "data_percent_read": round(_percentage(account), 4),
+    }
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    snapshot = result.snapshot
     return {
         "format": 1,
         "table": snapshot.table.path,
         "version": snapshot.transaction.version,
-        "rows": row_count,
-        "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
+        "rows": result.row_count,
+        "columns": [{"name": field.name, "type": str(field.type)} for field in result.schema],
         "native_partitions": list(snapshot.native_partitions),
     }

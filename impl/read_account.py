@@ -16,7 +16,7 @@ class ReadAccount:
     """Grows while a read goes on; nothing of native partitions is counted.
 
     `scanned_row_count` counts the rows of the row groups that were not left out, `data_bytes` the committed bytes of
-    all data.parquet and `read_bytes` those that were asked for, whatever for.
+    all data.parquet and `read_bytes` those of them that were read, for values and for bloom filters.
     """
 
     row_group_count: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -89,10 +90,7 @@ class Snapshot:
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
         """Find a parquet partition's committed generation and check it; raises at the first problem."""
-        return self._resolve(self.table.files_of(partition), partition)
-
-    def _resolve(self, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-        resolved = _resolve_migrated(self.reader, files, partition)
+        resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
         raise_first(self.reader.check(resolved))
         raise_first(check_against_table(resolved, self.table.metadata))
         return resolved
@@ -127,19 +125,21 @@ class Snapshot:
         account: ReadAccount,
         decoding: Decoding,
     ) -> Iterator[pa.RecordBatch]:
-        resolved = self._resolve(account.watched(self.table.files_of(partition)), partition)
+        resolved = self.resolve(partition)
         account.data_bytes += partition.token
         account.row_group_count += len(resolved.metadata.blocks)
         schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
-        with resolved.files.open_data() as handle:
+        under_way: deque[Iterator[list[pa.Array]]] = deque()
+        with account.watched(resolved.files).open_data() as handle:
             for block in self._kept_blocks(resolved, handle, pruner, predicate, account):
                 account.scanned_row_count += block.num_rows
                 read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
-                for arrays in read(columns) if predicate is None else selected_rows(read, columns, predicate):
-                    batch = pa.record_batch(arrays, schema=schema)
-                    if batch.num_rows:
-                        account.returned_row_count += batch.num_rows
-                        yield batch
+                under_way.append(read(columns) if predicate is None else selected_rows(read, columns, predicate))
+                # Threads that decode one row group have time for the first chunks of the next.
+                while len(under_way) > (1 if decoding.ahead_count else 0):
+                    yield from _batches(under_way.popleft(), schema, account)
+            while under_way:
+                yield from _batches(under_way.popleft(), schema, account)
 
     def _kept_blocks(
         self,
@@ -185,6 +185,14 @@ class _BlockReader:
         self.account.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
         described = self.protocol.described(self.block)
         return row_group_columns(self.resolved, described, self.handle, columns, self.decoding)
+
+
+def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, account: ReadAccount) -> Iterator[pa.RecordBatch]:
+    for arrays in parts:
+        batch = pa.record_batch(arrays, schema=schema)
+        if batch.num_rows:
+            account.returned_row_count += batch.num_rows
+            yield batch
 
 
 def raise_first(problems: Iterator[Problem]) -> None:

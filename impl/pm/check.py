@@ -169,8 +169,11 @@ def _check_chunk(
 
 
 def _are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
-    """Whether bounds can be those of unsigned integers, which the converter calls INT and LONG too."""
-    if not isinstance(low, int) or not isinstance(high, int):
+    """Whether bounds can be those of unsigned integers, which the converter calls INT and LONG too.
+
+    No table has them, so only columns without a writer index can.
+    """
+    if column.id >= 0 or not isinstance(low, int) or not isinstance(high, int):
         return False
     return tag_of(column.type) in (TypeTag.INT, TypeTag.LONG) and high < 0 <= low
 

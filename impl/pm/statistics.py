@@ -82,6 +82,9 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
     """Return one statistic as a comparable value, or None where its length does not fit the physical type."""
     physical = column.physical_type
     width = column.fixed_byte_len if physical == FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
+    if physical == INT96 and len(raw) == PHYSICAL_WIDTH_BYTES[INT64]:
+        # Nanoseconds that the converter took from the pages (migration notes 7).
+        return int.from_bytes(raw, "little", signed=True)
     if width is not None and len(raw) != width:
         return None
     tag = tag_of(column.type)

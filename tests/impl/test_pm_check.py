@@ -205,10 +205,10 @@ BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)
     [
         pytest.param(pm.column("c", TypeTag.BOOLEAN, 0), b"\0", b"\1", id="boolean"),
         pytest.param(pm.column("c", TypeTag.BYTE, 1), b"\xff" * 4, b"\0" * 4, id="byte is signed"),
-        pytest.param(pm.column("c", TypeTag.INT, 1), b"\0\0\0\x80", b"\xff" * 4, id="int"),
+        pytest.param(pm.column("c", TypeTag.INT, 1), b"\0\0\0\x80", b"\0\0\0\0", id="int is signed"),
         pytest.param(pm.column("c", TypeTag.CHAR, 1), b"\1\0\0\0", b"\xff\xff\0\0", id="char"),
         pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x7f", b"\0\0\0\x80", id="ipv4 is unsigned"),
-        pytest.param(pm.column("c"), b"\x01" + b"\0" * 7, b"\0\1" + b"\0" * 6, id="long is little-endian"),
+        pytest.param(pm.column("c"), b"\xff" * 8, b"\0" * 8, id="long is signed"),
         pytest.param(pm.column("c", TypeTag.FLOAT, 4), struct.pack("<f", -1.5), struct.pack("<f", 0.5), id="float"),
         pytest.param(pm.column("c", TypeTag.DOUBLE, 5), struct.pack("<d", -2e9), struct.pack("<d", -1e9), id="double"),
         pytest.param(pm.column("c", TypeTag.VARCHAR, 6), b"a", b"aa", id="varchar"),
@@ -235,11 +235,19 @@ def test_a_minimum_above_its_maximum_is_named_in_the_order_of_the_type(column: C
 
 
 @pytest.mark.parametrize(
-    ("tag", "physical_type", "is_sound"),
-    [(TypeTag.INT, 1, True), (TypeTag.LONG, 2, True), (TypeTag.SHORT, 1, False), (TypeTag.TIMESTAMP, 2, False)],
+    ("tag", "physical_type", "id", "is_sound"),
+    [
+        (TypeTag.INT, 1, -1, True),
+        (TypeTag.LONG, 2, -1, True),
+        (TypeTag.LONG, 2, 0, False),
+        (TypeTag.SHORT, 1, -1, False),
+        (TypeTag.TIMESTAMP, 2, -1, False),
+    ],
 )
-def test_bounds_of_unsigned_integers_of_others_are_in_order(tag: TypeTag, physical_type: int, is_sound: bool) -> None:
-    made = pm.header(pm.TIMESTAMP, pm.column("c", tag, physical_type))
+def test_bounds_of_unsigned_integers_of_others_are_in_order(
+    tag: TypeTag, physical_type: int, id: int, is_sound: bool
+) -> None:
+    made = pm.header(pm.TIMESTAMP, pm.column("c", tag, physical_type, id=id))
     size_bytes = 4 * physical_type
     largest = pm.chunk(104, low=b"\0" * size_bytes, high=b"\xff" * size_bytes)
     timestamp = pm.row_group(made).chunks[0]
@@ -306,3 +314,9 @@ def test_two_public_files_contradict_themselves_and_the_others_do_not(questdb_da
         "ARROW-GH-47662.parquet.pm": 1,
         "ARROW-RS-GH-6229-DICTHEADER.parquet.pm": 3,
     }
+
+
+@pytest.mark.parametrize(("tag", "is_sound"), [(TypeTag.TIMESTAMP, True), (TypeTag.DATE, True), (TypeTag.LONG, False)])
+def test_the_designated_timestamp_is_a_time(tag: TypeTag, is_sound: bool) -> None:
+    made = pm.header(replace(pm.TIMESTAMP, type=tag), pm.VALUE)
+    assert fields(pm.file(made)) == ([] if is_sound else ["TYPE of column 'ts'"])

@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
 
+from impl.decoding import by_threads
 from impl.operating_system import OperatingSystemStorage
 from impl.predicate import Predicate
 from impl.pruning import Reason
@@ -75,8 +76,9 @@ def read(
         times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
         schema = snapshot.schema_of(snapshot.selected(names))
         account = ReadAccount()
-        batches = snapshot.batches(names, times, _predicate(snapshot, where), account)
-        row_count = _write(batches, schema, out, suffix)
+        with by_threads() as decoding:
+            batches = snapshot.batches(names, times, _predicate(snapshot, where), account, decoding)
+            row_count = _write(batches, schema, out, suffix)
         return Result(snapshot=snapshot, schema=schema, row_count=row_count, account=account)
 
     result = steadily(storage, table, attempt, lambda _: None)

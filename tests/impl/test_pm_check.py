@@ -320,3 +320,10 @@ def test_two_public_files_contradict_themselves_and_the_others_do_not(questdb_da
 def test_the_designated_timestamp_is_a_time(tag: TypeTag, is_sound: bool) -> None:
     made = pm.header(replace(pm.TIMESTAMP, type=tag), pm.VALUE)
     assert fields(pm.file(made)) == ([] if is_sound else ["TYPE of column 'ts'"])
+
+
+def test_nanoseconds_that_the_converter_made_of_an_int96_timestamp_are_bounds() -> None:
+    made = pm.header(replace(pm.TIMESTAMP, physical_type=3), pm.VALUE)
+    assert fields(pm.file(made)) == []
+    short = pm.set_chunk(pm.file(made), "stat_sizes", 0x77)
+    assert fields(short) == ["MIN_STAT of column 'ts' of row group 0"]

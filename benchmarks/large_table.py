@@ -25,14 +25,16 @@ from impl.table_writer import open_writer
 from impl.verify import verify_table
 from impl.writer_options import WriterOptions
 
-VERIFY_ROW_COUNT = 13_000_000
+VERIFY_ROW_COUNT = 12_800_000
+VERIFY_GROUP_ROW_COUNT = 1_600_000
 READ_ROW_COUNT = 8_000_000
 GROUP_ROW_COUNT = 1_000_000
 BUFFER_BYTES = 1 << 20
 MICROSECONDS_A_ROW = 1_000
 STORAGE = OperatingSystemStorage()
-# Pages of a MiB, as by default, whatever the rows in them.
-ENCODING = EncodeOptions(page_row_count_max=GROUP_ROW_COUNT)
+# Pages of a MiB, as by default, whatever the rows in them; row groups of 128 MB in the table to verify.
+ENCODING = EncodeOptions(page_row_count_max=VERIFY_GROUP_ROW_COUNT)
+LARGE = WriterOptions(row_group_row_count_max=VERIFY_GROUP_ROW_COUNT, rewrite_unused_ratio=1.0, encoding=ENCODING)
 IN_PLACE = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=1.0, encoding=ENCODING)
 REWRITE = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=0.0, encoding=ENCODING)
 
@@ -48,9 +50,9 @@ def verify_rows(folder: Path) -> Iterator[Row]:
     names = [f"d{index}" for index in range(9)]
     _create(path, {"ts": TypeTag.TIMESTAMP} | dict.fromkeys(names, TypeTag.DOUBLE))
     draw = np.random.default_rng(0)
-    for start in range(0, VERIFY_ROW_COUNT, GROUP_ROW_COUNT):
-        columns = {name: draw.random(GROUP_ROW_COUNT) for name in names}
-        _commit(path, pa.table({"ts": _times(start, GROUP_ROW_COUNT)} | columns), IN_PLACE)
+    for start in range(0, VERIFY_ROW_COUNT, VERIFY_GROUP_ROW_COUNT):
+        columns = {name: draw.random(VERIFY_GROUP_ROW_COUNT) for name in names}
+        _commit(path, pa.table({"ts": _times(start, VERIFY_GROUP_ROW_COUNT)} | columns), LARGE)
     data = _data_file(path)
     table = open_table(STORAGE, str(path))
     assert verify_table(table).sound

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 ROUNDS = 9
+ROUND_SECONDS = 0.01
 
 Work: TypeAlias = Callable[[], object]
 
@@ -35,16 +36,23 @@ class Row:
 
 
 def compare(
-    what: str, ours: Work, peer_name: str, peer: Work, *, goal: float | None = None, rounds: int = ROUNDS
+    what: str,
+    ours: Work,
+    peer_name: str,
+    peer: Work,
+    *,
+    goal: float | None = None,
+    rounds: int = ROUNDS,
+    round_seconds: float = ROUND_SECONDS,
 ) -> Row:
-    """Run both in turns, once to warm up and then `rounds` times."""
+    """Run both in turns, once to warm up and then `rounds` times.
+
+    A round lasts `round_seconds` at least, by repetition: caches are cold at first.
+    """
     times: dict[Work, list[float]] = {ours: [], peer: []}
-    ours()
-    peer()
+    repetitions = {work: max(1, int(round_seconds / _seconds(work, 1))) for work in (ours, peer)}
     for work in itertools.chain.from_iterable([(ours, peer)] * rounds):
-        start = time.perf_counter()
-        work()
-        times[work].append(time.perf_counter() - start)
+        times[work].append(_seconds(work, repetitions[work]))
     return Row(
         what=what,
         peer=peer_name,
@@ -53,3 +61,11 @@ def compare(
         rounds=rounds,
         goal=goal,
     )
+
+
+def _seconds(work: Work, repetitions: int) -> float:
+    """Return how long it takes once, on the average of so many times."""
+    start = time.perf_counter()
+    for _ in range(repetitions):
+        work()
+    return (time.perf_counter() - start) / repetitions

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -30,6 +31,7 @@ from impl.raw_arrays import lists_of
 VALUE_COUNT_MAX = 1 << 24
 EXPANDED_MAX_BYTES = 64 << 20
 EXPANSION_MAX = 64
+ASCII_END = 0x80
 PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 3, 7, 8
 BY_DICTIONARY = {PLAIN_DICTIONARY, RLE_DICTIONARY}
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
@@ -257,11 +259,19 @@ def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Arra
     try:
         if tag_of(column.type) is TypeTag.DATE and column.physical_type == INT32:
             return stored.view(pa.date32()).cast(pa.timestamp("ms")).view(final)
-        if pa.types.is_timestamp(final) or final == pa.uint32():
+        if pa.types.is_timestamp(final) or final == pa.uint32() or (final == pa.string() and _is_ascii(stored)):
             return stored.view(final)
         return stored.cast(final)
     except PYARROW_ERRORS as error:
         reject(column, chunk, file, "values", f"values of type {final}", error)
+
+
+def _is_ascii(stored: pa.Array) -> bool:
+    """Whether all bytes of an array of texts are ASCII, so that none has to be looked at for being UTF-8."""
+    if not pa.types.is_binary(stored.type):
+        return False
+    content = stored.buffers()[2]
+    return content is None or bool(np.frombuffer(content, np.uint8).max(initial=0) < ASCII_END)
 
 
 def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: str) -> None:

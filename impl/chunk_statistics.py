@@ -91,14 +91,24 @@ def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
     """Return the smallest and largest value in the terms of `_bound`, or two None where all are null."""
     if tag_of(column.type) in (TypeTag.CHAR, TypeTag.IPV4):
         values = values.view(pa.uint32())
-    extremes = pc.min_max(values)
-    smallest, largest = extremes["min"].as_py(), extremes["max"].as_py()
+    smallest, largest = _min_max(values)
     shape = valid_decimal_shape(column.type)
     if smallest is None or shape is None:
         return smallest, largest
     # Not in decimal arithmetic, which rounds to 28 digits by default.
     scale = 10**shape.scale
     return int(Fraction(smallest) * scale), int(Fraction(largest) * scale)
+
+
+def _min_max(values: pa.Array) -> tuple[Any, Any]:
+    if pa.types.is_floating(values.type) and len(values) and not values.null_count:
+        # Many times as fast, but where there is a NaN, which Arrow passes over.
+        numbers = values.to_numpy()
+        smallest, largest = numbers.min().item(), numbers.max().item()
+        if not _is_nan(smallest):
+            return smallest, largest
+    extremes = pc.min_max(values)
+    return extremes["min"].as_py(), extremes["max"].as_py()
 
 
 def _is_nan(value: Any) -> bool:

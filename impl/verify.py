@@ -236,7 +236,8 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
     """Yield the resolved generation and the older ones, which are checked here: under its CRC, but by their writer."""
     content, label = resolved.published.content, resolved.files.pm_label
     newer: Metadata | None = None
-    for metadata in decode_chain(content, file=label, end_bytes=resolved.resolved.place.end_bytes):
+    end_bytes, blocks = resolved.resolved.place.end_bytes, resolved.metadata.blocks
+    for metadata in decode_chain(content, file=label, end_bytes=end_bytes, decoded=blocks):
         survey.generations += 1
         if newer is not None:
             room = PROBLEMS_PER_PARTITION - len(survey.problems)

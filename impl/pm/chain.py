@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from impl.checksum import crc32
@@ -154,14 +154,15 @@ def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
     return next(decode_chain(data, file=file, end_bytes=place.end_bytes))
 
 
-def decode_chain(data: Buffer, *, file: str, end_bytes: int) -> Iterator[Metadata]:
+def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[Block] = ()) -> Iterator[Metadata]:
     """Yield the generation that ends at `end_bytes` and all older ones, newest first.
 
-    A block that several generations refer to is decoded once, so a long chain costs what its bytes cost. Footers with
-    unknown required bits are decoded too: only reading by them is refused. Raises CorruptError and UnsupportedError.
+    A block that several generations refer to, or that the caller has `decoded`, is decoded once, so a long chain costs
+    what its bytes cost. Footers with unknown required bits are decoded too: only reading by them is refused. Raises
+    CorruptError and UnsupportedError.
     """
     header: FileHeader | None = None
-    known: dict[int, Block] = {}
+    known = {block.offset_bytes: block for block in decoded}
     for place in walk(data, file=file, end_bytes=end_bytes):
         if header is None:
             header = _decode_header(data, place, file)

@@ -74,7 +74,10 @@ def _struct(data: bytes, position: int, plan: _Plan, depth_left: int) -> tuple[V
         field_id += header >> 4
         member = members.get(field_id)
         if I16 <= kind <= I64:
-            number, position = _varint(data, position)
+            if (number := data[position]) < 128:
+                position += 1
+            else:
+                number, position = _varint(data, position)
             value: Any = (number >> 1) ^ -(number & 1)
             if member is not None and not member[2] <= value <= member[3]:
                 raise _UnusualError

@@ -100,8 +100,9 @@ class MetadataView:
         inside = starts <= len(self.content) - len(wanted)
         candidates, starts = candidates[inside], starts[inside].astype(np.int64)
         content = np.frombuffer(self.content, np.uint8)
-        for position, byte in enumerate(wanted):
-            equal = content[starts + position] == byte
+        # Names that many columns share the length of differ in their last bytes first.
+        for position in reversed(range(len(wanted))):
+            equal = content[starts + position] == wanted[position]
             candidates, starts = candidates[equal], starts[equal]
         return int(candidates[0]) if len(candidates) else None
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impl.arrow_types import arrow_type, is_double_array, is_nullable, valid_decimal_shape
+from impl.parquet.arrow_writer import BOUND_LIMIT_BYTES
 from impl.partition_schema import physical_form
 from impl.pm.header import Column
 from impl.questdb_types import TypeTag, array_dimensions, tag_of
@@ -24,8 +25,6 @@ from impl.raw_arrays import raw_of
 from impl.refused_rows import RowsRefusedError
 from impl.symbols import SymbolTable
 
-# The longest that pyarrow keeps of other columns.
-BOUND_MAX_BYTES = 4096
 NO_SYMBOLS: Mapping[str, SymbolTable] = {}
 
 
@@ -137,7 +136,7 @@ def _text_bounds(values: pa.Array) -> ReplacedBounds:
     if not extremes["min"].is_valid:
         return None
     low, high = extremes["min"].as_py().encode(), extremes["max"].as_py().encode()
-    return (low, high) if max(len(low), len(high)) <= BOUND_MAX_BYTES else None
+    return (low, high) if max(len(low), len(high)) <= BOUND_LIMIT_BYTES else None
 
 
 def _decimals(values: pa.Array, size_bytes: int) -> StoredColumn:

@@ -43,8 +43,8 @@ STATISTIC = ids_of(STATISTICS)
 INDEX = ids_of(OFFSET_INDEX)
 LOCATION = ids_of(PAGE_LOCATION)
 
-BOUND_LIMIT_BYTES = 1024
-"""Longer bounds are left out: they help nobody, and beyond 65,535 bytes `_pm` cannot hold them (format notes, H19)."""
+BOUND_LIMIT_BYTES = 4096
+"""Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (format notes, H19)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
 RLE_DICTIONARY = 8

@@ -133,7 +133,7 @@ def encode_row_group(
     """Encode all rows of `stored`, at least one, as one row group; its arrays are as Parquet stores them.
 
     `bounds` replaces the minimum and maximum of a column in the Thrift statistics and in `_pm`, and None removes them;
-    bounds longer than 1,024 bytes are left out of both. A column whose bounds are not those that pyarrow found has no
+    bounds longer than 4,096 bytes are left out of both. A column whose bounds are not those that pyarrow found has no
     column index, because that would say otherwise. `bitsets` are bloom filters to stand behind the pages, by column.
     """
     written = write_row_group(stored, bounds, options)

@@ -313,8 +313,8 @@ def test_bounds_can_be_given_where_pyarrow_has_none() -> None:
     assert chunk_of(encoded).maximum == Statistic(value=b"y", exact=True)
 
 
-@pytest.mark.parametrize(("length", "stays"), [(1024, True), (1025, False), (70_000, False)])
-def test_bounds_longer_than_1024_bytes_are_left_out_of_both_footers(length: int, stays: bool) -> None:
+@pytest.mark.parametrize(("length", "stays"), [(4096, True), (4097, False), (70_000, False)])
+def test_bounds_longer_than_4096_bytes_are_left_out_of_both_footers(length: int, stays: bool) -> None:
     encoded = encode_row_group(pa.table({"a": ["a", "b" * length]}))
     statistics = statistics_of(encoded)
     assert statistics["min_value"] == b"a"

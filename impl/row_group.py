@@ -54,9 +54,12 @@ class SnapshotColumn:
     @property
     def width_bytes(self) -> int:
         """The bytes of a value in memory; a guess that is never too high where they differ."""
+        of = self.arrow_type
+        if pa.types.is_fixed_size_binary(of):
+            # Arrow counts its bits in 32 of them. Even of values without bytes a bit each says whether they are null.
+            return max(1, of.byte_width)
         try:
-            # Even of values without bytes there is a bit each that says whether they are null.
-            return max(1, -(-int(self.arrow_type.bit_width) // 8))
+            return -(-int(of.bit_width) // 8)
         except ValueError:
             return VARIABLE_WIDTH_BYTES
 

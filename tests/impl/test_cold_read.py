@@ -179,6 +179,17 @@ def test_nulls_of_no_bytes_are_refused_too_where_there_are_billions(questdb_data
         read_cold(ServingFile(content, None), column, many, file="data.parquet")
 
 
+@pytest.mark.parametrize("width_bytes", [1 << 27, 1 << 28, (1 << 28) + 5, 1 << 30, (1 << 31) - 1])
+def test_values_are_as_wide_as_they_are_even_where_their_bits_are_too_many_to_count(
+    questdb_data: Path, width_bytes: int
+) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=width_bytes)
+    nulls = replace(resolved.metadata.blocks[0].chunks[place], num_values=2, null_count=2)
+    with pytest.raises(UnsupportedError, match=f"2 values of {width_bytes} bytes"):
+        read_cold(ServingFile(content, None), column, nulls, file="data.parquet")
+
+
 def test_nulls_that_would_take_gigabytes_are_refused(questdb_data: Path) -> None:
     resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
     column, chunk = resolved.metadata.header.columns[place], resolved.metadata.blocks[0].chunks[place]

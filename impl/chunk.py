@@ -137,7 +137,7 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
     encodings = {page.encoding for page in data_pages}
     masks = [encodings_mask((encoding,)) for encoding in encodings]
     return (
-        all(page.crc is not None for page in pages)
+        None not in [page.crc for page in pages]
         and all(page.kind is PageType.DATA_V1 and page.level_encodings == (RLE, RLE) for page in data_pages)
         # Encodings of levels have no bit: no values are encoded by them.
         and all(mask and mask & chunk.encodings for mask in masks)

@@ -23,6 +23,7 @@ HEADER_NODE_COUNT_MAX = 10_000
 # An empty page still takes a few bytes of framing, whose expansion is not bounded by the ratio.
 EXPANSION_SLACK_BYTES = 64
 EXPANSION_MAX = {Codec.SNAPPY: 255, Codec.LZ4: 255, Codec.LZ4_RAW: 255, Codec.GZIP: 1032}
+PAGE_TYPES = tuple(PageType)
 HEADER_NAMES = {
     PageType.DATA_V1: "data_page_header",
     PageType.DICTIONARY: "dictionary_page_header",
@@ -77,22 +78,22 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
     or UnsupportedError for a page that is larger than 64 MiB uncompressed or of a kind that is not known.
     """
     pages: list[PageInfo] = []
+    view = memoryview(chunk)
     position = index = 0
     while position < len(chunk):
-        path_of = _PagePath(index)
         try:
-            values, body_position = quick_read(chunk, position, PAGE_HEADER) or _strict_read(
-                chunk, position, file, offset_bytes, path_of
+            header = quick_read(chunk, position, PAGE_HEADER) or _strict_read(
+                chunk, position, file, offset_bytes, index
             )
-            page = _page(values, offset_bytes + position, body_position - position, codec)
+            page = _page(*header, position, offset_bytes, codec)
             if page.kind is PageType.DICTIONARY and position > 0:
                 at = page.header_offset_bytes
                 raise BrokenError("a dictionary page only at the start", "one more", at, step="type")
             _check_counts(page)
             _check_sizes(page, codec)
-            position = _check_body(chunk, body_position, page)
+            position = _check_body(view, body_position, page)
         except BrokenError as error:
-            error.report(file, path_of)
+            error.report(file, _PagePath(index))
         if page.kind is not PageType.INDEX:
             pages.append(page)
         index += 1
@@ -122,22 +123,22 @@ class _PagePath:
         return f"pages[{self.index}].{PAGE_HEADER.path_text(steps)}"
 
 
-def _strict_read(
-    chunk: bytes, position: int, file: str, offset_bytes: int, path_of: _PagePath
-) -> tuple[dict[str, Any], int]:
+def _strict_read(chunk: bytes, position: int, file: str, offset_bytes: int, index: int) -> tuple[dict[str, Any], int]:
     header, end = decode(
         chunk,
         file=file,
         offset_bytes=offset_bytes,
         start=position,
         node_count_max=HEADER_NODE_COUNT_MAX,
-        path_of=path_of,
+        path_of=_PagePath(index),
     )
     return read(header, PAGE_HEADER), end
 
 
-def _page(values: dict[str, Any], header_offset_bytes: int, header_length_bytes: int, codec: Codec) -> PageInfo:
-    kind = PageType(values["type"])
+def _page(values: dict[str, Any], body_position: int, position: int, offset_bytes: int, codec: Codec) -> PageInfo:
+    """Return the page whose header stands at `position` of a chunk at `offset_bytes`, and its body behind that."""
+    header_offset_bytes = offset_bytes + position
+    kind = PAGE_TYPES[values["type"]]
     inner = {} if kind is PageType.INDEX else values.get(HEADER_NAMES[kind])
     if inner is None:
         raise BrokenError(f"a page of type {kind.name}", "none", header_offset_bytes, step=HEADER_NAMES[kind])
@@ -146,7 +147,7 @@ def _page(values: dict[str, Any], header_offset_bytes: int, header_length_bytes:
     return PageInfo(
         kind,
         header_offset_bytes,
-        header_length_bytes,
+        body_position - position,
         values["compressed_page_size"],
         values["uncompressed_page_size"],
         inner.get("num_values", 0),
@@ -162,6 +163,8 @@ def _page(values: dict[str, Any], header_offset_bytes: int, header_length_bytes:
 
 
 def _check_counts(page: PageInfo) -> None:
+    if page.kind is not PageType.DATA_V2:
+        return
     for name, count in (("num_nulls", page.null_count), ("num_rows", page.row_count)):
         if count is not None and count > page.value_count:
             expected = f"at most the page's {page.value_count} values"
@@ -170,12 +173,11 @@ def _check_counts(page: PageInfo) -> None:
 
 def _check_sizes(page: PageInfo, codec: Codec) -> None:
     """Refuse an uncompressed size that the codec cannot reach, or that nobody should allocate."""
-    at = page.header_offset_bytes
-    compressed_bytes = page.compressed_size_bytes - page.levels_length_bytes
+    at, low = page.header_offset_bytes, page.levels_length_bytes
+    compressed_bytes = page.compressed_size_bytes - low
     if compressed_bytes < 0:
-        expected = f"at least the {page.levels_length_bytes} bytes of levels"
+        expected = f"at least the {low} bytes of levels"
         raise BrokenError(expected, page.compressed_size_bytes, at, step="compressed_page_size")
-    low = page.levels_length_bytes
     high = low + compressed_bytes * EXPANSION_MAX.get(codec, PAGE_SIZE_MAX_BYTES) + EXPANSION_SLACK_BYTES
     if not page.is_compressed:
         low = high = page.compressed_size_bytes
@@ -187,12 +189,12 @@ def _check_sizes(page: PageInfo, codec: Codec) -> None:
         raise BrokenError(expected, page.uncompressed_size_bytes, at, step="uncompressed_page_size", is_supported=False)
 
 
-def _check_body(chunk: bytes, position: int, page: PageInfo) -> int:
+def _check_body(chunk: memoryview, position: int, page: PageInfo) -> int:
     """Return the position behind the body, after checking that it lies in the chunk and matches its checksum."""
     end = position + page.compressed_size_bytes
     if end > len(chunk):
         expected = f"at most the {len(chunk) - position} bytes that remain of the chunk"
         raise BrokenError(expected, page.compressed_size_bytes, page.header_offset_bytes, step="compressed_page_size")
-    if page.crc is not None and (found := crc32(memoryview(chunk)[position:end])) != page.crc:
+    if page.crc is not None and (found := crc32(chunk[position:end])) != page.crc:
         raise BrokenError(f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc")
     return end

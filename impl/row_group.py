@@ -57,7 +57,7 @@ class SnapshotColumn:
         of = self.arrow_type
         if pa.types.is_fixed_size_binary(of):
             # Arrow counts its bits in 32 of them. Even of values without bytes a bit each says whether they are null.
-            return max(1, of.byte_width)
+            return max(1, int(of.byte_width))
         try:
             return -(-int(of.bit_width) // 8)
         except ValueError:

@@ -82,10 +82,10 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
     position = index = 0
     while position < len(chunk):
         try:
-            header = quick_read(chunk, position, PAGE_HEADER) or _strict_read(
+            values, body_position = quick_read(chunk, position, PAGE_HEADER) or _strict_read(
                 chunk, position, file, offset_bytes, index
             )
-            page = _page(*header, position, offset_bytes, codec)
+            page = _page(values, body_position, position, offset_bytes, codec)
             if page.kind is PageType.DICTIONARY and position > 0:
                 at = page.header_offset_bytes
                 raise BrokenError("a dictionary page only at the start", "one more", at, step="type")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shutil
 import subprocess
@@ -96,3 +97,16 @@ def test_lock_file_pins_every_release_by_hash_and_holds_no_address() -> None:
 @pytest.mark.parametrize("text", [b"https://%s.org/simple" % b"pypi", b"files.%s.org" % b"pythonhosted"])
 def test_registry_hosts_are_recognised(text: bytes) -> None:
     assert REGISTRY_HOST.search(text)
+
+
+def test_page_of_performance_has_the_numbers_of_the_run_that_is_kept() -> None:
+    page = (ROOT / "docs/performance.md").read_text()
+    results = json.loads((ROOT / "benchmarks/results/latest.json").read_text())
+    assert results["machine"] in page
+    lines = [line for line in page.splitlines() if re.match(r"\| (?!---|what )", line)]
+    assert len(lines) == len(results["rows"]) + len(results["rates"])
+    for row in results["rows"]:
+        start = f"| {row['what']} | {row['ours_ms']:,.3f} | {row['peer']} | {row['peer_ms']:,.3f} | "
+        (line,) = [line for line in lines if line.startswith(start)]
+        is_missed = row["goal"] is not None and row["peer_ms"] / row["ours_ms"] < row["goal"]
+        assert ("missed" in line) is is_missed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from impl.checksum import crc32
+from impl.checksum import large_crc32
 from impl.errors import CorruptError, UnsupportedError
 from impl.layout import pm as layout
 from impl.layout.record import Buffer
@@ -129,7 +129,7 @@ def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
 
 def checksum_of(data: Buffer, place: FooterPlace) -> int:
     """Return the CRC-32 that the generation's CHECKSUM must hold (format notes 1.5)."""
-    return crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
+    return large_crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
 
 
 def check_checksum(data: Buffer, place: FooterPlace, *, file: str) -> None:

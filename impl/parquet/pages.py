@@ -5,12 +5,12 @@ Sources: parquet.thrift of Apache Parquet format, PageHeader; Compression.md of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from impl.checksum import crc32
-from impl.errors import CorruptError, UnsupportedError
+from impl.checksum import crc32_of_each
+from impl.errors import CorruptError, ProblemError, UnsupportedError
 from impl.parquet.fields import PAGE_HEADER, Codec, PageType
 from impl.parquet.quick import quick_read
 from impl.parquet.records import read
@@ -77,8 +77,25 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
     up to. Index pages are checked and left out; page checksums are verified where there are any. Raises CorruptError,
     or UnsupportedError for a page that is larger than 64 MiB uncompressed or of a kind that is not known.
     """
-    pages: list[PageInfo] = []
-    view = memoryview(chunk)
+    found: list[PageInfo] = []
+    try:
+        found.extend(_pages(chunk, file, offset_bytes, codec))
+    except ProblemError:
+        # What comes first in the chunk is said first: `found` has the pages before the one that is broken.
+        _check_checksums(chunk, found, file, offset_bytes)
+        raise
+    _check_checksums(chunk, found, file, offset_bytes)
+    pages = tuple(page for page in found if page.kind is not PageType.INDEX)
+    count = sum(page.value_count for page in pages if page.kind is not PageType.DICTIONARY)
+    if count != value_count:
+        raise CorruptError(
+            file=file, field="pages", offset_bytes=offset_bytes, expected=f"{value_count} values", actual=count
+        )
+    return pages
+
+
+def _pages(chunk: bytes, file: str, offset_bytes: int, codec: Codec) -> Iterator[PageInfo]:
+    """Yield all pages, whatever their checksums say."""
     position = index = 0
     while position < len(chunk):
         try:
@@ -91,11 +108,10 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
                 raise BrokenError("a dictionary page only at the start", "one more", at, step="type")
             _check_counts(page)
             _check_sizes(page, codec)
-            position = _check_body(view, body_position, page)
+            position = _end_of_body(len(chunk), body_position, page)
         except BrokenError as error:
             error.report(file, _PagePath(index))
-        if page.kind is not PageType.INDEX:
-            pages.append(page)
+        yield page
         index += 1
         if index > PAGE_COUNT_MAX:
             raise UnsupportedError(
@@ -105,12 +121,18 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
                 expected=f"at most {PAGE_COUNT_MAX} in a chunk",
                 actual="more",
             )
-    found = sum(page.value_count for page in pages if page.kind is not PageType.DICTIONARY)
-    if found != value_count:
-        raise CorruptError(
-            file=file, field="pages", offset_bytes=offset_bytes, expected=f"{value_count} values", actual=found
-        )
-    return tuple(pages)
+
+
+def _check_checksums(chunk: bytes, pages: Sequence[PageInfo], file: str, offset_bytes: int) -> None:
+    view = memoryview(chunk)
+    checked = [(index, page) for index, page in enumerate(pages) if page.crc is not None]
+    bodies = [view[page.body_offset_bytes - offset_bytes : page.end_bytes - offset_bytes] for _, page in checked]
+    for (index, page), found in zip(checked, crc32_of_each(bodies), strict=True):
+        if found != page.crc:
+            error = BrokenError(
+                f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc"
+            )
+            error.report(file, _PagePath(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +211,10 @@ def _check_sizes(page: PageInfo, codec: Codec) -> None:
         raise BrokenError(expected, page.uncompressed_size_bytes, at, step="uncompressed_page_size", is_supported=False)
 
 
-def _check_body(chunk: memoryview, position: int, page: PageInfo) -> int:
-    """Return the position behind the body, after checking that it lies in the chunk and matches its checksum."""
+def _end_of_body(size_bytes: int, position: int, page: PageInfo) -> int:
+    """Return the position behind the body, after checking that it lies in the chunk of `size_bytes`."""
     end = position + page.compressed_size_bytes
-    if end > len(chunk):
-        expected = f"at most the {len(chunk) - position} bytes that remain of the chunk"
+    if end > size_bytes:
+        expected = f"at most the {size_bytes - position} bytes that remain of the chunk"
         raise BrokenError(expected, page.compressed_size_bytes, page.header_offset_bytes, step="compressed_page_size")
-    if page.crc is not None and (found := crc32(chunk[position:end])) != page.crc:
-        raise BrokenError(f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc")
     return end

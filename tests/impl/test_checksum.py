@@ -37,4 +37,4 @@ def test_without_a_way_to_combine_there_is_one_part(monkeypatch: pytest.MonkeyPa
 def test_each_part_has_its_own_checksum_by_whichever_thread(half_bytes_min: int, parts: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checksum, "HALF_BYTES_MIN", half_bytes_min)
-        assert crc32_of_each(list(map(memoryview, parts))) == list(map(zlib.crc32, parts))
+        assert crc32_of_each([memoryview(part) for part in parts]) == [zlib.crc32(part) for part in parts]

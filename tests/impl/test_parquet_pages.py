@@ -381,7 +381,7 @@ def test_damaged_chunks_are_refused_or_tiled(position: int, inserted: bytes, rem
 
 def test_of_a_wrong_checksum_and_a_broken_header_the_first_is_named() -> None:
     sound, wrong = v1(b"abcd", crc=zlib.crc32(b"abcd") - (1 << 32)), v1(b"abcd", crc=1)
-    broken = v1(b"abcd", compressed_page_size=1000)
+    broken = v1(b"abcd", compressed_page_size=1000, uncompressed_page_size=1000)
     assert refused(sound + wrong + broken, value_count=3) == "pages[1].crc"
     assert refused(sound + broken + wrong, value_count=3) == "pages[1].compressed_page_size"
     assert refused(wrong + sound + wrong, value_count=3) == "pages[0].crc"

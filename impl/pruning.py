@@ -30,7 +30,7 @@ from impl.pm.statistics import (
 )
 from impl.predicate import LONG256_BYTES, And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate, is_long256
 from impl.questdb_types import TypeTag, tag_of
-from impl.row_group import SnapshotColumn, column_key
+from impl.row_group import SnapshotColumn, column_key, is_all_null
 
 BitsetOf = Callable[[int], bytes | None]
 """The bloom filter of the column at a position of the header, None where there is none."""
@@ -74,7 +74,8 @@ class Pruner:
 
     def is_stored(self, column: SnapshotColumn, block: Block) -> bool:
         """Return whether there are bytes to be read for the column: it is there, and not all of it is null."""
-        return self._facts(column, block).is_stored
+        place = self._places.get(column.id)
+        return place is not None and not is_all_null(self._header.columns[place], block.chunks[place])
 
     def _facts(self, column: SnapshotColumn, block: Block) -> _Facts:
         place = self._places.get(column.id)

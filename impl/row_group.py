@@ -138,6 +138,11 @@ class _Group:
     waiting: deque[tuple[int, Callable[[], pa.Array]]] = field(default_factory=deque)
     done: dict[int, pa.Array] = field(default_factory=dict)
     held_bytes: int = 0
+    bound_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        stored_bytes = sum(chunk.total_compressed for chunk in self.block.chunks)
+        self.bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * stored_bytes)
 
     def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
         chunk, header = self.block.chunks[place], self.resolved.metadata.header
@@ -163,13 +168,12 @@ class _Group:
         self.done[key] = column.without_nulls(array)
 
     def _check(self, held_bytes: int) -> None:
-        bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in self.block.chunks))
-        if held_bytes > bound_bytes:
+        if held_bytes > self.bound_bytes:
             raise UnsupportedError(
                 file=self.resolved.files.pm_label,
                 field="NUM_ROWS",
                 offset_bytes=self.block.offset_bytes,
-                expected=f"columns of at most {bound_bytes} bytes in memory; read fewer columns at a time",
+                expected=f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time",
                 actual=f"{held_bytes} bytes or more",
             )
 

@@ -95,8 +95,7 @@ def _start(
         checked = check_pages(content, column, chunk, file=file)
         bloom_filter = bloom() if bloom else None
     except ProblemError as error:
-        found = verdict(error.problem, is_decoded=False)
-        return lambda: found
+        return functools.partial(verdict, error.problem, is_decoded=False)
     # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
     size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
     if bloom_filter is None and size == uncompressed_size and are_vouched(checked.pages, chunk):

@@ -5,9 +5,9 @@ A `_pm` that is sound for the token is never made anew: the older generations in
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
+from impl.checksum import crc32
 from impl.errors import BusyError, CorruptError, Problem, TornproofError
 from impl.heal_plan import CommittedFile, ProposedFiles, find_committed
 from impl.layout.parquet import MAGIC, ParquetTail
@@ -121,7 +121,7 @@ def footer_digest(handle: ReadableFile, size_bytes: int, *, file: str) -> int:
     digest = 0
     for offset_bytes in range(tail_offset - tail.footer_length, size_bytes, PIECE_BYTES):
         piece = handle.pread(min(PIECE_BYTES, size_bytes - offset_bytes), offset_bytes)
-        digest = zlib.crc32(piece, digest)
+        digest = crc32(piece, digest)
     return digest
 
 

@@ -8,11 +8,11 @@ from impl.errors import Problem
 from impl.layout import pm as layout
 from impl.layout.parquet import MAGIC
 from impl.layout.record import Buffer
-from impl.pm.block import CHUNK_BYTES, Block, Chunk, region_offset
+from impl.pm.block import Block, Chunk, chunk_offset, region_offset
 from impl.pm.chain import Metadata
 from impl.pm.extent import Interval, bitset_intervals, block_intervals
 from impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
-from impl.pm.header import Column, FileHeader
+from impl.pm.header import Column, FileHeader, descriptor_offset
 from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, Bound, bounds_of, in_order
 from impl.questdb_types import TypeTag, tag_of
 
@@ -33,7 +33,7 @@ def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metada
         if block.offset_bytes in checked:
             continue
         for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True)):
-            place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+            place = chunk_offset(block.offset_bytes, index)
             label = f"column {column.name!r} of row group {ordinal}"
             for field, expected, actual in _check_chunk(column, chunk, block, metadata):
                 offset = place + layout.ColumnChunk.layout.offset_of(field)
@@ -49,7 +49,7 @@ def _problem(file: str, field: str, offset_bytes: int, expected: object, actual:
 
 def _check_columns(metadata: Metadata, file: str) -> Iterator[Problem]:
     for index, column in enumerate(metadata.header.columns):
-        place = layout.Header.layout.size_bytes + index * layout.ColumnDescriptor.layout.size_bytes
+        place = descriptor_offset(index)
         for field, expected, actual in _check_column(index, column, metadata.header):
             offset = place + layout.ColumnDescriptor.layout.offset_of(field)
             yield _problem(file, f"{field.upper()} of column {column.name!r}", offset, expected, actual)
@@ -188,7 +188,7 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
     for start, nth, free_from in _overlaps([interval for *_, interval in chunks], 0):
         ordinal, index, _ = chunks[nth]
         block = metadata.blocks[ordinal]
-        place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+        place = chunk_offset(block.offset_bytes, index)
         offset = place + layout.ColumnChunk.layout.offset_of("byte_range_start")
         field = f"BYTE_RANGE_START of column {metadata.header.columns[index].name!r} of row group {ordinal}"
         yield _problem(file, field, offset, f"{free_from} or more: chunks do not overlap", start)
@@ -206,7 +206,7 @@ def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
         if bounds is None or isinstance(bounds, str) or not isinstance(bounds[0], int):
             continue
         if isinstance(newest, int) and bounds[0] < newest:
-            place = block.offset_bytes + layout.RowGroupHeader.layout.size_bytes + dts * CHUNK_BYTES
+            place = chunk_offset(block.offset_bytes, dts)
             offset = place + layout.ColumnChunk.layout.offset_of("min_stat")
             field = f"MIN_STAT of column {column.name!r} of row group {ordinal}"
             yield _problem(file, field, offset, f"{newest} or more, the row group before", bounds[0])

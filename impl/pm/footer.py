@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from impl.errors import CorruptError, UnsupportedError
 from impl.layout import pm as layout
@@ -140,8 +141,13 @@ def decode_block_offsets(data: Buffer, place: FooterPlace, header: FileHeader, *
     Raises CorruptError when entries and bloom references do not fit into the footer.
     """
     _entries_end(place, header, file)
+    return tuple(block_offsets_at(data, place).tolist())
+
+
+def block_offsets_at(data: Buffer, place: FooterPlace) -> npt.NDArray[np.int64]:
+    """Return the block offsets of a footer's entries, all of which are known to lie in `data`."""
     entries = np.frombuffer(data, "<u4", place.fixed.row_group_count, place.offset_bytes + FOOTER_BYTES)
-    return tuple((entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT).tolist())
+    return entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT
 
 
 def encode_footer(generation: Generation, header: FileHeader) -> bytes:

@@ -16,7 +16,7 @@ from impl.layout import pm as layout
 from impl.layout.record import Buffer
 from impl.pm.block import Chunk, chunk_offset, decode_chunk_record, region_offset
 from impl.pm.chain import check_checksum, find_token
-from impl.pm.footer import FOOTER_BYTES, FooterPlace, check_flags
+from impl.pm.footer import ENTRY_BYTES, FOOTER_BYTES, FooterPlace, block_offsets_at, check_flags
 from impl.pm.header import Column, decode_column, decode_fixed, descriptor_offset
 
 WORD_BYTES = 8
@@ -147,7 +147,7 @@ def open_view(content: Buffer, token: int, *, file: str, verified: VerifiedGener
 
 def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file: str) -> npt.NDArray[np.int64]:
     count = place.fixed.row_group_count
-    room = (place.checksum_offset - place.offset_bytes - FOOTER_BYTES) // layout.RowGroupEntry.layout.size_bytes
+    room = (place.checksum_offset - place.offset_bytes - FOOTER_BYTES) // ENTRY_BYTES
     if count > room:
         raise CorruptError(
             file=file,
@@ -156,8 +156,7 @@ def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file:
             expected=f"at most {room}, the entries that fit into the footer",
             actual=count,
         )
-    entries = np.frombuffer(content, "<u4", count, place.offset_bytes + FOOTER_BYTES)
-    offsets = entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT
+    offsets = block_offsets_at(content, place)
     limit = place.offset_bytes - region_offset(0, column_count)
     outside = np.flatnonzero(offsets > limit)
     if len(outside):
@@ -165,7 +164,7 @@ def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file:
         raise CorruptError(
             file=file,
             field=f"BLOCK_OFFSET of row group {ordinal}",
-            offset_bytes=place.offset_bytes + FOOTER_BYTES + ordinal * layout.RowGroupEntry.layout.size_bytes,
+            offset_bytes=place.offset_bytes + FOOTER_BYTES + ordinal * ENTRY_BYTES,
             expected=f"at most {limit}, so that {column_count} column chunks lie before the footer",
             actual=int(offsets[ordinal]),
         )

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from impl.layout import meta, parquet, pm, txn
 from impl.layout.record import Buffer, Record
-from impl.pm.block import CHUNK_BYTES
+from impl.pm.block import chunk_offset
 from tornproof.inspection.pm_chain import MetadataFile
 from tornproof.inspection.printing import Printer
 from tornproof.inspection.report import Document
@@ -59,7 +59,7 @@ def _block_places(group: Document) -> Iterator[Place]:
     block = group["block_offset_bytes"]
     yield f"Block of row group {group['index']}", pm.RowGroupHeader, block
     for chunk in group["chunks"]:
-        place = block + pm.RowGroupHeader.layout.size_bytes + chunk["column"] * CHUNK_BYTES
+        place = chunk_offset(block, chunk["column"])
         yield f"Chunk of column {chunk['column']}, row group {group['index']}", pm.ColumnChunk, place
 
 

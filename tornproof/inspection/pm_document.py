@@ -10,7 +10,7 @@ from impl.errors import Problem
 from impl.layout import pm as layout
 from impl.parquet.fields import Repetition
 from impl.partition import DATA_FILE, PM_FILE
-from impl.pm.block import CHUNK_BYTES, Chunk, Statistic
+from impl.pm.block import Chunk, Statistic, chunk_offset
 from impl.pm.chain import Metadata
 from impl.pm.footer import Generation
 from impl.pm.header import Column, FileHeader
@@ -192,7 +192,7 @@ def _row_group_document(
 def _chunk_document(
     found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: Document | None
 ) -> Document:
-    place = block_offset + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
+    place = chunk_offset(block_offset, index)
     flags = layout.ColumnChunk.unpack(found.published, place, file=found.file).stat_flags
     return {
         "column": index,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import numpy as np
 
+from impl.checksum import crc32
 from impl.errors import CorruptError
 from impl.layout.record import Buffer
 from impl.pm.chain import CHECKSUM_START
@@ -32,7 +32,7 @@ def computed_checksums(data: Buffer, places: Iterable[FooterPlace]) -> dict[int,
     checksums: dict[int, int] = {}
     position, running = CHECKSUM_START, 0
     for place in sorted(places, key=lambda place: place.end_bytes):
-        running = zlib.crc32(memoryview(data)[position : place.checksum_offset], running)
+        running = crc32(memoryview(data)[position : place.checksum_offset], running)
         position = place.checksum_offset
         checksums[place.end_bytes] = running
     return checksums
@@ -45,7 +45,7 @@ def whole_generations(data: Buffer, *, file: str) -> list[FooterPlace]:
     position, running = CHECKSUM_START, 0
     for end_bytes in _possible_ends(data):
         checksum_offset = end_bytes - TRAILER_BYTES
-        running = zlib.crc32(view[position:checksum_offset], running)
+        running = crc32(view[position:checksum_offset], running)
         position = checksum_offset
         if running == int.from_bytes(view[checksum_offset : checksum_offset + CHECKSUM_BYTES], "little"):
             with suppress(CorruptError):

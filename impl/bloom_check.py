@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow as pa
 
 from impl.arrow_types import valid_decimal_shape
 from impl.bloom import can_be_hashed, hashes_of, probe
-from impl.bloom_place import ReadData, bitset_of
+from impl.bloom_place import ReadData, bitset_of, reference_of
 from impl.errors import Problem
 from impl.layout.record import Buffer
 from impl.partition_schema import physical_form
@@ -59,9 +58,8 @@ def chunk_filter(
     bitset = bitset_of(content, metadata, ordinal, column_index, read_data=read_data, file=file)
     if bitset is None:
         return None
-    position = bisect.bisect_left(metadata.header.bloom_columns, column_index)
-    reference = metadata.generation.blooms[ordinal][position]
-    assert reference is not None
+    reference = reference_of(metadata, ordinal, column_index)
+    assert reference is not None, "bitset_of went by it"
     return ChunkFilter(
         column=metadata.header.columns[column_index],
         ordinal=ordinal,

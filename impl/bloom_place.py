@@ -36,20 +36,16 @@ def bitset_of(
     data.parquet from an offset on, fewer at its end. Raises CorruptError for what is no filter: a bitset is a
     multiple of 32 bytes.
     """
-    columns = metadata.header.bloom_columns
-    position = bisect.bisect_left(columns, column_index)
-    if columns[position : position + 1] != (column_index,):
-        return None
-    place = metadata.generation.place
-    reference = metadata.generation.blooms[ordinal][position]
+    reference = reference_of(metadata, ordinal, column_index)
     if reference is None:
         return None
     if reference.length_bytes is None:
-        bitset = decode_bitset(content, reference.offset_bytes, limit_bytes=place.offset_bytes, file=file)
+        limit_bytes = metadata.generation.place.offset_bytes
+        bitset = decode_bitset(content, reference.offset_bytes, limit_bytes=limit_bytes, file=file)
     elif read_data is None:
         return None
     else:
-        bitset = _external(reference, reference.length_bytes, metadata, ordinal, position, read_data, file)
+        bitset = _external(reference, reference.length_bytes, metadata, ordinal, column_index, read_data, file)
     if len(bitset) % BLOCK_BYTES:
         raise CorruptError(
             file=file,
@@ -61,22 +57,31 @@ def bitset_of(
     return bitset
 
 
+def reference_of(metadata: Metadata, ordinal: int, column_index: int) -> BloomReference | None:
+    """Return what the footer says of a column's filter in a row group, None where there is none."""
+    columns = metadata.header.bloom_columns
+    position = bisect.bisect_left(columns, column_index)
+    if columns[position : position + 1] != (column_index,):
+        return None
+    return metadata.generation.blooms[ordinal][position]
+
+
 def _external(
     reference: BloomReference,
     length_bytes: int,
     metadata: Metadata,
     ordinal: int,
-    position: int,
+    column_index: int,
     read_data: ReadData,
     file: str,
 ) -> bytes:
     def reject(expected: str, actual: object) -> NoReturn:
         header, place = metadata.header, metadata.generation.place
-        name = header.columns[header.bloom_columns[position]].name
+        name = header.columns[column_index].name
         raise CorruptError(
             file=file,
             field=f"bloom reference of column {name!r} of row group {ordinal}",
-            offset_bytes=bloom_reference_offset(place, header, ordinal, position),
+            offset_bytes=bloom_reference_offset(place, header, ordinal, header.bloom_columns.index(column_index)),
             expected=expected,
             actual=actual,
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from impl.chunk import decode_chunk, pages_of
+from impl.chunk import check_pages, decode_checked
 from impl.errors import ProblemError
 from impl.layout.pm import INLINE_STATISTIC_LIMIT_BYTES
 from impl.migration.inference import TIMESTAMP_NS
@@ -52,10 +52,11 @@ def _first_and_last(chunk: Chunk, column: Column, read: Callable[[int, int], byt
     bare = replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None)
     stored = replace(column, type=_DECODED_AS[physical_type])
     try:
-        for page in pages_of(content, bare, file=file):
+        checked = check_pages(content, stored, bare, file=file)
+        for page in checked.pages:
             if page.kind is not PageType.DICTIONARY and page.encoding not in ENCODINGS[physical_type]:
                 raise _refusal(chunk, "an encoding of timestamps", page.encoding)
-        values = decode_chunk(content, stored, bare, file=file)
+        values = decode_checked(content, stored, bare, checked, file=file)
     except ProblemError as error:
         raise _refusal(chunk, error.problem.expected, error.problem.actual) from None
     if len(values) == 0:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from impl.bloom import BLOCK_BYTES
 from impl.migration.footer_reader import StructReader
 from impl.migration.refusals import Cause, RefusalError
 from impl.migration.shapes import BLOOM_HEADER, ColumnMetaData
 from impl.migration.wire import UNLIMITED
 
-BLOCK_BYTES = 32
 HEADER_FIRST_BYTES = 256
 HEADER_MAX_BYTES = 1 << 20
 # Chunks may share a filter, each of which gets a copy.

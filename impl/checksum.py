@@ -5,11 +5,10 @@ All of them give the same values. ISA-L is some ten times as fast as zlib, which
 
 from __future__ import annotations
 
-import bisect
 import functools
-import itertools
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from impl.layout.record import Buffer
@@ -22,21 +21,10 @@ except ImportError:  # no wheel for this platform
 crc32_combine: Callable[[int, int, int], int] | None = getattr(sys.modules.get("isal.isal_zlib"), "crc32_combine", None)
 """Returns the checksum of two parts from theirs and the length of the second, where the library can."""
 
-__all__ = ["crc32", "crc32_of_each", "large_crc32"]
+__all__ = ["crc32", "large_crc32"]
 
 HALF_BYTES_MIN = 2 << 20
 """Fewer are summed sooner than another thread has begun."""
-
-
-def crc32_of_each(parts: Sequence[memoryview]) -> list[int]:
-    """Return the CRC-32 of each part; where they are many bytes, those of the second half by another thread."""
-    ends = list(itertools.accumulate(map(len, parts)))
-    half_bytes = ends[-1] // 2 if ends else 0
-    if half_bytes < HALF_BYTES_MIN:
-        return [crc32(part) for part in parts]
-    middle = bisect.bisect_left(ends, half_bytes) + 1
-    others = _helper().submit(lambda: [crc32(part) for part in parts[middle:]])
-    return [*(crc32(part) for part in parts[:middle]), *others.result()]
 
 
 def large_crc32(data: Buffer) -> int:
@@ -45,11 +33,16 @@ def large_crc32(data: Buffer) -> int:
     half_bytes = len(view) // 2
     if crc32_combine is None or half_bytes < HALF_BYTES_MIN:
         return crc32(view)
-    first, second = crc32_of_each([view[:half_bytes], view[half_bytes:]])
-    return crc32_combine(first, second, len(view) - half_bytes)
+    second = _helper().submit(crc32, view[half_bytes:])
+    return crc32_combine(crc32(view[:half_bytes]), second.result(), len(view) - half_bytes)
 
 
 @functools.cache
 def _helper() -> ThreadPoolExecutor:
     """Return the one thread that helps, which stays: to begin one takes as long as a megabyte."""
     return ThreadPoolExecutor(1)
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has the pool but not its thread.
+    os.register_at_fork(after_in_child=_helper.cache_clear)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 AHEAD_OF_EACH_THREAD = 2
+AHEAD_BYTES_MAX = 32 << 20
+# What glibc's malloc, once it has freed a block of that size, keeps smaller ones for instead of asking the system for
+# zeroed pages each time; other allocators lose nothing by it. Its limit is 32 MiB with the block's own header.
+LARGEST_KEPT_BYTES = (32 << 20) - (8 << 10)
 
 
 class Start(Protocol):
@@ -28,6 +34,35 @@ class Decoding:
     ahead_count: int
 
 
+@dataclass(slots=True)
+class InOrder(Generic[T]):
+    """Results in the order in which their work was begun, with few pieces, and few bytes of input, under way."""
+
+    decoding: Decoding
+    _under_way: deque[tuple[int, Callable[[], T]]] = field(default_factory=deque)
+    _input_bytes: int = 0
+
+    def begin(self, work: Callable[[], T], input_bytes: int) -> None:
+        """Begin a piece of work that holds so many bytes."""
+        self._under_way.append((input_bytes, self.decoding.start(work)))
+        self._input_bytes += input_bytes
+
+    def due(self) -> Iterator[T]:
+        """Yield results, waiting for them, until there is room for another piece."""
+        while len(self._under_way) > self.decoding.ahead_count or self._input_bytes > AHEAD_BYTES_MAX:
+            yield self._next()
+
+    def rest(self) -> Iterator[T]:
+        """Yield all other results."""
+        while self._under_way:
+            yield self._next()
+
+    def _next(self) -> T:
+        input_bytes, result = self._under_way.popleft()
+        self._input_bytes -= input_bytes
+        return result()
+
+
 def _at_once(work: Callable[[], T]) -> Callable[[], T]:
     result = work()
     return lambda: result
@@ -38,14 +73,39 @@ AT_ONCE = Decoding(start=_at_once, ahead_count=0)
 
 @contextmanager
 def by_threads() -> Iterator[Decoding]:
-    """Work in as many threads as this process may use cores; pyarrow and checksums run side by side in them."""
+    """Work in as many threads as this process may use cores; pyarrow and checksums run side by side in them.
+
+    Nothing that was begun is under way any more when the `with` block ends, and what was not begun never is.
+    """
+    pool = _pool()
+    futures: set[Future[Any]] = set()
+
+    def start(work: Callable[[], T]) -> Callable[[], T]:
+        future = pool.executor.submit(work)
+        futures.add(future)
+        future.add_done_callback(futures.discard)
+        return future.result
+
+    try:
+        yield Decoding(start=start, ahead_count=AHEAD_OF_EACH_THREAD * pool.thread_count)
+    finally:
+        left = [future for future in tuple(futures) if not future.cancel()]
+        wait(left)
+
+
+class _Pool(NamedTuple):
+    executor: ThreadPoolExecutor
+    thread_count: int
+
+
+@functools.cache
+def _pool() -> _Pool:
+    """Return this process's threads, which stay: what an allocator keeps for a thread is lost with it."""
+    bytes(LARGEST_KEPT_BYTES)
     thread_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(thread_count) as pool:
+    return _Pool(ThreadPoolExecutor(thread_count, thread_name_prefix="decoding"), thread_count)
 
-        def start(work: Callable[[], T]) -> Callable[[], T]:
-            return pool.submit(work).result
 
-        try:
-            yield Decoding(start=start, ahead_count=AHEAD_OF_EACH_THREAD * thread_count)
-        finally:
-            pool.shutdown(cancel_futures=True)
+if hasattr(os, "register_at_fork"):
+    # A forked process has the pool but none of its threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)

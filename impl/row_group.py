@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,16 +10,17 @@ import pyarrow as pa
 
 from impl.arrow_types import arrow_type, is_nullable, missing_value
 from impl.chunk import EXPANSION_MAX, VALUE_COUNT_MAX, decode_chunk
-from impl.decoding import AT_ONCE, Decoding
+from impl.decoding import AT_ONCE, Decoding, InOrder
 from impl.errors import UnsupportedError
 from impl.partition import PartitionFiles, read_chunk
 from impl.pm.block import Block, Chunk
 from impl.pm.chain import Metadata
 from impl.pm.header import Column
+from impl.pm.statistics import BYTE_ARRAY
 from impl.storage import ReadableFile
 
 BATCH_FLOOR_BYTES = 128 << 20
-CONSTANT_SLICE_BYTES = 32 << 20
+CONSTANT_SLICE_BYTES = 8 << 20
 VARIABLE_WIDTH_BYTES = 8
 
 
@@ -106,8 +105,8 @@ def row_group_columns(
         for column in columns
         if column.id in places and not is_all_null(header.columns[places[column.id]], block.chunks[places[column.id]])
     }
-    group = _Group(resolved, block, {column.id: column for column in columns}, decoding)
-    for key, place in fetched.items():
+    group = _Group(resolved, block, {column.id: column for column in columns}, InOrder(decoding))
+    for key, place in sorted(fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]])):
         group.fetch(handle, key, place)
     return _parts(group, columns)
 
@@ -134,10 +133,10 @@ class _Group:
     resolved: Described
     block: Block
     columns: dict[int, SnapshotColumn]
-    decoding: Decoding
-    waiting: deque[tuple[int, Callable[[], pa.Array]]] = field(default_factory=deque)
+    under_way: InOrder[tuple[int, pa.Array]]
     done: dict[int, pa.Array] = field(default_factory=dict)
     held_bytes: int = 0
+    awaited_bytes: dict[int, int] = field(default_factory=dict)
     bound_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,28 +145,31 @@ class _Group:
 
     def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
         chunk, header = self.block.chunks[place], self.resolved.metadata.header
-        self._check(self.held_bytes + chunk.num_values * self.columns[key].width_bytes)
+        self.awaited_bytes[key] = chunk.num_values * self.columns[key].width_bytes
+        self._check()
         label = self.resolved.files.data_label
         content = read_chunk(handle, chunk, file=label)
-        work = functools.partial(decode_chunk, content, header.columns[place], chunk, file=label)
-        self.waiting.append((key, self.decoding.start(work)))
-        while len(self.waiting) > self.decoding.ahead_count:
-            self._take()
+
+        def decode() -> tuple[int, pa.Array]:
+            return key, decode_chunk(content, header.columns[place], chunk, file=label)
+
+        self.under_way.begin(decode, len(content))
+        self._take(self.under_way.due())
 
     def arrays(self) -> dict[int, pa.Array]:
         """Return all arrays by column, once they are decoded."""
-        while self.waiting:
-            self._take()
+        self._take(self.under_way.rest())
         return self.done
 
-    def _take(self) -> None:
-        key, decoded = self.waiting.popleft()
-        array, column = decoded(), self.columns[key]
-        self.held_bytes += array.nbytes
-        self._check(self.held_bytes)
-        self.done[key] = column.without_nulls(array)
+    def _take(self, decoded: Iterator[tuple[int, pa.Array]]) -> None:
+        for key, array in decoded:
+            del self.awaited_bytes[key]
+            self.held_bytes += array.nbytes
+            self._check()
+            self.done[key] = self.columns[key].without_nulls(array)
 
-    def _check(self, held_bytes: int) -> None:
+    def _check(self) -> None:
+        held_bytes = self.held_bytes + sum(self.awaited_bytes.values())
         if held_bytes > self.bound_bytes:
             raise UnsupportedError(
                 file=self.resolved.files.pm_label,
@@ -176,6 +178,11 @@ class _Group:
                 expected=f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time",
                 actual=f"{held_bytes} bytes or more",
             )
+
+
+def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
+    """Order what takes long to decode first, so that no thread waits long for the last one of a row group."""
+    return column.physical_type != BYTE_ARRAY, -chunk.total_compressed
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from impl.bloom_check import ChunkFilter, chunk_filter
 from impl.chunk import are_vouched, check_pages, decode_checked
-from impl.decoding import Decoding
+from impl.decoding import Decoding, InOrder
 from impl.errors import Problem, ProblemError
 from impl.parquet.footer import ParquetFooter
 from impl.partition import ResolvedPartition, read_chunk
@@ -40,18 +39,16 @@ def page_checks(
         for index, (chunk, size) in enumerate(zip(block.chunks, sizes, strict=True))
     )
     bloom_columns = frozenset(metadata.header.bloom_columns)
-    waiting: deque[Callable[[], CheckedChunk]] = deque()
+    checks: InOrder[CheckedChunk] = InOrder(decoding)
     with resolved.files.open_data() as handle:
         for ordinal, index, chunk, size in chunks:
             bloom = None
             if index in bloom_columns:
                 bloom = functools.partial(_filter, resolved, handle, ordinal, index)
             column, label = metadata.header.columns[index], resolved.files.data_label
-            waiting.append(_start(handle, column, chunk, size, label, decoding, bloom))
-            while len(waiting) > decoding.ahead_count:
-                yield waiting.popleft()()
-    while waiting:
-        yield waiting.popleft()()
+            checks.begin(_check(handle, column, chunk, size, label, bloom), chunk.total_compressed)
+            yield from checks.due()
+    yield from checks.rest()
 
 
 def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
@@ -69,35 +66,42 @@ def _filter(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, ind
     return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
 
 
-def _start(
+def _check(
     handle: ReadableFile,
     column: Column,
     chunk: Chunk,
     uncompressed_size: int | None,
     file: str,
-    decoding: Decoding,
     bloom: Callable[[], ChunkFilter | None] | None,
 ) -> Callable[[], CheckedChunk]:
-    """Begin the check of a chunk; only values are looked at elsewhere, as checksums are limited by memory."""
-
-    def verdict(problem: Problem | None, *, is_decoded: bool) -> CheckedChunk:
-        return CheckedChunk(size_bytes=chunk.total_compressed, is_decoded=is_decoded, problem=problem)
-
-    def decode() -> CheckedChunk:
-        try:
-            values = decode_checked(content, column, chunk, checked, file=file)
-        except ProblemError as error:
-            return verdict(error.problem, is_decoded=True)
-        return verdict(bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
-
+    """Fetch a chunk and its filter, and return the work of checking them."""
+    bloom_filter, bloom_problem = None, None
     try:
         content = read_chunk(handle, chunk, file=file)
-        checked = check_pages(content, column, chunk, file=file)
+    except ProblemError as error:
+        return functools.partial(_verdict, chunk, error.problem)
+    try:
         bloom_filter = bloom() if bloom else None
     except ProblemError as error:
-        return functools.partial(verdict, error.problem, is_decoded=False)
-    # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
-    size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
-    if bloom_filter is None and size == uncompressed_size and are_vouched(checked.pages, chunk):
-        return functools.partial(verdict, None, is_decoded=False)
-    return decoding.start(decode)
+        bloom_problem = error.problem
+
+    def check() -> CheckedChunk:
+        is_decoded = False
+        try:
+            checked = check_pages(content, column, chunk, file=file)
+            # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
+            size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
+            is_vouched = size == uncompressed_size and are_vouched(checked.pages, chunk)
+            if bloom_problem is not None or (bloom_filter is None and is_vouched):
+                return _verdict(chunk, bloom_problem)
+            is_decoded = True
+            values = decode_checked(content, column, chunk, checked, file=file)
+        except ProblemError as error:
+            return _verdict(chunk, error.problem, is_decoded=is_decoded)
+        return _verdict(chunk, bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
+
+    return check
+
+
+def _verdict(chunk: Chunk, problem: Problem | None, *, is_decoded: bool = False) -> CheckedChunk:
+    return CheckedChunk(size_bytes=chunk.total_compressed, is_decoded=is_decoded, problem=problem)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from impl.checksum import crc32_of_each
+from impl.checksum import crc32
 from impl.errors import CorruptError, ProblemError, UnsupportedError
 from impl.parquet.fields import PAGE_HEADER, Codec, PageType
 from impl.parquet.quick import quick_read
@@ -125,9 +125,10 @@ def _pages(chunk: bytes, file: str, offset_bytes: int, codec: Codec) -> Iterator
 
 def _check_checksums(chunk: bytes, pages: Sequence[PageInfo], file: str, offset_bytes: int) -> None:
     view = memoryview(chunk)
-    checked = [(index, page) for index, page in enumerate(pages) if page.crc is not None]
-    bodies = [view[page.body_offset_bytes - offset_bytes : page.end_bytes - offset_bytes] for _, page in checked]
-    for (index, page), found in zip(checked, crc32_of_each(bodies), strict=True):
+    for index, page in enumerate(pages):
+        if page.crc is None:
+            continue
+        found = crc32(view[page.body_offset_bytes - offset_bytes : page.end_bytes - offset_bytes])
         if found != page.crc:
             error = BrokenError(
                 f"{found:#010x}, as of the body", f"{page.crc:#010x}", page.header_offset_bytes, step="crc"

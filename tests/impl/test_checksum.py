@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impl import checksum
-from impl.checksum import crc32, crc32_of_each, large_crc32
+from impl.checksum import crc32, large_crc32
 
 
 @given(st.binary(max_size=300), st.integers(0, (1 << 32) - 1))
@@ -30,11 +30,3 @@ def test_without_a_way_to_combine_there_is_one_part(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(checksum, "HALF_BYTES_MIN", 0)
     monkeypatch.setattr(checksum, "crc32_combine", None)
     assert large_crc32(b"123456789") == 0xCBF43926
-
-
-@pytest.mark.parametrize("half_bytes_min", [0, 5, 1000])
-@given(parts=st.lists(st.binary(max_size=20)))
-def test_each_part_has_its_own_checksum_by_whichever_thread(half_bytes_min: int, parts: list[bytes]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checksum, "HALF_BYTES_MIN", half_bytes_min)
-        assert crc32_of_each([memoryview(part) for part in parts]) == [zlib.crc32(part) for part in parts]

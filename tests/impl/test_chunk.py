@@ -17,6 +17,7 @@ import pytest
 from impl import chunk as chunk_module
 from impl.chunk import VALUE_COUNT_MAX, decode_chunk
 from impl.errors import CorruptError, ProblemError, UnsupportedError
+from impl.footer_comparison import encodings_mask
 from impl.parquet.footer import decode_footer, read_footer_tail
 from impl.parquet.thrift import decode, encode
 from impl.parquet.tree import Struct
@@ -301,6 +302,30 @@ def test_checksum_of_a_page_is_verified() -> None:
     flipped = case.with_content(case.content[:-1] + bytes([case.content[-1] ^ 1])).with_chunk(maximum=None)
     with pytest.raises(CorruptError, match="crc"):
         flipped.decode()
+
+
+@pytest.mark.parametrize(
+    ("values", "column_type", "is_compared"),
+    [
+        (pa.array([1, 2], pa.int32()), TypeTag.INT, True),
+        (pa.array([1, 2]), TypeTag.LONG, True),
+        (pa.array([1.0, 2.0]), TypeTag.DOUBLE, False),
+        (pa.array(["a", "b"]), TypeTag.VARCHAR, False),
+    ],
+)
+def test_pages_with_checksums_leave_the_bounds_of_integers_to_compare(
+    values: pa.Array, column_type: int, is_compared: bool
+) -> None:
+    def with_wrong_minimum(**options: bool) -> Written:
+        case = written(values, column_type, use_dictionary=False, **options)
+        return case.with_chunk(minimum=case.chunk.maximum, encodings=encodings_mask((0,)))
+
+    assert refused(with_wrong_minimum(), CorruptError) == "MIN_STAT"
+    vouched = with_wrong_minimum(write_page_checksum=True)
+    if is_compared:
+        assert refused(vouched, CorruptError) == "MIN_STAT"
+    else:
+        assert len(vouched.decode()) == 2
 
 
 def test_codec_that_pyarrow_lacks_is_not_supported() -> None:

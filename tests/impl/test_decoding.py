@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import golden_data
 import pytest
 
-from impl.decoding import AT_ONCE, by_threads
+from impl.decoding import AHEAD_BYTES_MAX, AT_ONCE, Decoding, InOrder, by_threads
 from impl.operating_system import OperatingSystemStorage
 from impl.table import open_table
 from impl.verify import verify_table
@@ -37,9 +41,77 @@ def test_an_error_comes_where_the_result_would() -> None:
             wait()
 
 
+def test_nothing_is_under_way_behind_the_block_and_nothing_begins_there() -> None:
+    entered, leave, done = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        entered.set()
+        leave.wait()
+        done.append("slow")
+
+    with by_threads() as decoding:
+        for _ in range(4 * decoding.ahead_count):
+            decoding.start(slow)
+        entered.wait()
+        leave.set()
+        count_at_end = len(done)
+    begun = len(done)
+    with by_threads() as decoding:
+        decoding.start(lambda: None)()
+    assert count_at_end <= begun == len(done)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    # Another program, because a test runner with threads is not to be forked.
+    program = (
+        "import os\n"
+        "from impl.checksum import HALF_BYTES_MIN, large_crc32\n"
+        "from impl.decoding import by_threads\n"
+        "def work():\n"
+        "    with by_threads() as decoding:\n"
+        "        assert decoding.start(lambda: 7)() == 7\n"
+        "    assert large_crc32(bytes(2 * HALF_BYTES_MIN)) > 0\n"
+        "work()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    work()\n"
+        "    os._exit(0)\n"
+        "os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("name", golden_data.TABLES)
 def test_threads_find_what_is_found_at_once(questdb_data: Path, name: str) -> None:
     path = str(questdb_data / name / "table")
     table = open_table(OperatingSystemStorage(), path)
     with by_threads() as decoding:
         assert verify_table(table, decoding=decoding) == verify_table(table)
+
+
+def test_results_come_in_the_order_of_their_beginning_and_few_bytes_are_under_way() -> None:
+    begun: list[int] = []
+
+    def piece(number: int) -> Callable[[], int]:
+        def work() -> int:
+            begun.append(number)
+            return number
+
+        return work
+
+    later = Decoding(start=lambda work: work, ahead_count=3)
+    results: InOrder[int] = InOrder(later)
+    for number in range(4):
+        results.begin(piece(number), 1)
+    assert list(results.due()) == [0] == begun
+    results.begin(piece(4), AHEAD_BYTES_MAX)
+    assert list(results.due()) == [1, 2, 3]
+    results.begin(piece(5), 1)
+    assert (list(results.due()), list(results.rest()), list(results.rest())) == ([4], [5], [])
+
+
+def test_at_once_every_result_is_due() -> None:
+    results: InOrder[int] = InOrder(AT_ONCE)
+    results.begin(lambda: 1, 0)
+    assert list(results.due()) == [1]

@@ -73,8 +73,8 @@ def test_columns_of_nulls_come_in_slices_however_many_rows_there_are(tmp_path: P
     _, read, peak_mib = cost_of(of_nulls(20, 1 << 24, tmp_path))
     rows, largest_bytes = read
     assert rows == 1 << 24
-    # A slice holds 32 MiB of values, and their validity bits.
-    assert 30 << 20 < largest_bytes < 33 << 20
+    # A slice holds 8 MiB of values, and their validity bits.
+    assert 7 << 20 < largest_bytes < 9 << 20
     assert peak_mib < MEMORY_MIB_MAX
 
 

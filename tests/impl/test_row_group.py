@@ -15,9 +15,12 @@ from real_tables import CHAIN, put, rows_of, snapshot_of
 from harness.disk.trace import TracingStorage
 from impl.errors import UnsupportedError
 from impl.layout import pm as pm_layout
+from impl.partition import read_chunk
+from impl.pm.block import Chunk
 from impl.questdb_types import TypeTag
 from impl.reader import Snapshot
 from impl.row_group import SnapshotColumn
+from impl.storage import ReadableFile
 from impl.time_search import TimeRange
 
 ARRAY_OF_DOUBLES = TypeTag.ARRAY | TypeTag.DOUBLE << 8
@@ -182,5 +185,22 @@ def test_a_chunk_of_known_width_is_refused_before_it_is_fetched(
     storage = TracingStorage(table.image())
     with nullcontext() if is_fetched else pytest.raises(UnsupportedError):
         rows_of(snapshot_of("/table", storage))
-    chunk = pm.read(table.files[tb.PM], len(table.files[tb.DATA])).blocks[0].chunks[1]
-    assert (chunk.byte_range_start in storage.ranges(f"/table/{tb.DATA}")) is is_fetched
+    chunks = pm.read(table.files[tb.PM], len(table.files[tb.DATA])).blocks[0].chunks
+    fetched = [chunk.byte_range_start in storage.ranges(f"/table/{tb.DATA}") for chunk in chunks]
+    assert sorted(fetched) == [is_fetched, True]
+
+
+def test_what_takes_longest_to_decode_is_fetched_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = pa.array(["a", "b", "c"], pa.string())
+    table = tb.build({"small": (TypeTag.BOOLEAN, pa.array([True, False, True])), "text": (TypeTag.VARCHAR, texts)})
+    fetched = []
+
+    def watched(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
+        fetched.append(chunk)
+        return read_chunk(handle, chunk, file=file)
+
+    monkeypatch.setattr("impl.row_group.read_chunk", watched)
+    rows_of(opened(table))
+    timestamp, small, text = pm.read(table.files[tb.PM], len(table.files[tb.DATA])).blocks[0].chunks
+    assert small.total_compressed < timestamp.total_compressed
+    assert fetched == [text, timestamp, small]

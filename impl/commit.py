@@ -27,6 +27,7 @@ class Action(enum.Enum):
     """One step of a commit; F1 to F6 are the barriers of protocol notes, section 0."""
 
     MAKE_DIRECTORY = "make directory"
+    NAME_DIRECTORY = "give a prepared directory its name"
     APPEND_DATA = "append data"
     SYNC_DATA = "sync data (F1)"
     APPEND_PM = "append pm"
@@ -56,6 +57,7 @@ class PartitionWrite:
     """All bytes that a commit puts into one partition's directory.
 
     `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
+    Where `prepared_path` names a directory that holds complete, durable files, there are no bytes left to write.
     """
 
     directory_path: str
@@ -65,13 +67,18 @@ class PartitionWrite:
     pm_offset_bytes: int
     pm: bytes
     published_bytes: int
+    prepared_path: str | None = None
+
+
+ADOPTION = (Action.NAME_DIRECTORY, Action.SYNC_TABLE_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
     """What a commit does in order, and what else releases differ in (design, section 5).
 
-    `update` is done to each partition that grows in place, `rewrite` to each new directory, then `publish` to `_txn`.
+    `update` is done to each partition that grows in place, `rewrite` to each new directory, `adoption` to each that was
+    prepared, then `publish` to `_txn`.
     `base` finds the row groups that a commit goes on from, and a life that `remembers` its own does so once; `token_of`
     says, before a write, what `_txn` will call the size of data.parquet; `undo` follows a partition's failed write; and
     `replaced`, with the new version, says what becomes of directories that it no longer names.
@@ -86,6 +93,13 @@ class Protocol:
     token_of: Callable[[Storage, PartitionWrite], int]
     undo: Callable[[Storage, PartitionWrite], None]
     replaced: Callable[[Storage, WriterLock, int, Iterable[PartitionFiles]], None]
+    adoption: tuple[Action, ...] = ADOPTION
+
+    def actions(self, write: PartitionWrite) -> tuple[Action, ...]:
+        """Return what is done to a partition's directory."""
+        if write.prepared_path is not None:
+            return self.adoption
+        return self.rewrite if write.is_new else self.update
 
 
 def encoded_end(_: Storage, write: PartitionWrite) -> int:
@@ -144,7 +158,7 @@ def execute(
         try:
             with ExitStack() as opened:
                 run = _PartitionRun(storage, table_path, write, opened)
-                for action in protocol.rewrite if write.is_new else protocol.update:
+                for action in protocol.actions(write):
                     _PARTITION_ACTIONS[action](run)
         except StorageError:
             protocol.undo(storage, write)
@@ -180,6 +194,10 @@ class _PartitionRun:
 
     def make_directory(self) -> None:
         self._storage.mkdir(self._write.directory_path)
+
+    def name_directory(self) -> None:
+        assert self._write.prepared_path is not None
+        self._storage.rename(self._write.prepared_path, self._write.directory_path)
 
     def append_data(self) -> None:
         self._file(DATA_FILE).pwrite(self._write.data, self._write.data_offset_bytes)
@@ -253,6 +271,7 @@ class _Publication:
 
 _PARTITION_ACTIONS: dict[Action, Callable[[_PartitionRun], None]] = {
     Action.MAKE_DIRECTORY: _PartitionRun.make_directory,
+    Action.NAME_DIRECTORY: _PartitionRun.name_directory,
     Action.APPEND_DATA: _PartitionRun.append_data,
     Action.SYNC_DATA: _PartitionRun.sync_data,
     Action.APPEND_PM: _PartitionRun.append_pm,

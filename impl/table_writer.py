@@ -10,6 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from impl.adoption import PreparedPartition, adopted, demand_apart
 from impl.commit import HARDENED, Protocol, execute
 from impl.errors import NotATableError, TornproofError
 from impl.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
@@ -24,7 +25,7 @@ from impl.purge import purge
 from impl.questdb_types import TypeTag, tag_of
 from impl.reader import open_snapshot, raise_first
 from impl.recovery import recover_for_writing
-from impl.refused_rows import RowsRefusedError
+from impl.refused_rows import RowsRefusedError, refuse_unless_writable
 from impl.storage import Storage
 from impl.stored_arrays import symbol_keys
 from impl.symbols import SymbolTable, read_table_symbols
@@ -129,12 +130,19 @@ class TableWriter:
     def rewrite_partition(self, timestamp: int) -> None:
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
         partition = self._partition_at(timestamp)
-        self._refuse_unless_writable(partition)
+        refuse_unless_writable(self.table, partition)
         self._rewritten.add(partition.timestamp)
 
+    def adopt(self, prepared: PreparedPartition) -> None:
+        """Stage a new partition whose files are complete in a directory beside; `commit` gives it its name."""
+        self._check_alive()
+        change = adopted(self.table, self.transaction, prepared, self._new_files(prepared.timestamp))
+        self._adopted[prepared.timestamp] = change
+
     def rollback(self) -> None:
-        """Forget what is staged; nothing of it has reached a file."""
+        """Forget what is staged; nothing of it has reached a file, and prepared directories stay."""
         self._staged: list[pa.Table] = []
+        self._adopted: dict[int, PartitionChange] = {}
         self._dropped: set[int] = set()
         self._rewritten: set[int] = set()
 
@@ -191,9 +199,10 @@ class TableWriter:
         """Return the changes of partitions, by their timestamps, in order."""
         remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
+        demand_apart(staged, self._adopted)
         return {
-            timestamp: self._change(timestamp, remaining.get(timestamp), staged.get(timestamp))
-            for timestamp in sorted(staged.keys() | (self._rewritten - self._dropped))
+            key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
+            for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))
         }
 
     def _portions(self, partitions: tuple[Partition, ...]) -> Iterable[Portion]:
@@ -209,7 +218,7 @@ class TableWriter:
         if partition is None:
             assert portion is not None
             return self._changer.create(portion, files)
-        self._refuse_unless_writable(partition)
+        refuse_unless_writable(self.table, partition)
         known = self._open_partition(partition)
         if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
             return self._changer.rewrite(known, portion, files)
@@ -270,15 +279,6 @@ class TableWriter:
             if partition.timestamp == timestamp:
                 return partition
         raise RowsRefusedError(f"{self.table.path}: no partition starts at {timestamp}")
-
-    def _refuse_unless_writable(self, partition: Partition) -> None:
-        name = self.table.directory_of(partition)
-        if not partition.is_parquet:
-            raise RowsRefusedError(f"{name}: its rows are not in Parquet; only the server writes to it")
-        if layout.READ_ONLY.get(partition.flags):
-            raise RowsRefusedError(f"{name}: it is marked as read-only")
-        if not self.table.files_of(partition).has_pm():
-            raise RowsRefusedError(f"{name}: it has no _pm, because a release before 9.4.0 wrote it")
 
     def _new_files(self, timestamp: int) -> PartitionFiles:
         metadata = self._metadata

@@ -6,6 +6,7 @@ A `_pm` that is sound for the token is never made anew: the older generations in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from impl.checksum import crc32
 from impl.errors import BusyError, CorruptError, Problem, TornproofError
@@ -37,9 +38,11 @@ class Converted:
     old_problems: tuple[Problem, ...]
 
 
-def convert_partition(
-    table: Table, partition: Partition, mode: ConversionMode, *, keeps_sound: bool
-) -> Converted | PartitionMigration:
+Conversion: TypeAlias = Converted | PartitionMigration
+"""A `_pm` to be published, or why there is none."""
+
+
+def convert_partition(table: Table, partition: Partition, mode: ConversionMode, *, keeps_sound: bool) -> Conversion:
     """Make the `_pm` of a partition that needs one, or say that it has one or why it gets none.
 
     Without `keeps_sound` it is made whatever `_pm` is there, for another place than the partition's.

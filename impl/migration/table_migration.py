@@ -6,13 +6,14 @@ old `_pm` may still serve a pinned version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from impl.errors import BusyError, CorruptError, TornproofError
 from impl.heal_kept import keep, kept_name, unfinished_files
 from impl.migration.convert import ConversionMode
-from impl.migration.partition_migration import Converted, convert_partition, demand_unchanged
+from impl.migration.partition_migration import Conversion, Converted, convert_partition, demand_unchanged
 from impl.migration.partition_publish import (
     has_unfinished,
     make_directories,
@@ -31,6 +32,16 @@ from impl.verify import Progress
 OUTPUT_SUFFIX = ".pm"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """The parquet partitions of a table's committed `version` that are to be migrated."""
+
+    table: Table
+    version: int
+    partitions: tuple[Partition, ...]
+    native_count: int
+
+
 def migrate_table(
     storage: Storage,
     path: str,
@@ -46,25 +57,54 @@ def migrate_table(
     With `out` each goes into that directory as PARTITION.pm, and the table stays as it is; with `dry_run` nothing is
     written. Raises BusyError when another writer holds the table, NotATableError, StorageError.
     """
+    plan = plan_table(storage, path, only=only)
+    if isinstance(plan, Migration):
+        return plan
+    converted = convert_table(plan, mode, keeps_sound=out is None, progress=progress)
+    return publish_table(storage, plan, converted, dry_run=dry_run, out=out)
+
+
+def plan_table(storage: Storage, path: str, *, only: str | None = None) -> TablePlan | Migration:
+    """Return what there is to migrate, or the refusal of a table whose `_txn` or `_meta` cannot be followed.
+
+    Raises NotATableError, StorageError, BusyError.
+    """
     try:
         table = open_table(storage, path)
         transaction = table.transaction()
         named = [(table.directory_of(partition), partition) for partition in transaction.partitions]
     except CorruptError as error:
         return refused_table(path, error)
-    if only is not None:
-        named = [(name, partition) for name, partition in named if name == only]
-        if not named:
-            reason = f"{TXN_FILE} names no partition {only}, so nobody knows where its data.parquet ends"
-            return Migration(path=path, version=transaction.version, reason=reason)
-    done = []
-    with _Places(storage, table, transaction.version, out, dry_run=dry_run).open() as places:
-        for name, partition in named:
-            progress(name)
-            if partition.is_parquet:
-                done.append(places.migrate(partition, mode))
-    native_count = len(named) - len(done)
-    return Migration(path=path, version=transaction.version, partitions=tuple(done), native_count=native_count)
+    meant = [partition for name, partition in named if only in (None, name)]
+    if only is not None and not meant:
+        reason = f"{TXN_FILE} names no partition {only}, so nobody knows where its data.parquet ends"
+        return Migration(path=path, version=transaction.version, reason=reason)
+    parquet = tuple(partition for partition in meant if partition.is_parquet)
+    return TablePlan(
+        table=table, version=transaction.version, partitions=parquet, native_count=len(meant) - len(parquet)
+    )
+
+
+def convert_table(
+    plan: TablePlan, mode: ConversionMode, *, keeps_sound: bool, progress: Progress = lambda _: None
+) -> Iterator[Conversion]:
+    """Yield what becomes of each partition of a plan, converted when it is asked for."""
+    for partition in plan.partitions:
+        progress(plan.table.directory_of(partition))
+        yield convert_partition(plan.table, partition, mode, keeps_sound=keeps_sound)
+
+
+def publish_table(
+    storage: Storage, plan: TablePlan, converted: Iterable[Conversion], *, dry_run: bool, out: str | None
+) -> Migration:
+    """Put what the partitions of a plan were converted to, in their order, where it belongs.
+
+    Only this writes, so whoever converts needs no lock. Raises BusyError when another writer holds the table,
+    StorageError.
+    """
+    with _Places(storage, plan.table, plan.version, out, dry_run=dry_run).open() as places:
+        done = tuple(map(places.put, plan.partitions, converted))
+    return Migration(path=plan.table.path, version=plan.version, partitions=done, native_count=plan.native_count)
 
 
 def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool) -> Outcome:
@@ -96,9 +136,8 @@ class _Places:
         with self._held:
             yield self
 
-    def migrate(self, partition: Partition, mode: ConversionMode) -> PartitionMigration:
-        """Migrate one parquet partition; raises BusyError when another writer holds the table."""
-        converted = convert_partition(self._table, partition, mode, keeps_sound=self._out is None)
+    def put(self, partition: Partition, converted: Conversion) -> PartitionMigration:
+        """Publish one partition's `_pm`; raises BusyError when another writer holds the table."""
         # A table in which nothing is to be done gets no `_pins`.
         if self._changes_table and (isinstance(converted, Converted) or self._left(partition)):
             self._lock_table()
@@ -123,6 +162,9 @@ class _Places:
             if converted.old_problems:
                 outcome = Outcome.REPLACED
                 kept_as = kept_name(self._storage, table.path, files.pm_label, 0)
+            elif self._changes_table and files.has_pm():
+                # Another machine's view of a shared file system may lag behind.
+                raise BusyError(f"{files.pm_label}: it was made meanwhile; nothing was written")
             if self._changes_table:
                 self._publish(converted, target, kept_as)
         return PartitionMigration(

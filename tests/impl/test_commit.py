@@ -177,6 +177,6 @@ def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_nex
 
 
 def test_hardened_protocol_leaves_no_barrier_out() -> None:
-    actions = [*HARDENED.update, *HARDENED.rewrite, *HARDENED.publish]
+    actions = [*HARDENED.update, *HARDENED.rewrite, *HARDENED.adoption, *HARDENED.publish]
     assert set(actions) == set(Action)
     assert HARDENED.publish[-1] is Action.FENCE_AFTER_VERSION

@@ -12,6 +12,7 @@ from harness.explore.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite
 from harness.explore.memory import replay_memory
 from harness.explore.power_replay import replay_power
 from harness.explore.roundtrip import Mismatch, reencode_generations
+from harness.explore.seeded import replay_seeded
 from harness.explore.stateful import replay_stateful
 from harness.findings.replay import UNUSABLE, is_simulated, replay_log
 from harness.findings.situation_document import situation_of
@@ -47,6 +48,8 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 target = situation.target
                 assert isinstance(target, TableTarget), target
                 return replay_memory(target, operations, finding, start=situation.start, path=situation.path)
+            case "campaign":
+                return replay_seeded(finding)
             case "power":
                 return replay_power(situation_of(finding.evidence["situation"]), finding)
             case _:

@@ -145,17 +145,22 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float, not_be
         for finding in phase.findings:
             findings.setdefault(signature_of(finding), finding)
     cut = [situation for situation, phase in parts if not phase.complete]
+    explored = sum(phase.explored for _, phase in parts)
+    notes = [f"{situation}: {phase.note}" for situation, phase in parts if phase.note]
+    if not explored:
+        # A first situation that the time cut before its first run knows nothing against itself.
+        notes.append("the time was over before one run")
     return Phase(
         name=name,
-        explored=sum(phase.explored for _, phase in parts),
+        explored=explored,
         complete=bool(parts) and not cut and not not_begun,
         bound=_bound(parts, cut, not_begun),
-        verdict=worst(phase.verdict for _, phase in parts),
+        verdict=worst([*(phase.verdict for _, phase in parts), Verdict.VALID if explored else Verdict.UNKNOWN]),
         seconds=seconds,
         counts=dict(counts),
         reached=dict(reached),
         controls="; ".join(controls) or "passed",
-        note="; ".join(f"{situation}: {phase.note}" for situation, phase in parts if phase.note),
+        note="; ".join(notes),
         findings=tuple(findings.values()),
         situations={
             situation: {"explored": phase.explored, "complete": phase.complete, "bound": phase.bound}

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from harness.checkers.recorded import (
     COMMIT_ACKNOWLEDGED,
@@ -17,9 +18,13 @@ from harness.checkers.recorded import (
     RECOVERED,
     Columns,
     malformed,
+    read_columns,
+    writer_digests,
 )
 
 ALWAYS = np.iinfo(np.int64).min
+OF_WRITERS = ("commit_start", "commit_acknowledged", "commit_failed", "killed", "recovered")
+"""The kinds of events from which a writing is made; deaths of readers do no harm."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,10 +46,13 @@ class Attempt:
 class Writing:
     """All attempts in order, the one at each version that was not discarded, and what is wrong with the numbers.
 
+    Positions are those in `columns`, which are the writer's; `digests` are what numbers of contents stand for.
     `settled` are positions of acknowledgements and recoveries with their versions: readers must see them from then on.
     Of the anomalies, each holds the positions of its events. The first version of a history is not a recovery.
     """
 
+    columns: Columns
+    digests: pa.Array
     attempts: list[Attempt] = field(default_factory=list)
     live: dict[int, Attempt] = field(default_factory=dict)
     settled: list[tuple[int, int]] = field(default_factory=list)
@@ -52,9 +60,14 @@ class Writing:
     anomalies: defaultdict[str, list[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(list))
 
 
-def read_writing(columns: Columns) -> Writing:
-    """Follow the one writer through its lives; raises MalformedHistoryError where an event has no partner."""
-    follower = _Follower(columns)
+def read_writing(events: pa.Table) -> Writing:
+    """Follow the one writer through its lives, in events of `OF_WRITERS`.
+
+    Raises MalformedHistoryError where an event has no partner.
+    """
+    digests = writer_digests(events)
+    columns = read_columns(events, digests=digests)
+    follower = _Follower(Writing(columns=columns, digests=digests))
     steps = {
         COMMIT_START: follower.starts,
         COMMIT_ACKNOWLEDGED: follower.acknowledges,
@@ -62,8 +75,8 @@ def read_writing(columns: Columns) -> Writing:
         KILLED: follower.dies,
         RECOVERED: follower.recovers,
     }
-    positions = np.flatnonzero(columns.of_kind(*steps))
-    for position, kind in zip(positions.tolist(), columns.kind[positions].tolist(), strict=True):
+    order = np.lexsort((columns.sequence, columns.process, columns.time_ns))
+    for position, kind in zip(order.tolist(), columns.kind[order].tolist(), strict=True):
         steps[kind](position)
     return follower.writing
 
@@ -71,11 +84,11 @@ def read_writing(columns: Columns) -> Writing:
 class _Follower:
     """One pass over the writer's events; versions between `_floor` and `_ceiling` may be found by a recovery."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.writing = Writing()
-        self._columns = columns
-        self._client = columns.client.tolist()
-        self._version = columns.version.tolist()
+    def __init__(self, writing: Writing) -> None:
+        self.writing = writing
+        self._columns = writing.columns
+        self._client = writing.columns.client.tolist()
+        self._version = writing.columns.version.tolist()
         self._writer: int | None = None
         self._open: Attempt | None = None
         self._is_dead = False

@@ -1,11 +1,10 @@
-"""What readers saw: each read with its start, the pin that it stands under, and the life of its client."""
+"""What readers saw: each read with its start, the pin that it stands under, and the read before it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.checkers.recorded import (
     KILLED,
@@ -16,7 +15,9 @@ from harness.checkers.recorded import (
     UNPIN,
     Columns,
     Integers,
-    malformed,
+    Truths,
+    is_one_of,
+    refuse,
 )
 
 NOWHERE = -1
@@ -24,36 +25,34 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Reads by client and time, as positions of events: start, end (or failure) and pin, or NOWHERE without one.
+    """Reads as positions of events: start, end (or failure), pin, and end of the read before it that was not refused.
 
-    `life` numbers the lives of all clients. A read is `refused` when it failed; it is of an older snapshot when its
-    pin stands before its start.
+    A pin is NOWHERE without one, and so is an earlier read where this life of the client has none. A read is `refused`
+    when it failed, and `of_older_snapshot` when its pin stands before its start.
     """
 
     start: Integers
     end: Integers
     pin: Integers
-    life: Integers
-    refused: npt.NDArray[np.bool_]
-
-    @property
-    def of_older_snapshot(self) -> npt.NDArray[np.bool_]:
-        """Return which reads are of a snapshot that was pinned before they started."""
-        return np.asarray((self.pin != NOWHERE) & (self.pin < self.start))
+    earlier: Integers
+    refused: Truths
+    of_older_snapshot: Truths
 
 
-def read_readings(columns: Columns) -> Readings:
-    """Pair the events of reads and pins; raises MalformedHistoryError where one has no partner.
+def read_readings(columns: Columns, order: Integers) -> Readings:
+    """Pair the events of reads and pins in the order of `by_client`.
 
-    A client does one thing at a time. A snapshot is pinned inside of a read, and unpinned between reads.
+    Raises MalformedHistoryError where one has no partner. A client does one thing at a time. A snapshot is pinned
+    inside of a read, and unpinned between reads. What is known from elsewhere only says how a client came here.
     """
-    by_client = np.argsort(columns.client, kind="stable")
-    kind, client = columns.kind[by_client], columns.client[by_client]
-    bracket = _last_before(np.isin(kind, (READ_START, READ_END, READ_FAILED, KILLED)), client)
+    kind, client = columns.kind[order], columns.client[order]
+    is_own = order < columns.own_count
+    first = _first_places(client)
+    bracket = _last_before(is_one_of(kind, READ_START, READ_END, READ_FAILED, KILLED), first)
     in_read = _is_kind(kind, bracket, READ_START)
-    pins = _last_before(np.isin(kind, (PIN, UNPIN, KILLED)), client)
+    pins = _last_before(is_one_of(kind, PIN, UNPIN, KILLED), first)
     is_pinned = _is_kind(kind, pins, PIN)
-    ends = np.isin(kind, (READ_END, READ_FAILED))
+    ends = is_one_of(kind, READ_END, READ_FAILED) & is_own
     for wrong, reason in (
         ((kind == READ_START) & in_read, "stands inside of a read of this client"),
         (ends & ~in_read, "has no start"),
@@ -62,26 +61,34 @@ def read_readings(columns: Columns) -> Readings:
         ((kind == UNPIN) & in_read, "stands inside of a read"),
         ((kind == UNPIN) & ~is_pinned, "has no pin"),
     ):
-        if wrong.any():
-            raise malformed(columns, int(by_client[wrong].min()), reason)
+        refuse(columns, order[wrong & is_own], reason)
+    last_read = _last_before(is_one_of(kind, READ_END, KILLED), first)
     read = np.flatnonzero(ends)
-    begins_life = np.append(True, (client[1:] != client[:-1]) | (kind[:-1] == KILLED))[: len(kind)]
+    start, pin, earlier = bracket[read], pins[read], last_read[read]
     return Readings(
-        start=by_client[bracket[read]],
-        end=by_client[read],
-        pin=np.where(is_pinned[read], by_client[pins[read]], NOWHERE),
-        life=np.cumsum(begins_life)[read],
+        start=order[start],
+        end=order[read],
+        pin=np.where(is_pinned[read], order[pin], NOWHERE),
+        earlier=np.where(_is_kind(kind, earlier, READ_END), order[earlier], NOWHERE),
         refused=kind[read] == READ_FAILED,
+        of_older_snapshot=is_pinned[read] & (pin < start),
     )
 
 
-def _last_before(marked: npt.NDArray[np.bool_], client: Integers) -> Integers:
+def _first_places(client: Integers) -> Integers:
+    """Return for each event, ordered by client, the place of the first one of its client."""
+    is_first = np.ones(len(client), dtype=np.bool_)
+    is_first[1:] = client[1:] != client[:-1]
+    return np.asarray(np.maximum.accumulate(np.where(is_first, np.arange(len(client)), 0)))
+
+
+def _last_before(marked: Truths, first: Integers) -> Integers:
     """Return for each event the last marked one before it of the same client, or NOWHERE."""
-    last = np.maximum.accumulate(np.where(marked, np.arange(len(marked)), NOWHERE))
-    before = np.append(NOWHERE, last[:-1])[: len(marked)]
-    is_own = (before != NOWHERE) & (client[before] == client)
-    return np.where(is_own, before, NOWHERE)
+    before = np.full(len(marked), NOWHERE)
+    np.maximum.accumulate(np.where(marked, np.arange(len(marked)), NOWHERE)[:-1], out=before[1:])
+    before[before < first] = NOWHERE
+    return before
 
 
-def _is_kind(kind: Integers, places: Integers, wanted: int) -> npt.NDArray[np.bool_]:
-    return np.asarray((places != NOWHERE) & (kind[places] == wanted))
+def _is_kind(kind: Integers, places: Integers, wanted: int) -> Truths:
+    return np.asarray((places != NOWHERE) & (kind[places] == wanted)) if len(kind) else np.zeros(0, dtype=np.bool_)

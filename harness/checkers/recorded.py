@@ -1,4 +1,4 @@
-"""A history of events as NumPy columns, and what must hold of it before it can be judged."""
+"""Recorded events as NumPy columns, and what each must hold to be judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
+Truths = npt.NDArray[np.bool_]
 
 KINDS = (
     "commit_start",
@@ -37,8 +38,16 @@ KINDS = (
     RECOVERED,
 ) = range(len(KINDS))
 
+TEXTS = ("process", "client", "kind", "digest", "details")
+NAMES = ("process", "sequence", "client", "kind", "time_ns", "version", "digest", "details")
+RECORDED = pa.schema(
+    [(name, pa.dictionary(pa.int32(), pa.string()) if name in TEXTS else pa.int64()) for name in NAMES]
+)
+REQUIRED = tuple(name for name in NAMES if name not in ("version", "digest"))
 NO_VERSION = np.iinfo(np.int64).min
 NO_DIGEST = -1
+OTHER_DIGEST = -2
+SMALL_CODES = 1 << 15
 
 
 class MalformedHistoryError(Exception):
@@ -47,106 +56,147 @@ class MalformedHistoryError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Events by time, process and sequence; texts are numbers whose equality is that of the texts.
+    """Events in the order of the rows of `table`; texts are numbers whose equality is that of the texts.
 
-    `row` is each event's row in `table`.
+    `process` follows the order of the names, `client` is the place in `clients`, and `digest` that in the digests that
+    were asked about. The first `own_count` events are judged; those after them are known from elsewhere.
     """
 
     table: pa.Table
-    row: Integers
+    own_count: int
     process: Integers
     sequence: Integers
     client: Integers
+    clients: pa.Array
     kind: Integers
     time_ns: Integers
     version: Integers
     digest: Integers
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.kind)
 
-    def of_kind(self, *kinds: int) -> npt.NDArray[np.bool_]:
+    def of_kind(self, *kinds: int) -> Truths:
         """Return which events are of one of some kinds."""
-        return np.asarray(np.isin(self.kind, kinds))
+        return is_one_of(self.kind, *kinds)
 
     def event(self, position: int) -> dict[str, Any]:
         """Return the event at a position as it was recorded."""
-        (event,) = self.table.slice(int(self.row[position]), 1).to_pylist()
+        (event,) = self.table.slice(position, 1).to_pylist()
         return dict(event)
 
+    def moment(self, position: int) -> tuple[int, int, int]:
+        """Return what orders events: time, process, sequence."""
+        return int(self.time_ns[position]), int(self.process[position]), int(self.sequence[position])
 
-def read_columns(table: pa.Table) -> Columns:
-    """Return the columns of a table of events, in order; raises MalformedHistoryError as the checks below."""
-    for name in ("process", "sequence", "client", "kind", "time_ns", "details"):
+
+def is_one_of(kind: Integers, *kinds: int) -> Truths:
+    """Return which of many kinds are among a few."""
+    wanted = np.zeros(len(KINDS), dtype=np.bool_)
+    wanted[list(kinds)] = True
+    return np.asarray(wanted[kind])
+
+
+def with_dictionaries(table: pa.Table) -> pa.Table:
+    """Return the columns of events, each text once, so that tables can be set one after another."""
+    columns = []
+    for name, type_ in zip(NAMES, RECORDED.types, strict=True):
+        column = table.column(name)
+        if column.type != type_:
+            column = column.cast(pa.string()).dictionary_encode() if name in TEXTS else column.cast(type_)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=RECORDED)
+
+
+def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = None) -> Columns:
+    """Return the columns of events, and after them of some that are `known` from elsewhere.
+
+    Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
+    """
+    table = with_dictionaries(own)
+    if known is not None:
+        table = pa.concat_tables([table, with_dictionaries(known)])
+    for name in REQUIRED:
         if table.column(name).null_count:
             raise MalformedHistoryError(f"an event has no {name}")
-    process, names = _codes(table, "process")
-    # Numbers follow the order of the names, so that equal times have one order.
-    process = np.argsort(np.argsort(np.array(names, dtype=object), kind="stable"), kind="stable")[process]
-    sequence, time_ns = _integers(table, "sequence"), _integers(table, "time_ns")
-    row = np.lexsort((sequence, process, time_ns))
+    process, processes = _codes(table.column("process"))
+    ranks = np.argsort(np.argsort(np.array(processes.to_pylist(), dtype=object), kind="stable"), kind="stable")
+    client, clients = _codes(table.column("client"))
+    digest, contents = _codes(table.column("digest"))
     columns = Columns(
         table=table,
-        row=row,
-        process=process[row],
-        sequence=sequence[row],
-        client=_codes(table, "client")[0][row],
-        kind=_kinds(table)[row],
-        time_ns=time_ns[row],
-        version=_integers(table, "version")[row],
-        digest=_codes(table, "digest")[0][row],
+        own_count=len(own),
+        process=_small(ranks)[process],
+        sequence=_integers(table.column("sequence")),
+        client=client,
+        clients=clients,
+        kind=_kinds(table.column("kind")),
+        time_ns=_integers(table.column("time_ns")),
+        version=_integers(table.column("version")),
+        digest=_places(contents, digests)[digest],
     )
-    _check_processes(columns)
     _check_values(columns)
     return columns
 
 
-def _integers(table: pa.Table, name: str) -> Integers:
-    return np.asarray(pc.fill_null(table.column(name), NO_VERSION).to_numpy(), dtype=np.int64)
+def writer_digests(table: pa.Table) -> pa.Array:
+    """Return the contents that a writer's events name."""
+    return pc.drop_null(with_dictionaries(table).column("digest").cast(pa.string())).unique()
 
 
-def _codes(table: pa.Table, name: str) -> tuple[Integers, list[str]]:
-    encoded = pa.concat_arrays(table.column(name).chunks or [pa.array([], pa.string())]).dictionary_encode()
-    codes = pc.fill_null(encoded.indices.cast(pa.int64()), NO_DIGEST)
-    return np.asarray(codes), encoded.dictionary.to_pylist()
+def _integers(column: pa.ChunkedArray) -> Integers:
+    return np.asarray(pc.fill_null(column, NO_VERSION).to_numpy(), dtype=np.int64)
 
 
-def _kinds(table: pa.Table) -> Integers:
-    kinds = pc.index_in(table.column("kind"), value_set=pa.array(KINDS))
-    if kinds.null_count:
+def _codes(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+    """Return the numbers of texts, -1 where there is none, and the texts."""
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return np.zeros(0, dtype=np.int64), pa.array([], pa.string())
+    parts = [np.asarray(pc.fill_null(chunk.indices, -1)) for chunk in chunks]
+    return _small(np.concatenate(parts), len(chunks[0].dictionary)), chunks[0].dictionary
+
+
+def _small(numbers: Integers, count: int | None = None) -> Integers:
+    """Return numbers in two bytes where these hold them: sorting such is linear."""
+    fits = (len(numbers) if count is None else count) < SMALL_CODES
+    return numbers.astype(np.int16) if fits else numbers
+
+
+def _places(contents: pa.Array, digests: pa.Array) -> Integers:
+    """Return where each content stands in `digests`, and last what no digest at all becomes."""
+    places = pc.fill_null(pc.index_in(contents.cast(pa.string()), value_set=digests), OTHER_DIGEST)
+    return np.append(np.asarray(places).astype(np.int32), np.int32(NO_DIGEST))
+
+
+def _kinds(column: pa.ChunkedArray) -> Integers:
+    codes, names = _codes(column)
+    kinds = np.asarray(pc.fill_null(pc.index_in(names.cast(pa.string()), value_set=pa.array(KINDS)), -1))
+    kind: Integers = kinds.astype(np.int8)[codes] if len(codes) else np.zeros(0, dtype=np.int8)
+    if (kind < 0).any():
         raise MalformedHistoryError("an event is of an unknown kind")
-    return np.asarray(kinds.cast(pa.int64()).to_numpy())
-
-
-def _check_processes(columns: Columns) -> None:
-    """Raise unless every process numbered its events from 0 on without a gap, while time did not go back."""
-    order = np.lexsort((columns.sequence, columns.process))
-    process, sequence, time_ns = columns.process[order], columns.sequence[order], columns.time_ns[order]
-    is_first = np.append(True, process[1:] != process[:-1])[: len(order)]
-    expected = np.where(is_first, 0, np.append(0, sequence[:-1] + 1)[: len(order)])
-    _refuse(
-        columns, order[sequence != expected], "is not the next one of its process: an event is missing or twice there"
-    )
-    went_back = ~is_first & (time_ns < np.append(0, time_ns[:-1])[: len(order)])
-    _refuse(columns, order[went_back], "is earlier than the one before it in its process")
+    return kind
 
 
 def _check_values(columns: Columns) -> None:
     """Raise unless events have the versions and digests of their kinds."""
     with_version = columns.of_kind(COMMIT_START, COMMIT_ACKNOWLEDGED, READ_END, PIN, RECOVERED)
     with_digest = columns.of_kind(COMMIT_START, READ_END)
-    _refuse(columns, np.flatnonzero(with_version & (columns.version == NO_VERSION)), "has no version")
-    _refuse(columns, np.flatnonzero(with_digest & (columns.digest == NO_DIGEST)), "has no digest")
+    refuse(columns, np.flatnonzero(with_version & (columns.version == NO_VERSION)), "has no version")
+    refuse(columns, np.flatnonzero(with_digest & (columns.digest == NO_DIGEST)), "has no digest")
 
 
-def _refuse(columns: Columns, positions: Integers, reason: str) -> None:
+def refuse(columns: Columns, positions: Integers, reason: str) -> None:
+    """Raise MalformedHistoryError about the first of some events, if there are any."""
     if len(positions):
-        raise malformed(columns, int(positions.min()), reason)
+        raise malformed(columns, min(positions.tolist(), key=columns.moment), reason)
 
 
 def malformed(columns: Columns, position: int, reason: str) -> MalformedHistoryError:
     """Return the error that names an event and says what is wrong with it."""
-    event = columns.event(position)
-    return MalformedHistoryError(
-        f"event {event['sequence']} of process {event['process']} ({event['kind']} of {event['client']}) {reason}"
-    )
+    return MalformedHistoryError(f"{named(columns.event(position))} {reason}")
+
+
+def named(event: dict[str, Any]) -> str:
+    """Return how an event is called in a sentence."""
+    return f"event {event['sequence']} of process {event['process']} ({event['kind']} of {event['client']})"

@@ -6,7 +6,9 @@ that opens the table, or with the commit that makes its first version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +16,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.checkers.attempts import Writing, read_writing
-from harness.checkers.explanation import Positions, unexplained
-from harness.checkers.readings import NOWHERE, Readings, read_readings
-from harness.checkers.recorded import KINDS, Columns, MalformedHistoryError, read_columns
+from harness.checkers.attempts import OF_WRITERS, Writing, read_writing
+from harness.checkers.explanation import Positions, observed_by_readers, observed_by_writer, unexplained
+from harness.checkers.ordering import by_client, by_process, check_beginnings, check_steps
+from harness.checkers.readings import Readings, read_readings
+from harness.checkers.recorded import (
+    KINDS,
+    Columns,
+    Integers,
+    MalformedHistoryError,
+    read_columns,
+    writer_digests,
+)
+from harness.checkers.rules import RULES, Case
+from harness.checkers.timeline import Timeline, timeline_of
 from harness.verdict import Verdict
 
 EXAMPLES_MAX = 10
 """How many anomalies of one kind are reported; all are counted."""
+VACUOUS = "nothing was read and nothing recovered, so nothing was judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +62,13 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What the rules look at; `unexplained` are observations by what is wrong with them."""
+class Part:
+    """What was found in a part of a history, the writer's or that of some readers, and how much was looked at there."""
 
-    columns: Columns
-    readings: Readings
-    writing: Writing
-    unexplained: dict[str, list[Positions]]
-    excused: Collection[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Finds the violations of one kind, each as positions of events; the events fill the sentence."""
-
-    sentence: str
-    find: Callable[[Case], list[Positions]]
+    anomalies: tuple[Anomaly, ...]
+    counts: dict[str, int]
+    denominators: dict[str, int]
+    readers: frozenset[str] = frozenset()
 
 
 def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bool = True) -> Judgement:
@@ -75,165 +79,150 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     which nothing was observed, is UNKNOWN.
     """
     try:
-        columns = read_columns(history)
-        readings, writing = read_readings(columns), read_writing(columns)
+        shared = shared_events(history)
+        columns = read_columns(history, digests=writer_digests(shared), known=deaths(shared))
+        order = by_process(columns)
+        check_beginnings(columns, order)
+        readings = read_steps(columns, order)
+        writing = read_writing(shared)
     except MalformedHistoryError as error:
-        return Judgement(verdict=Verdict.UNKNOWN, counts={}, denominators={"events": len(history)}, reason=str(error))
+        return unknown(str(error), len(history))
+    timeline = timeline_of(writing)
+    parts = [
+        judge_writer(writing, timeline, seen_survives=seen_survives),
+        judge_readers(columns, readings, timeline, excused=excused, seen_survives=seen_survives),
+    ]
+    return conclude(parts)
+
+
+def unknown(reason: str, event_count: int) -> Judgement:
+    """Return the judgement on a history that cannot be judged."""
+    return Judgement(verdict=Verdict.UNKNOWN, counts={}, denominators={"events": event_count}, reason=reason)
+
+
+def shared_events(history: pa.Table) -> pa.Table:
+    """Return the events that matter to more than the client that recorded them: the writer's, and deaths."""
+    return history.filter(pc.is_in(history.column("kind").cast(pa.string()), value_set=pa.array(OF_WRITERS)))
+
+
+def deaths(shared: pa.Table) -> pa.Table:
+    """Return the deaths among shared events."""
+    return shared.filter(pc.equal(shared.column("kind").cast(pa.string()), "killed"))
+
+
+def read_steps(columns: Columns, order: Integers) -> Readings:
+    """Return what readers did; raises MalformedHistoryError where events are missing or have no partner.
+
+    `order` is that of `by_process`.
+    """
+    check_steps(columns, order)
+    return read_readings(columns, by_client(columns, order))
+
+
+def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -> Part:
+    """Judge the numbers of a writer and the contents that it recovered."""
+    nothing = read_columns(timeline.columns.table.slice(0, 0), digests=timeline.digests)
+    seen = observed_by_writer(writing)
+    case = Case(
+        columns=nothing,
+        readings=read_readings(nothing, np.zeros(0, dtype=np.int64)),
+        timeline=timeline,
+        unexplained=unexplained(seen, timeline, seen_survives=seen_survives),
+        written=writing.anomalies,
+        excused=(),
+    )
+    return _examine(case, {"recoveries": writing.recovery_count})
+
+
+def judge_readers(
+    columns: Columns, readings: Readings, timeline: Timeline, *, excused: Collection[str], seen_survives: bool
+) -> Part:
+    """Judge what some readers saw beside the timeline of the writer."""
+    seen = observed_by_readers(columns, readings)
     case = Case(
         columns=columns,
         readings=readings,
-        writing=writing,
-        unexplained=unexplained(columns, readings, writing, seen_survives=seen_survives),
+        timeline=timeline,
+        unexplained=unexplained(seen, timeline, seen_survives=seen_survives),
+        written={},
         excused=excused,
     )
-    found = {kind: positions for kind, rule in RULES.items() if (positions := rule.find(case))}
-    is_vacuous = not found and writing.recovery_count == 0 and bool(readings.refused.all())
+    return _examine(case, _denominators(columns, readings))
+
+
+def conclude(parts: Iterable[Part]) -> Judgement:
+    """Return the judgement on a history from those on its parts."""
+    counts: Counter[str] = Counter()
+    denominators: Counter[str] = Counter()
+    readers: set[str] = set()
+    anomalies: list[Anomaly] = []
+    for part in parts:
+        counts.update(part.counts)
+        denominators.update(part.denominators)
+        readers |= part.readers
+        anomalies += part.anomalies
+    denominators["readers"] = len(readers)
+    is_vacuous = not counts and denominators["recoveries"] == 0 and denominators["reads"] == 0
     return Judgement(
-        verdict=Verdict.INVALID if found else Verdict.UNKNOWN if is_vacuous else Verdict.VALID,
-        anomalies=tuple(_anomaly(columns, kind, each) for kind in found for each in sorted(found[kind])[:EXAMPLES_MAX]),
-        counts={kind: len(positions) for kind, positions in found.items()},
-        denominators=_denominators(columns, readings, writing),
-        reason="nothing was read and nothing recovered, so nothing was judged" if is_vacuous else "",
+        verdict=Verdict.INVALID if counts else Verdict.UNKNOWN if is_vacuous else Verdict.VALID,
+        anomalies=first_of_each_kind(anomalies),
+        counts={kind: counts[kind] for kind in RULES if counts[kind]},
+        denominators=dict(denominators),
+        reason=VACUOUS if is_vacuous else "",
     )
 
 
-def _anomaly(columns: Columns, kind: str, positions: Positions) -> Anomaly:
-    events = tuple(columns.event(position) for position in dict.fromkeys(positions))
+def first_of_each_kind(anomalies: Sequence[Anomaly]) -> tuple[Anomaly, ...]:
+    """Return examples of each kind, the earliest first."""
+    by_kind: dict[str, list[Anomaly]] = {kind: [] for kind in RULES}
+    for anomaly in anomalies:
+        by_kind[anomaly.kind].append(anomaly)
+    return tuple(each for some in by_kind.values() for each in sorted(some, key=_moments)[:EXAMPLES_MAX])
+
+
+def _moments(anomaly: Anomaly) -> list[tuple[int, str, int]]:
+    return [(event["time_ns"], event["process"], event["sequence"]) for event in anomaly.events]
+
+
+def _examine(case: Case, denominators: dict[str, int]) -> Part:
+    def moments(positions: Positions) -> list[tuple[int, int, int]]:
+        return [case.moment(position) for position in positions]
+
+    found = {kind: positions for kind, rule in RULES.items() if (positions := rule.find(case))}
+    firsts = {kind: heapq.nsmallest(EXAMPLES_MAX, positions, key=moments) for kind, positions in found.items()}
+    return Part(
+        anomalies=tuple(_anomaly(case, kind, each) for kind, some in firsts.items() for each in some),
+        counts={kind: len(positions) for kind, positions in found.items()},
+        denominators=denominators,
+        readers=_readers(case),
+    )
+
+
+def _anomaly(case: Case, kind: str, positions: Positions) -> Anomaly:
+    events = tuple(case.event(position) for position in dict.fromkeys(positions))
     return Anomaly(kind=kind, sentence=RULES[kind].sentence.format(*events), events=events)
 
 
-def _denominators(columns: Columns, readings: Readings, writing: Writing) -> dict[str, int]:
+def _readers(case: Case) -> frozenset[str]:
+    clients = np.zeros(len(case.columns.clients), dtype=np.bool_)
+    clients[case.columns.client[case.readings.end]] = True
+    return frozenset(case.columns.clients.filter(pa.array(clients)).to_pylist())
+
+
+def _denominators(columns: Columns, readings: Readings) -> dict[str, int]:
     """Return the number of events of each kind, and of what they add up to."""
-    kinds = np.bincount(columns.kind, minlength=len(KINDS)).tolist()
+    kinds: Mapping[str, int] = dict(
+        zip(KINDS, np.bincount(columns.kind[: columns.own_count], minlength=len(KINDS)).tolist(), strict=True)
+    )
+    refused_count = int(readings.refused.sum())
     return {
-        "events": len(columns),
-        "reads": int((~readings.refused).sum()),
-        "refused_reads": int(readings.refused.sum()),
+        "events": columns.own_count,
+        "reads": len(readings.end) - refused_count,
+        "refused_reads": refused_count,
         "reads_of_older_snapshots": int(readings.of_older_snapshot.sum()),
-        "readers": len(np.unique(columns.client[readings.end])),
-        "commits": kinds[KINDS.index("commit_start")],
-        "acknowledged_commits": kinds[KINDS.index("commit_acknowledged")],
-        "failed_commits": kinds[KINDS.index("commit_failed")],
-        "pins": kinds[KINDS.index("pin")],
-        "kills": kinds[KINDS.index("killed")],
-        "recoveries": writing.recovery_count,
+        "commits": kinds["commit_start"],
+        "acknowledged_commits": kinds["commit_acknowledged"],
+        "failed_commits": kinds["commit_failed"],
+        "pins": kinds["pin"],
+        "kills": kinds["killed"],
     }
-
-
-def _unexplained(kind: str) -> Callable[[Case], list[Positions]]:
-    return lambda case: case.unexplained.get(kind, [])
-
-
-def _written(kind: str) -> Callable[[Case], list[Positions]]:
-    return lambda case: case.writing.anomalies.get(kind, [])
-
-
-def _stale_reads(case: Case) -> list[Positions]:
-    readings, columns = case.readings, case.columns
-    settled = np.array([position for position, _ in case.writing.settled], dtype=np.int64)
-    if not len(settled):
-        return []
-    newest = np.maximum.accumulate([version for _, version in case.writing.settled])
-    fresh = ~readings.refused & ~readings.of_older_snapshot
-    start, end = readings.start[fresh], readings.end[fresh]
-    earlier = np.searchsorted(columns.time_ns[settled], columns.time_ns[start], side="left")
-    due = newest[np.maximum(earlier - 1, 0)]
-    stale = (earlier > 0) & (columns.version[end] < due)
-    witness = settled[np.searchsorted(newest, due[stale])]
-    return _tuples(start[stale], end[stale], witness)
-
-
-def _versions_that_went_back(case: Case) -> list[Positions]:
-    read = ~case.readings.refused
-    end, life = case.readings.end[read], case.readings.life[read]
-    version = case.columns.version[end]
-    back = np.flatnonzero((life[1:] == life[:-1]) & (version[1:] < version[:-1]))
-    return _tuples(end[back], end[back + 1])
-
-
-def _moved_pins(case: Case) -> list[Positions]:
-    pin, end, version = case.readings.pin, case.readings.end, case.columns.version
-    moved = (pin != NOWHERE) & ~case.readings.refused & (version[end] != version[pin])
-    return _tuples(pin[moved], end[moved])
-
-
-def _refused_pinned_reads(case: Case) -> list[Positions]:
-    refused = case.readings.refused & (case.readings.pin != NOWHERE)
-    return _tuples(case.readings.pin[refused], case.readings.end[refused])
-
-
-def _refused_reads(case: Case) -> list[Positions]:
-    refused = np.flatnonzero(case.readings.refused & (case.readings.pin == NOWHERE))
-    reasons = case.columns.table.column("details").take(case.columns.row[case.readings.end[refused]])
-    is_excused = pc.is_in(reasons, value_set=pa.array(sorted(case.excused), pa.string())).to_numpy()
-    wrong = refused[~is_excused]
-    return _tuples(case.readings.start[wrong], case.readings.end[wrong])
-
-
-def _tuples(*columns: np.ndarray[Any, np.dtype[np.int64]]) -> list[Positions]:
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-RULES = {
-    "unknown_version": Rule(
-        sentence="{0[client]} saw version {0[version]}, which no commit was to make",
-        find=_unexplained("unknown_version"),
-    ),
-    "torn_content": Rule(
-        sentence="{0[client]} saw under version {0[version]} the content {0[digest]}, which no commit was to make",
-        find=_unexplained("torn_content"),
-    ),
-    "content_of_another_version": Rule(
-        sentence="{0[client]} saw under version {0[version]} the content of version {1[version]}",
-        find=_unexplained("content_of_another_version"),
-    ),
-    "future_read": Rule(
-        sentence="{0[client]} saw version {0[version]} before its commit started",
-        find=_unexplained("future_read"),
-    ),
-    "seen_version_lost": Rule(
-        sentence="{0[client]} saw version {0[version]}, which the recovery to version {1[version]} lost",
-        find=_unexplained("seen_version_lost"),
-    ),
-    "two_contents": Rule(
-        sentence="{0[client]} saw version {0[version]} with a content that a later commit of the same version replaced",
-        find=_unexplained("two_contents"),
-    ),
-    "stale_read": Rule(
-        sentence="{1[client]} read version {1[version]} although version {2[version]} was there before it began",
-        find=_stale_reads,
-    ),
-    "went_back": Rule(
-        sentence="{1[client]} read version {1[version]} after it had read version {0[version]}",
-        find=_versions_that_went_back,
-    ),
-    "pin_moved": Rule(
-        sentence="{1[client]} read version {1[version]} while it held a pin of version {0[version]}",
-        find=_moved_pins,
-    ),
-    "pinned_read_refused": Rule(
-        sentence="{1[client]} was refused to read although it held a pin of version {0[version]}: {1[details]}",
-        find=_refused_pinned_reads,
-    ),
-    "refused_read": Rule(
-        sentence="{1[client]} was refused to read: {1[details]}",
-        find=_refused_reads,
-    ),
-    "acknowledged_version_lost": Rule(
-        sentence="{0[client]} recovered version {0[version]}, older than one that was acknowledged or recovered before",
-        find=_written("acknowledged_version_lost"),
-    ),
-    "recovered_too_new": Rule(
-        sentence="{0[client]} recovered version {0[version]}, newer than any commit that was under way",
-        find=_written("recovered_too_new"),
-    ),
-    "version_not_next": Rule(
-        sentence="{0[client]} started version {0[version]}, not the one after the last acknowledged or recovered one",
-        find=_written("version_not_next"),
-    ),
-    "acknowledged_as_another": Rule(
-        sentence="{1[client]} was told version {1[version]} by the commit of version {0[version]}",
-        find=_written("acknowledged_as_another"),
-    ),
-}
-"""All rules by the kind of anomaly that they find."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 from harness.disk.kernel import NoError
 from harness.explore.situation import NotExplorableError
 from harness.explore.stateful_memo import remembered_decoding
+from harness.faults.catalogue import fault_named
+from harness.faults.fault import Planting
 from harness.findings.explain import explain
 from harness.findings.log import DecisionLog, text_of
 from harness.findings.run import Player, Signature
@@ -63,20 +66,37 @@ def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
     """Run a finding's log; for a target that only its own test can make, that hands it over."""
     evidence = finding.evidence
     try:
-        situation = situation_of(evidence["situation"], target)
-        log = DecisionLog.of_document(evidence["log"])
-        exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
-        with remembered_decoding(), Player(situation) as player:
-            # Words may change, so that the property and the part are enough.
-            for wanted in (exact, exact._replace(kind="")):
-                result = player.play(log, wanted=wanted)
-                violation = result.violation(wanted)
-                if violation is not None and not result.dropped:
-                    kind = Signature.of(violation).kind
-                    again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
-                    return Replayed(verdict=Verdict.INVALID, is_same=again == evidence, evidence=again)
+        with _planted(evidence) as planted:
+            return _replayed(finding, target or planted)
     except UNUSABLE as error:
         return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _planted(evidence: Mapping[str, Any]) -> Iterator[Target | None]:
+    """Plant the fault that a finding is of while the block runs, if it is of one; KeyError where there is none such."""
+    if "fault" not in evidence:
+        yield None
+        return
+    planting = Planting(fault_named(evidence["fault"]))
+    with planting.planted():
+        yield planting.target
+
+
+def _replayed(finding: Finding, target: Target | None) -> Replayed:
+    evidence = finding.evidence
+    situation = situation_of(evidence["situation"], target)
+    log = DecisionLog.of_document(evidence["log"])
+    exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
+    with remembered_decoding(), Player(situation) as player:
+        # Words may change, so that the property and the part are enough.
+        for wanted in (exact, exact._replace(kind="")):
+            result = player.play(log, wanted=wanted)
+            violation = result.violation(wanted)
+            if violation is not None and not result.dropped:
+                kind = Signature.of(violation).kind
+                again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
+                return Replayed(verdict=Verdict.INVALID, is_same=again == evidence, evidence=again)
     if result.dropped:
         count = len(result.dropped)
         which = "1 of its decisions does not apply" if count == 1 else f"{count} of its decisions do not apply, as"

@@ -45,7 +45,14 @@ SEEDS = range(2, 7)
             "impl.table_writer:recover_for_writing",
             "version_before",
             "writer",
-            {"acknowledged_version_lost", "seen_version_lost", "stale_read", "went_back"},
+            # After two deaths without a commit between them, the version before the last one has no record any more.
+            {
+                "acknowledged_version_lost",
+                "seen_version_lost",
+                "stale_read",
+                "went_back",
+                "a process ends when it is told to",
+            },
             id="recovery goes back by a version",
         ),
         pytest.param(
@@ -54,6 +61,7 @@ SEEDS = range(2, 7)
             "writer",
             {"torn_content"},
             id="a merge forgets row groups",
+            marks=pytest.mark.nightly,
         ),
     ],
 )

@@ -120,6 +120,13 @@ def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None
     assert (whole.verdict, whole.controls, whole.note) == (Verdict.UNKNOWN, "a toy was not convicted", "b: why")
 
 
+def test_a_phase_whose_time_was_over_before_one_run_is_unknown_and_one_run_is_enough() -> None:
+    cut = ("a", phase(0, complete=False))
+    whole = merged("x", [cut], 1.0, ["b"])
+    assert (whole.verdict, whole.explored, whole.note) == (Verdict.UNKNOWN, 0, "the time was over before one run")
+    assert merged("x", [cut, ("b", phase(1))], 1.0).verdict is Verdict.VALID
+
+
 def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
     reached = {"here": 1, "there": 0}
     assert must_have_reached(phase(reached=reached), ["here"]).verdict is Verdict.VALID

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.checkers import recorded, snapshot_isolation
-from harness.checkers.snapshot_isolation import EXAMPLES_MAX, RULES, judge
+from harness.checkers.rules import RULES
+from harness.checkers.snapshot_isolation import EXAMPLES_MAX, judge
 from harness.history import SCHEMA, Event, EventKind, to_arrow
 from harness.verdict import Verdict
 

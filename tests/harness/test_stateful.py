@@ -38,7 +38,13 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [(None, FILES), (None, MEMORY), ("9.4.2/chain", FILES), ("9.4.2/dedup", MEMORY)]
+    ("name", "kind"),
+    [
+        ("9.4.2/dedup", MEMORY),
+        pytest.param(None, FILES, marks=pytest.mark.nightly),
+        pytest.param(None, MEMORY, marks=pytest.mark.nightly),
+        pytest.param("9.4.2/chain", FILES, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_short_run_is_valid_and_reaches_all_that_it_must(
     questdb_data: Path, name: str | None, kind: StorageKind

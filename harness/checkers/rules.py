@@ -1,0 +1,170 @@
+"""The rules of snapshot isolation with one writer: what each anomaly looks like, and its sentence.
+
+Design, section 2; protocol, section 6, I1 to I5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.checkers.explanation import Positions
+from harness.checkers.readings import NOWHERE, Readings
+from harness.checkers.recorded import Columns, Integers
+from harness.checkers.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the rules look at: what some readers did beside the timeline, or what the writer did.
+
+    `unexplained` are observations by what is wrong with them, `written` what is wrong with the writer's numbers.
+    """
+
+    columns: Columns
+    readings: Readings
+    timeline: Timeline
+    unexplained: Mapping[str, Sequence[Positions]]
+    written: Mapping[str, Sequence[tuple[int, ...]]]
+    excused: Collection[str]
+
+    def event(self, position: int) -> dict[str, Any]:
+        """Return an event as it was recorded."""
+        return self.timeline.columns.event(~position) if position < 0 else self.columns.event(position)
+
+    def moment(self, position: int) -> tuple[int, int, int]:
+        """Return what orders events of one table: time, process, sequence."""
+        return self.timeline.columns.moment(~position) if position < 0 else self.columns.moment(position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Finds the violations of one kind, each as positions of events; the events fill the sentence."""
+
+    sentence: str
+    find: Callable[[Case], Sequence[Positions]]
+
+
+def _unexplained(kind: str) -> Callable[[Case], Sequence[Positions]]:
+    return lambda case: case.unexplained.get(kind, [])
+
+
+def _written(kind: str) -> Callable[[Case], Sequence[Positions]]:
+    return lambda case: [tuple(~position for position in each) for each in case.written.get(kind, [])]
+
+
+def _stale_reads(case: Case) -> list[Positions]:
+    readings, columns, timeline = case.readings, case.columns, case.timeline
+    if not len(timeline.settled):
+        return []
+    fresh = ~readings.refused & ~readings.of_older_snapshot
+    start, end = readings.start[fresh], readings.end[fresh]
+    earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start], side="left")
+    due = timeline.settled_newest[np.maximum(earlier - 1, 0)]
+    stale = (earlier > 0) & (columns.version[end] < due)
+    witness = timeline.settled[np.searchsorted(timeline.settled_newest, due[stale])]
+    return _tuples(start[stale], end[stale], ~witness)
+
+
+def _versions_that_went_back(case: Case) -> list[Positions]:
+    version = case.columns.version
+    again = ~case.readings.refused & (case.readings.earlier != NOWHERE)
+    end, earlier = case.readings.end[again], case.readings.earlier[again]
+    back = version[end] < version[earlier]
+    return _tuples(earlier[back], end[back])
+
+
+def _moved_pins(case: Case) -> list[Positions]:
+    pin, end, version = case.readings.pin, case.readings.end, case.columns.version
+    moved = np.flatnonzero((pin != NOWHERE) & ~case.readings.refused)
+    moved = moved[version[end[moved]] != version[pin[moved]]]
+    return _tuples(pin[moved], end[moved])
+
+
+def _refused_pinned_reads(case: Case) -> list[Positions]:
+    refused = case.readings.refused & (case.readings.pin != NOWHERE)
+    return _tuples(case.readings.pin[refused], case.readings.end[refused])
+
+
+def _refused_reads(case: Case) -> list[Positions]:
+    refused = np.flatnonzero(case.readings.refused & (case.readings.pin == NOWHERE))
+    if not len(refused):
+        return []
+    reasons = case.columns.table.column("details").take(case.readings.end[refused]).cast(pa.string())
+    is_excused = pc.is_in(reasons, value_set=pa.array(sorted(case.excused), pa.string())).to_numpy()
+    wrong = refused[~is_excused]
+    return _tuples(case.readings.start[wrong], case.readings.end[wrong])
+
+
+def _tuples(*columns: Integers) -> list[Positions]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+RULES = {
+    "unknown_version": Rule(
+        sentence="{0[client]} saw version {0[version]}, which no commit was to make",
+        find=_unexplained("unknown_version"),
+    ),
+    "torn_content": Rule(
+        sentence="{0[client]} saw under version {0[version]} the content {0[digest]}, which no commit was to make",
+        find=_unexplained("torn_content"),
+    ),
+    "content_of_another_version": Rule(
+        sentence="{0[client]} saw under version {0[version]} the content of version {1[version]}",
+        find=_unexplained("content_of_another_version"),
+    ),
+    "future_read": Rule(
+        sentence="{0[client]} saw version {0[version]} before its commit started",
+        find=_unexplained("future_read"),
+    ),
+    "seen_version_lost": Rule(
+        sentence="{0[client]} saw version {0[version]}, which the recovery to version {1[version]} lost",
+        find=_unexplained("seen_version_lost"),
+    ),
+    "two_contents": Rule(
+        sentence="{0[client]} saw version {0[version]} with a content that a later commit of the same version replaced",
+        find=_unexplained("two_contents"),
+    ),
+    "stale_read": Rule(
+        sentence="{1[client]} read version {1[version]} although version {2[version]} was there before it began",
+        find=_stale_reads,
+    ),
+    "went_back": Rule(
+        sentence="{1[client]} read version {1[version]} after it had read version {0[version]}",
+        find=_versions_that_went_back,
+    ),
+    "pin_moved": Rule(
+        sentence="{1[client]} read version {1[version]} while it held a pin of version {0[version]}",
+        find=_moved_pins,
+    ),
+    "pinned_read_refused": Rule(
+        sentence="{1[client]} was refused to read although it held a pin of version {0[version]}: {1[details]}",
+        find=_refused_pinned_reads,
+    ),
+    "refused_read": Rule(
+        sentence="{1[client]} was refused to read: {1[details]}",
+        find=_refused_reads,
+    ),
+    "acknowledged_version_lost": Rule(
+        sentence="{0[client]} recovered version {0[version]}, older than one that was acknowledged or recovered before",
+        find=_written("acknowledged_version_lost"),
+    ),
+    "recovered_too_new": Rule(
+        sentence="{0[client]} recovered version {0[version]}, newer than any commit that was under way",
+        find=_written("recovered_too_new"),
+    ),
+    "version_not_next": Rule(
+        sentence="{0[client]} started version {0[version]}, not the one after the last acknowledged or recovered one",
+        find=_written("version_not_next"),
+    ),
+    "acknowledged_as_another": Rule(
+        sentence="{1[client]} was told version {1[version]} by the commit of version {0[version]}",
+        find=_written("acknowledged_as_another"),
+    ),
+}
+"""All rules by the kind of anomaly that they find."""

@@ -13,8 +13,11 @@ import typer
 from typer.exceptions import TyperException
 
 from impl.errors import TornproofError
+from tornproof.commands.archive import archive
 from tornproof.commands.barriers import barriers
+from tornproof.commands.campaign import campaign
 from tornproof.commands.check import check
+from tornproof.commands.history import history
 from tornproof.commands.inspect import inspect
 from tornproof.commands.migrate import migrate
 from tornproof.commands.read import read
@@ -29,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, recover, migrate, inspect, read, replay, barriers):
+for command in (check, verify, recover, migrate, inspect, read, replay, barriers, campaign, history, archive):
     app.command()(command)
 
 

@@ -220,9 +220,10 @@ def test_without_a_table_a_small_new_one_is_explored_by_all(tornproof: WarmRunne
     exposures = {name: count for name, count in phases["damage"]["exposures"].items() if "rollback" not in name}  # type: ignore[attr-defined]
     assert not any(exposures.values()), "pages that we wrote have checksums"
     # On a busy machine the time may be over before the others have a verdict; then they say what was left.
-    for name in (name for name in PhaseName if name not in (PhaseName.VERIFY, PhaseName.ROUNDTRIP)):
-        assert phases[name]["verdict"] == "VALID" or (phases[name]["verdict"] == "UNKNOWN" and phases[name]["note"])
-        assert phases[name]["explored"] and phases[name]["controls"] == "passed"
+    explorers = [phases[name] for name in PhaseName if name not in (PhaseName.VERIFY, PhaseName.ROUNDTRIP)]
+    sound = [phase for phase in explorers if phase["verdict"] == "VALID"]
+    assert len(sound) >= 3 and all(phase["explored"] and phase["controls"] == "passed" for phase in sound)
+    assert all(phase["verdict"] == "UNKNOWN" and phase["note"] for phase in explorers if phase not in sound)
 
 
 def test_a_seed_is_kept_in_the_answer(tornproof: WarmRunner, table: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from command_line import WarmRunner
 from inspecting import command, document_of
 
 from impl.errors import BusyError, StorageError, UnsupportedError
@@ -231,7 +232,7 @@ def test_token_is_refused_where_there_are_no_footers(questdb_data: Path, name: s
         inspect_path(OperatingSystemStorage(), str(questdb_data / CHAIN / name), 1)
 
 
-def test_refusals_are_one_sentence_and_exit_code_2(questdb_data: Path, tmp_path: Path) -> None:
+def test_refusals_are_one_sentence_and_exit_code_2(tornproof: WarmRunner, questdb_data: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "_pm")
     for arguments in (
         (questdb_data / CHAIN,),
@@ -240,9 +241,9 @@ def test_refusals_are_one_sentence_and_exit_code_2(questdb_data: Path, tmp_path:
         (tmp_path / os.fsdecode(b"\xff_pm"),),
         (questdb_data / KINDS["_pm"], "--at", "-1"),
     ):
-        result = command(*arguments)
-        assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.stderr
-        assert "Traceback" not in result.stderr
+        run = tornproof("inspect", *arguments)
+        assert (run.code, run.out, run.err.count("\n")) == (2, "", 1), run.err
+        assert "Traceback" not in run.err
 
 
 def test_damage_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ WRITER = Path(__file__).parents[1] / "golden" / "live_writer.py"
 # The newer version's `_txn` still holds the older one's record, so going back is one store of the version.
 OLDER, NEWER = (f"tables/9.4.2/history/history/{step}" for step in ("01", "02"))
 REFUSALS = (BusyError, CorruptError, NotATableError, StorageError)
-RUNS = 8
+RUNS = 4
 NATIVE = "tornproof: left out: 2024-03-02.0 is a native partition\n"
 
 

@@ -48,7 +48,6 @@ def test_it_is_seen_again_ten_times_of_ten_with_the_same_evidence(tornproof: War
     runs = [tornproof("replay", file, "--json", "-") for _ in range(TIMES)]
     assert {run.code for run in runs} == {1}
     assert len({run.out for run in runs}) == 1
-    assert max(run.seconds for run in runs) < 1
     document = runs[0].document
     assert (document["verdict"], document["same_evidence"], document["note"]) == ("INVALID", True, "")
     assert document["explanation"] == TURNED.evidence["explanation"]

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
 from impl.errors import BusyError, TornproofError
 from impl.heal_kept import KEPT_DIRECTORY
 from impl.migration.convert import ConversionMode
+from impl.migration.partition_migration import Conversion
 from impl.migration.plain_file import migrate_file
 from impl.migration.plan import Migration, Outcome, PartitionMigration, refused_table
-from impl.migration.table_migration import migrate_table
+from impl.migration.table_migration import TablePlan, convert_table, plan_table, publish_table
 from impl.operating_system import OperatingSystemStorage
 from impl.partition import PM_FILE
-from impl.verify import Progress
+from impl.storage import Storage
+from pipeline.migration import convert_tables
+from pipeline.session import spark_session
 from tornproof.holders import demand_owner, refuse_if_held
+from tornproof.migration_dataset import make_directory, write_dataset
 from tornproof.migration_sources import Source, find_sources
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 
 LINES_SHOWN = 500
+T = TypeVar("T")
 STYLES = {Outcome.REFUSED: "red", Outcome.REPLACED: "yellow", Outcome.ALREADY: "dim", Outcome.MIGRATED: ""}
 
 
@@ -52,22 +61,110 @@ def migrate(
     mode: Annotated[
         Mode, typer.Option("--mode", help="As the server does it, or as QuestDB's command-line tool: without blooms.")
     ] = Mode.SERVER,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="MASTER", help="Convert on this Spark: local[*], or spark://HOST:PORT."),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write a row for each partition there, as Parquet.")
+    ] = None,
     json_target: JsonOption = None,
 ) -> int:
     """Give every parquet partition that has no _pm its own, made from data.parquet as it is committed."""
     sources = find_sources(path)
+    job = Job(out=out, dry_run=dry_run, mode=mode)
     if out is not None:
-        _demand_outside(out, sources)
+        _demand_outside(out, sources, "which --out leaves as it is")
+    if report is not None:
+        _demand_outside(report, sources, "which is no place for --report")
+        make_directory(report)
     with progress_bar() as progress:
-        task = progress.add_task("migrating", total=None)
-
-        def advance(name: str) -> None:
-            progress.update(task, advance=1, description=name)
-
-        done = [_migrate(source, out=out, dry_run=dry_run, mode=mode, progress=advance) for source in sources]
+        # A plain file is always alone, and there is nothing to spread.
+        if master is None or sources[0].is_file:
+            done = _run_here(job, sources, progress)
+        else:
+            done = _run_on_spark(job, sources, progress, master)
+    if report is not None:
+        write_dataset(done, report)
     write_json(report_document(path, done, out=out, dry_run=dry_run, mode=mode), json_target)
     print_report(result_console(json_target), path, done, dry_run=dry_run)
     return ExitCode.VALID if all(each.is_complete for each in done) else ExitCode.INVALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is asked for every source; `storage` is where its files are."""
+
+    out: str | None
+    dry_run: bool
+    mode: Mode
+    storage: Storage = field(default_factory=OperatingSystemStorage)
+
+    def plan(self, source: Source) -> TablePlan | Migration:
+        """Return what there is to convert; a plain file and a refused table are through already."""
+        if source.is_file:
+            return migrate_file(
+                self.storage,
+                source.path,
+                mode=self.mode.conversion,
+                dry_run=self.dry_run,
+                out=self._target(source),
+            )
+        if self.out is None:
+            refuse_if_held(source.path, because="a server knows only the files that were there when it started")
+            if not self.dry_run:
+                demand_owner(source.path)
+        return plan_table(self.storage, source.path, only=source.only)
+
+    def publish(self, source: Source, plan: TablePlan, converted: Iterable[Conversion]) -> Migration:
+        """Put what a table's partitions were converted to where it belongs."""
+        return publish_table(self.storage, plan, converted, dry_run=self.dry_run, out=self._target(source))
+
+    def _target(self, source: Source) -> str | None:
+        return None if self.out is None else str(Path(self.out) / source.below)
+
+
+def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> list[Migration]:
+    task = progress.add_task("migrating", total=None)
+
+    def advance(name: str) -> None:
+        progress.update(task, advance=1, description=name)
+
+    def migrate_one(source: Source) -> Migration:
+        plan = job.plan(source)
+        if isinstance(plan, Migration):
+            return plan
+        keeps_sound = job.out is None
+        converted = convert_table(plan, job.mode.conversion, keeps_sound=keeps_sound, progress=advance)
+        return job.publish(source, plan, converted)
+
+    return [_or_refused(source, partial(migrate_one, source)) for source in sources]
+
+
+def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
+    """Run with conversions that executors make; what is published, and when, is as it is without them."""
+    task = progress.add_task("starting Spark", total=None)
+    with spark_session(master, name="tornproof migrate") as spark:
+        plans = [_or_refused(source, partial(job.plan, source)) for source in sources]
+        tables = [plan for plan in plans if isinstance(plan, TablePlan)]
+        progress.update(task, description="converting", total=sum(len(plan.partitions) for plan in tables))
+        converted = convert_tables(
+            spark,
+            tables,
+            job.mode.conversion,
+            keeps_sound=job.out is None,
+            progress=lambda count: progress.update(task, completed=count),
+        )
+        done = []
+        for source, plan in zip(sources, plans, strict=True):
+            if isinstance(plan, Migration):
+                done.append(plan)
+                continue
+            share = islice(converted, len(plan.partitions))
+            done.append(_or_refused(source, partial(job.publish, source, plan, share)))
+            # A table that was refused in the middle must not leave its rest to the next one.
+            deque(share, maxlen=0)
+        return done
 
 
 def report_document(
@@ -127,10 +224,10 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
 
 
-def _migrate(source: Source, *, out: str | None, dry_run: bool, mode: Mode, progress: Progress) -> Migration:
-    """Migrate one source; what ends a run on one table alone is a refusal of that table in a tree."""
+def _or_refused(source: Source, action: Callable[[], T]) -> T | Migration:
+    """Return what an action on one source does; what ends a run on one table alone is a refusal of it in a tree."""
     try:
-        return _migrate_alone(source, out=out, dry_run=dry_run, mode=mode, progress=progress)
+        return action()
     except TornproofError as error:
         if source.below:
             return refused_table(source.path, error)
@@ -140,34 +237,14 @@ def _migrate(source: Source, *, out: str | None, dry_run: bool, mode: Mode, prog
         raise
 
 
-def _migrate_alone(source: Source, *, out: str | None, dry_run: bool, mode: Mode, progress: Progress) -> Migration:
-    storage = OperatingSystemStorage()
-    target = None if out is None else str(Path(out) / source.below)
-    if source.is_file:
-        return migrate_file(storage, source.path, mode=mode.conversion, dry_run=dry_run, out=target)
-    if out is None:
-        refuse_if_held(source.path, because="a server knows only the files that were there when it started")
-        if not dry_run:
-            demand_owner(source.path)
-    return migrate_table(
-        storage,
-        source.path,
-        mode=mode.conversion,
-        dry_run=dry_run,
-        out=target,
-        only=source.only,
-        progress=progress,
-    )
-
-
-def _demand_outside(out: str, sources: Sequence[Source]) -> None:
-    """Refuse a directory that is none, or one in a table that is to stay as it is."""
-    place = Path(out)
+def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> None:
+    """Refuse a directory that is none, or one in a table."""
+    place = Path(directory)
     if place.exists() and not place.is_dir():
-        raise UsageError(f"{out}: is not a directory")
+        raise UsageError(f"{directory}: is not a directory")
     for source in sources:
         if not source.is_file and place.resolve().is_relative_to(Path(source.path).resolve()):
-            raise UsageError(f"{out}: lies in the table {source.path}, which --out leaves as it is")
+            raise UsageError(f"{directory}: lies in the table {source.path}, {reason}")
 
 
 def _counts(done: Sequence[Migration]) -> Counter[str]:

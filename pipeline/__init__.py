@@ -1,0 +1,1 @@
+"""The data pipeline: campaigns, checks of histories, migration, ingest and a table source, as jobs on Spark."""

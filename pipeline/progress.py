@@ -1,0 +1,58 @@
+"""Watching a job: its action runs beside this thread, which tells how many tasks are done and passes Ctrl-C on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+OnTasks: TypeAlias = Callable[[int, int], None]
+"""Is told how many tasks of the stages that have begun are done, and how many these have."""
+POLL_SECONDS = 0.2
+CANCEL_SECONDS = 10
+_NUMBERS = itertools.count()
+
+
+def watched(spark: SparkSession, action: Callable[[], T], on_tasks: OnTasks) -> T:
+    """Return what an action on Spark returns, or raise what it raises; when interrupted, cancel its jobs first."""
+    from pyspark import InheritableThread
+
+    tag = f"tornproof-{next(_NUMBERS)}"
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            # The tags of a session mark its queries, but no job on RDDs.
+            spark.sparkContext.addJobTag(tag)
+            results.append(action())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = InheritableThread(target=run, session=spark, daemon=True)
+    thread.start()
+    stages: set[int] = set()
+    try:
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            _tell(spark, stages, on_tasks)
+    except BaseException:
+        spark.sparkContext.cancelJobsWithTag(tag)
+        thread.join(CANCEL_SECONDS)
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _tell(spark: SparkSession, stages: set[int], on_tasks: OnTasks) -> None:
+    """Tell the counts of the stages that were ever seen at work; those of now are added to them."""
+    tracker = spark.sparkContext.statusTracker()
+    stages.update(tracker.getActiveStageIds())
+    known = [stage for stage in map(tracker.getStageInfo, sorted(stages)) if stage is not None]
+    if known:
+        on_tasks(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))

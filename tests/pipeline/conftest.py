@@ -1,0 +1,30 @@
+"""One Spark session for all tests of a process: starting one takes longer than most of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.java import PipelineUnavailableError
+from pipeline.session import demand_spark, spark_session
+
+
+@pytest.fixture(scope="session")
+def needs_spark() -> None:
+    """Skip aloud where Spark cannot run, but not in CI."""
+    try:
+        demand_spark()
+    except PipelineUnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(needs_spark: None) -> Iterator[SparkSession]:
+    """Two task slots and three attempts at each task; plain `local[2]` never tries again."""
+    with spark_session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session

@@ -1,0 +1,368 @@
+"""Migration on Spark: what one process does, byte for byte, with the work spread; and what a killed driver leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import ROOT
+from legacy_trees import LONG_TABLE, write_legacy_tree
+from pyspark.sql import SparkSession
+
+from impl.errors import StorageError
+from impl.migration.convert import ConversionMode
+from impl.migration.partition_migration import Converted
+from impl.migration.plan import Migration, Outcome
+from impl.migration.table_migration import TablePlan, convert_table, migrate_table, plan_table, publish_table
+from impl.operating_system import OperatingSystemStorage
+from impl.pins import take_writer_lock
+from impl.table import Table
+from pipeline import migration
+from pipeline.migration import convert_all, convert_tables
+from tornproof.commands.migrate import Mode, migrate
+from tornproof.migration_dataset import FILE, SCHEMA
+
+MASTER = "local[2,3]"
+GONE_SECONDS_MAX = 60
+
+
+@pytest.fixture
+def legacy_tree(questdb_data: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Function that writes the tree anew at the same place."""
+
+    def write(copies: int = 1, days: int = 20) -> Path:
+        tree = tmp_path / "tree"
+        shutil.rmtree(tree, ignore_errors=True)
+        write_legacy_tree(questdb_data, tree, copies=copies, days=days)
+        return tree
+
+    return write
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(path: Path, master: str | None, **options: Any) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
+    """The command in this process, where a session is active: exit code, JSON and rows of the dataset."""
+    # A report may lie in no table, and a path in the tree may be one.
+    place = path.parents[len(path.parts) - path.parts.index("tree") - 1]
+    folder = place / ("spread" if master else "alone")
+    code = migrate(
+        str(path),
+        out=options.get("out"),
+        dry_run=options.get("dry_run", False),
+        mode=options.get("mode", Mode.SERVER),
+        master=master,
+        report=str(folder),
+        json_target=str(place / "report.json"),
+    )
+    document = json.loads((place / "report.json").read_text())
+    return code, document, rows_of(folder)
+
+
+def rows_of(report: Path) -> list[dict[str, Any]]:
+    table = pq.read_table(report / FILE)
+    assert table.schema.equals(SCHEMA)
+    return list(table.to_pylist())
+
+
+def damage(tree: Path) -> None:
+    """Make a table and a partition to be refused, and a `_pm` that is unsound, one that is sound, one unfinished."""
+    (tree / "00/chain/_txn").write_bytes(b"short")
+    days = sorted((tree / LONG_TABLE).glob("2024-*"))
+    (days[2] / "data.parquet").write_bytes(b"short")
+    (days[5] / "_pm").write_bytes(b"")
+    (days[6] / "_pm.migrating").write_bytes(b"half")
+    migrate_table(OperatingSystemStorage(), str(tree / "00/types"))
+
+
+# The same as in one process
+
+
+def test_result_is_that_of_one_process(
+    spark: SparkSession, legacy_tree: Callable[..., Path], questdb_data: Path
+) -> None:
+    tree = legacy_tree(copies=2)
+    before = content_of(tree)
+    alone = run(tree, None)
+    expected = content_of(tree)
+    tree = legacy_tree(copies=2)
+    assert content_of(tree) == before
+    spread = run(tree, MASTER)
+    assert content_of(tree) == expected != before
+    assert spread == alone
+    code, document, rows = spread
+    assert (code, document["counts"]["migrated"]) == (0, 44)
+    assert len(rows) == 44
+    for file in (questdb_data / "legacy/9.3.4").glob("*/migrated/*.pm"):
+        assert expected[f"01/{file.parents[1].name}/{file.stem}/_pm"] == file.read_bytes()
+    again = run(tree, MASTER)
+    assert again[1]["counts"]["already"] == 44
+    assert content_of(tree) == expected
+
+
+@pytest.mark.parametrize("wave", [7, 1024])
+def test_refusals_are_those_of_one_process_and_touch_no_other_table(
+    spark: SparkSession, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, wave: int
+) -> None:
+    monkeypatch.setattr(migration, "WAVE_PARTITIONS", wave)
+    seen = []
+    for master in (None, MASTER):
+        damage(tree := legacy_tree())
+        with take_writer_lock(OperatingSystemStorage(), str(tree / "00/many")):
+            seen.append((*run(tree, master), content_of(tree)))
+    assert seen[0] == seen[1]
+    code, document, rows, _ = seen[1]
+    counts = document["counts"]
+    assert (code, counts["migrated"], counts["replaced"], counts["already"], counts["refused"]) == (1, 18, 1, 1, 1)
+    refused = {row["table"].rpartition("/")[2]: row for row in rows if row["outcome"] == "refused"}
+    assert set(refused) == {"chain", "many", LONG_TABLE}
+    assert "another writer has the table open" in refused["many"]["reason"]
+    assert (refused["chain"]["partition"], refused["chain"]["problems"][0]["file"]) == (None, "_txn")
+    assert refused[LONG_TABLE]["partition"] == "2024-01-03.0"
+    assert not list((tree / "00/many").glob("*/_pm"))
+
+
+@pytest.mark.parametrize("options", [{"dry_run": True}, {"out": "beside"}, {"mode": Mode.TOOL, "out": "beside"}])
+def test_options_mean_what_they_mean_in_one_process(
+    spark: SparkSession, legacy_tree: Callable[..., Path], options: dict[str, Any]
+) -> None:
+    seen = []
+    tree = legacy_tree(days=3)
+    before = content_of(tree)
+    for master in (None, MASTER):
+        beside = tree.parent / "beside"
+        shutil.rmtree(beside, ignore_errors=True)
+        given = options | ({"out": str(beside)} if "out" in options else {})
+        seen.append((*run(tree, master, **given), content_of(beside)))
+        assert content_of(tree) == before
+    assert seen[0] == seen[1]
+    assert len(seen[1][3]) == (15 if "out" in options else 0)
+    assert seen[1][1]["counts"]["migrated"] == 15
+
+
+def test_one_table_or_partition_is_taken_too(spark: SparkSession, legacy_tree: Callable[..., Path]) -> None:
+    tree = legacy_tree(days=3)
+    partition = tree / LONG_TABLE / "2024-01-02.0"
+    assert run(partition, MASTER)[1]["counts"]["migrated"] == 1
+    assert [path.parent for path in tree.rglob("_pm")] == [partition]
+    assert run(tree / LONG_TABLE, MASTER)[1]["counts"] == {
+        "sources": 1, "migrated": 2, "replaced": 0, "already": 1, "refused": 0, "native": 0
+    }  # fmt: skip
+
+
+def test_report_is_a_dataset_for_spark(spark: SparkSession, legacy_tree: Callable[..., Path]) -> None:
+    tree = legacy_tree(days=3)
+    run(tree, MASTER)
+    report = spark.read.parquet(str(tree.parent / "spread"))
+    counts = {row["outcome"]: row["count"] for row in report.groupBy("outcome").count().collect()}
+    assert counts == {"migrated": 15}
+    ((pm_bytes,),) = report.selectExpr("sum(pm_bytes)").collect()
+    assert pm_bytes == sum(path.stat().st_size for path in tree.rglob("_pm"))
+
+
+# Who converts, and who writes
+
+
+def test_partitions_of_one_table_are_spread_and_come_back_in_order(
+    spark: SparkSession, legacy_tree: Callable[..., Path]
+) -> None:
+    plan = plan_table(OperatingSystemStorage(), str(legacy_tree(copies=0) / LONG_TABLE))
+    assert isinstance(plan, TablePlan)
+    told: list[int] = []
+    before = content_of(Path(plan.table.path))
+    spread = list(convert_tables(spark, [plan], ConversionMode.SERVER, keeps_sound=True, progress=told.append))
+    here = list(convert_table(plan, ConversionMode.SERVER, keeps_sound=True))
+    assert [each.content for each in spread if isinstance(each, Converted)] == [
+        each.content for each in here if isinstance(each, Converted)
+    ]
+    assert [each.files.name for each in spread if isinstance(each, Converted)] == [
+        f"2024-01-{day:02}.0" for day in range(1, 21)
+    ]
+    assert told == sorted(told) and told[-1] == 20
+    assert content_of(Path(plan.table.path)) == before
+
+
+def test_an_executor_that_does_not_see_the_table_ends_the_job(legacy_tree: Callable[..., Path]) -> None:
+    plan = plan_table(OperatingSystemStorage(), str(legacy_tree(copies=0, days=1) / LONG_TABLE))
+    assert isinstance(plan, TablePlan)
+    (partition,) = plan.partitions
+    gone = Table(storage=plan.table.storage, path=f"{plan.table.path} gone", metadata=plan.table.metadata)
+    (done,) = convert_all(iter([(plan.table, partition)]), mode=ConversionMode.SERVER, keeps_sound=True)
+    assert isinstance(done, Converted)
+    with pytest.raises(StorageError, match="it does not see the table; all need the same file system"):
+        list(convert_all(iter([(gone, partition)]), mode=ConversionMode.SERVER, keeps_sound=True))
+
+
+@pytest.mark.parametrize("has_appeared", [False, True])
+def test_a_pm_that_appeared_after_the_conversion_is_not_overwritten(
+    legacy_tree: Callable[..., Path], has_appeared: bool
+) -> None:
+    storage, path = OperatingSystemStorage(), legacy_tree(copies=0, days=2) / LONG_TABLE
+    plan = plan_table(storage, str(path))
+    assert isinstance(plan, TablePlan)
+    converted = list(convert_table(plan, ConversionMode.SERVER, keeps_sound=True))
+    if has_appeared:
+        (path / "2024-01-01.0" / "_pm").write_bytes(b"of somebody else")
+    done: Migration = publish_table(storage, plan, converted, dry_run=False, out=None)
+    first = Outcome.REFUSED if has_appeared else Outcome.MIGRATED
+    assert [partition.outcome for partition in done.partitions] == [first, Outcome.MIGRATED]
+    if has_appeared:
+        assert "2024-01-01.0/_pm: it was made meanwhile" in done.partitions[0].reason
+        assert (path / "2024-01-01.0" / "_pm").read_bytes() == b"of somebody else"
+
+
+# A driver of its own
+
+
+def start(tree: Path, output: int = subprocess.PIPE, **variables: str) -> subprocess.Popen[str]:
+    """The command as a driver of its own; what a killed one leaves goes below the test's folder."""
+    temporary = tree.parent / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tornproof", "migrate", str(tree), "--master", "local[2]"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
+        text=True,
+    )
+
+
+def descendants(process: int) -> dict[int, bytes]:
+    """The processes below one, with their command lines, as far as they live long enough to be asked."""
+    found: dict[int, bytes] = {}
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found |= descendants(child)
+                found[child] = Path(f"/proc/{child}/cmdline").read_bytes()
+    return found
+
+
+def converting(tree: Path) -> Callable[[int], bool]:
+    return lambda driver: any(b"pyspark.daemon" in command for command in descendants(driver).values())
+
+
+def published(tree: Path, count: int) -> Callable[[int], bool]:
+    places = [path.with_name("_pm") for path in tree.rglob("data.parquet")]
+    return lambda _: sum(place.exists() for place in places) >= count
+
+
+def kill_when(is_time: Callable[[int], bool], tree: Path) -> None:
+    """Kill a driver with SIGKILL, and wait until what it had started has noticed."""
+    with start(tree) as driver:
+        while driver.poll() is None and not is_time(driver.pid):
+            time.sleep(0.002)
+        below = descendants(driver.pid)
+        driver.kill()
+        assert driver.wait() == -signal.SIGKILL
+        assert below
+        wait_until_gone(list(below))
+
+
+def wait_until_gone(processes: list[int]) -> None:
+    start_seconds = time.monotonic()
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        assert time.monotonic() - start_seconds < GONE_SECONDS_MAX
+        time.sleep(0.05)
+
+
+def demand_whole(tree: Path, before: dict[str, bytes], after: dict[str, bytes]) -> int:
+    """Every `_pm` is missing or whole and nothing else has changed; returns how many there are."""
+    now = content_of(tree)
+    made = {name: content for name, content in now.items() if name.endswith("/_pm")}
+    assert made.items() <= after.items()
+    rest = {name: content for name, content in now.items() if not name.endswith(("/_pm", "_pins", "/_pm.migrating"))}
+    assert rest == before
+    return len(made)
+
+
+def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
+    spark: SparkSession, legacy_tree: Callable[..., Path]
+) -> None:
+    before = content_of(tree := legacy_tree(days=60))
+    run(tree, None)
+    after = content_of(tree)
+    tree = legacy_tree(days=60)
+    kill_when(published(tree, 30), tree)
+    assert 30 <= demand_whole(tree, before, after) <= 72
+    code, document, _ = run(tree, MASTER)
+    assert (code, document["counts"]["refused"]) == (0, 0)
+    assert content_of(tree) == after
+
+
+def test_a_terminal_shows_progress_and_report_alone_also_with_the_java_of_the_wheel(
+    needs_spark: None, legacy_tree: Callable[..., Path], tmp_path: Path
+) -> None:
+    tree = legacy_tree(copies=0, days=3)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for tool in folder.iterdir() if folder.is_dir() else ():
+            if tool.name != "java" and not (tools / tool.name).is_symlink():
+                (tools / tool.name).symlink_to(tool)
+    own, terminal = os.openpty()
+    with start(tree, terminal, JAVA_HOME="", PATH=str(tools), TERM="xterm", COLUMNS="300") as driver:
+        os.close(terminal)
+        shown = b"".join(iter(partial(read_terminal, own), b"")).decode()
+        assert driver.wait() == 0, shown
+    os.close(own)
+    lines = {re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).strip() for line in re.split(r"[\r\n]+", shown)} - {""}
+    drawn = {line for line in lines if re.match(r"(\W )?(starting Spark|converting) .* \d+:\d\d:\d\d$", line)}
+    assert drawn
+    report = {re.sub("  +", "  ", line.removeprefix(str(tree))) for line in lines - drawn}
+    assert {re.sub(r"\d+  \d+  -$", "sizes", line) for line in report} == {
+        "partition  outcome  ends at  bytes of _pm  old bytes in  why",
+        "2024-01-01.0  migrated  sizes",
+        "2024-01-02.0  migrated  sizes",
+        "2024-01-03.0  migrated  sizes",
+        ": 3 migrated",
+        "looked at 1 tables or files, 3 parquet partitions; 0 native partitions have no _pm",
+    }
+
+
+def read_terminal(terminal: int) -> bytes:
+    with suppress(OSError):
+        # Linux says so when nobody has the other end any more.
+        return os.read(terminal, 65536)
+    return b""
+
+
+@pytest.mark.nightly
+def test_500_partitions_survive_five_kills_of_the_driver(
+    needs_spark: None, legacy_tree: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write() -> Path:
+        return legacy_tree(copies=25, days=200)
+
+    before = content_of(tree := write())
+    assert sum(name.endswith("data.parquet") for name in before) == 500
+    run(tree, None)
+    after = content_of(tree)
+    draw = random.Random(7)
+    for count in (None, *sorted(draw.sample(range(1, 500), 4))):
+        tree = write()
+        kill_when(converting(tree) if count is None else published(tree, count), tree)
+        left = demand_whole(tree, before, after)
+        with start(tree) as second:
+            out, _ = second.communicate()
+        assert second.returncode == 0, out
+        assert content_of(tree) == after
+        with capsys.disabled():
+            print(f"killed at {'the conversion' if count is None else count}: {left} of 500 were there, then all")

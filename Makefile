@@ -16,14 +16,15 @@ OWN_UV := .uv/$(UV_VERSION)/bin/uv
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup check test lint nightly bench lock clean supported-python
+.PHONY: help setup check test lint nightly bench bench-pipeline lock clean supported-python
 
 help:
 	@echo "make check    every explorer on a bundled QuestDB table (about a minute)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
-	@echo "make nightly  the slow tests and long explorations (at most 170 minutes)"
+	@echo "make nightly  the slow tests and long explorations (at most 180 minutes)"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
+	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
 	@echo "make lock     requirements.lock from pyproject.toml; ARGUMENTS=--upgrade takes the newest releases"
 	@echo "make clean    remove all that make made"
@@ -71,9 +72,11 @@ lint: setup
 	@.venv/bin/python tests/golden/unpack.py tables $@
 
 nightly: .build/tables
-	@echo "nightly: the slow tests, $(NIGHTLY_FUZZ_SECONDS) s of fuzzing, $(NIGHTLY_SIMULATION_SECONDS) s of the simulator, then at most $(NIGHTLY_SECONDS) s from each of $(NIGHTLY_TABLES)"
+	@echo "nightly: the slow tests, $(NIGHTLY_FUZZ_SECONDS) s of fuzzing, a campaign, $(NIGHTLY_SIMULATION_SECONDS) s of the simulator, then at most $(NIGHTLY_SECONDS) s from each of $(NIGHTLY_TABLES)"
 	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
 	@.venv/bin/python tests/fuzz/fuzz_run.py --seconds $(NIGHTLY_FUZZ_SECONDS) --jobs $(TEST_WORKERS)
+	@rm -rf .build/nightly-campaign
+	@.venv/bin/tornproof campaign --spec scenarios/campaigns/nightly.toml --out .build/nightly-campaign --master 'local[$(TEST_WORKERS)]'
 	@.venv/bin/tornproof check --only schedules --only memory --only power --only product \
 	  --seconds $(NIGHTLY_SIMULATION_SECONDS) $(ARGUMENTS)
 	@for table in $(NIGHTLY_TABLES); do \
@@ -82,9 +85,12 @@ nightly: .build/tables
 bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
+bench-pipeline: setup
+	@for job in campaign history migration source archive; do .venv/bin/python benchmarks/pipeline_$$job.py || exit; done
+
 lock: | supported-python $(filter $(OWN_UV),$(UV))
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --group dev --output-file requirements.lock $(ARGUMENTS) pyproject.toml
+	  --group dev --extra spark --output-file requirements.lock $(ARGUMENTS) pyproject.toml
 	@echo "lock: $$(grep -c == requirements.lock) releases in requirements.lock"
 
 clean:

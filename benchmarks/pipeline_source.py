@@ -1,0 +1,145 @@
+"""Reading through the data source of Spark beside `spark.read.parquet`, on the same row groups.
+
+    python benchmarks/pipeline_source.py [ROWS]
+
+A table in one partition, with its data.parquet copied for the peer, and one of a partition a day, whose files the peer
+reads as a list of paths. A full scan hands every value of every row to Spark and lets it go (`noop`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from large_table import STORAGE, _create, _trades
+from measure import Row, Work, compare
+from pyspark.sql import DataFrame, SparkSession
+
+from impl.partition import DATA_FILE
+from impl.questdb_types import TypeTag
+from impl.table import open_table
+from impl.table_writer import open_writer
+from impl.writer_options import WriterOptions
+from pipeline.session import spark_session
+from pipeline.source import register
+
+ROW_COUNT = 10_000_000
+GROUP_COUNT = 100
+DAY_MICROSECONDS = 86_400_000_000
+ROUNDS = 9
+TYPES = {
+    "ts": TypeTag.TIMESTAMP,
+    "price": TypeTag.DOUBLE,
+    "amount": TypeTag.DOUBLE,
+    "order_id": TypeTag.LONG,
+    "venue": TypeTag.VARCHAR,
+    "is_buy": TypeTag.BOOLEAN,
+}
+
+
+def main() -> None:
+    row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROW_COUNT
+    with tempfile.TemporaryDirectory() as name, spark_session("local[2]", name="benchmark") as session:
+        register(session)
+        folder = Path(name)
+        in_one, by_day = folder / "in_one", folder / "by_day"
+        write(in_one, row_count, row_count // GROUP_COUNT)
+        write(by_day, row_count, row_count // GROUP_COUNT, by_day=True)
+        peer = folder / "peer.parquet"
+        shutil.copyfile(data_files(in_one)[0], peer)
+        for row in rows(session, in_one, [str(peer)], by_day, [str(path) for path in data_files(by_day)]):
+            print(
+                f"{row.what}: {row.ours_ms:.0f} ms; {row.peer}: {row.peer_ms:.0f} ms; {row.times_as_fast:.2f} times "
+                f"as fast{'' if row.goal is None else f', goal {row.goal:.2f}'} ({row.rounds} rounds)",
+                flush=True,
+            )
+
+
+def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, peer_by_day: list[str]) -> list[Row]:
+    def ours(path: Path, **options: str) -> DataFrame:
+        return session.read.format("tornproof").options(**options).load(str(path))
+
+    def theirs(paths: list[str]) -> DataFrame:
+        return session.read.parquet(*paths)
+
+    hour = "1970-01-01 01:00:00"
+    near = f"ts >= timestamp'{hour}' and ts < timestamp'{hour}' + interval 100 seconds"
+    day = f"ts >= timestamp_micros({50 * DAY_MICROSECONDS}) and ts < timestamp_micros({51 * DAY_MICROSECONDS})"
+    return [
+        against("full scan, all columns", lambda: ours(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
+        against("full scan, sums of all columns", lambda: ours(in_one), lambda: theirs(peer), sums),
+        against(
+            "full scan, one column",
+            lambda: ours(in_one, columns="price"),
+            lambda: theirs(peer).select("price"),
+            scan,
+        ),
+        against(
+            "1 % of the time, one file, filter pushed",
+            lambda: ours(in_one, pushdown="true").where(near),
+            lambda: theirs(peer).where(near),
+            sums,
+        ),
+        against(
+            f"1 % of the time, {len(peer_by_day)} partitions, filter pushed",
+            lambda: ours(by_day, pushdown="true").where(day),
+            lambda: theirs(peer_by_day).where(day),
+            sums,
+            goal=3,
+        ),
+    ]
+
+
+def against(
+    what: str,
+    ours: Callable[[], DataFrame],
+    theirs: Callable[[], DataFrame],
+    action: Callable[[DataFrame], object],
+    goal: float | None = None,
+) -> Row:
+    """Load and act in each round, as a query does that is asked once; check first that both see the same."""
+    assert ours().count() == theirs().count() > 0
+
+    def work(frame: Callable[[], DataFrame]) -> Work:
+        return lambda: action(frame())
+
+    return compare(what, work(ours), "spark.read.parquet", work(theirs), goal=goal, rounds=ROUNDS, round_seconds=0)
+
+
+def scan(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def sums(frame: DataFrame) -> list[object]:
+    names = {"price": "sum", "amount": "sum", "order_id": "sum", "venue": "count", "is_buy": "count", "ts": "max"}
+    return list(frame.agg(names).collect())
+
+
+def write(path: Path, row_count: int, group_row_count: int, *, by_day: bool = False) -> None:
+    """Write a table of `GROUP_COUNT` row groups: in one partition, or each in the partition of a day."""
+    _create(path, TYPES)
+    options = WriterOptions(row_group_row_count_max=group_row_count, rewrite_unused_ratio=1.0)
+    with open_writer(STORAGE, str(path), options=options) as writer:
+        for number, start in enumerate(range(0, row_count, group_row_count)):
+            trades = _trades(start, group_row_count)
+            if by_day:
+                begin = number * DAY_MICROSECONDS - start * 1_000
+                moved = pa.array(trades["ts"].cast(pa.int64()).to_numpy() + begin, pa.timestamp("us"))
+                trades = trades.set_column(0, "ts", moved)
+            writer.write(trades)
+            if by_day or number % 10 == 9:
+                writer.commit()
+        writer.commit()
+
+
+def data_files(path: Path) -> list[Path]:
+    table = open_table(STORAGE, str(path))
+    return [Path(table.files_of(partition).path, DATA_FILE) for partition in table.transaction().partitions]
+
+
+if __name__ == "__main__":
+    main()

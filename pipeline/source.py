@@ -75,7 +75,7 @@ def pinned(path: str) -> Iterator[Pin]:
 
 
 class TornproofSource(DataSource):
-    """The format `tornproof`; its options are in docs/pipeline.md."""
+    """The format `tornproof`; its options are in docs/source.md."""
 
     _snapshot: Snapshot | None = None
 

@@ -24,7 +24,7 @@ from harness.explore.drawn_runs import (
     run_course,
 )
 from harness.explore.observer import Violation
-from harness.explore.quiet_hypothesis import quiet_home, quiet_settings
+from harness.explore.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from harness.explore.situation import NotExplorableError, Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.findings.make import finding_or_moves
@@ -66,7 +66,7 @@ class Search:
             if self.has_time():
                 self._explore(scenario, courses)
 
-        with quiet_home(), remembered_decoding():
+        with quiet_hypothesis(), remembered_decoding():
             draw()
 
     def _explore(self, scenario: Scenario, courses: list[Course]) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 
 def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> settings:
@@ -28,11 +30,19 @@ def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> s
 
 
 @contextmanager
-def quiet_home() -> Iterator[None]:
-    """Keep what Hypothesis writes about itself out of the working directory."""
+def quiet_hypothesis() -> Iterator[None]:
+    """Draw by the seed alone, and keep what Hypothesis writes about itself out of the working directory.
+
+    By itself Hypothesis also draws constants of the modules that happen to be loaded, and has no setting against it.
+    """
+    usual = providers._get_local_constants
     with tempfile.TemporaryDirectory(prefix="hypothesis-") as home:
         set_hypothesis_home_dir(home)
+        providers._get_local_constants = Constants
+        providers.CONSTANTS_CACHE.cache.clear()
         try:
             yield
         finally:
+            providers.CONSTANTS_CACHE.cache.clear()
+            providers._get_local_constants = usual
             set_hypothesis_home_dir(None)

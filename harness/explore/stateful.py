@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.disk.image import DiskImage
-from harness.explore.quiet_hypothesis import quiet_home
+from harness.explore.quiet_hypothesis import quiet_hypothesis
 from harness.explore.stateful_machine import STEPS_IN_PROGRAM, Failure, Search, replay
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.explore.stateful_rules import RULES, Step
@@ -108,7 +108,7 @@ def explore_stateful(
             raise NothingToExploreError("no partition of the table can be written to")
     except (ProblemError, NothingToExploreError) as error:
         return nothing_explored(PHASE, str(error), clock() - begin)
-    with scratch_directory(storage_kind, directory) as scratch, quiet_home(), remembered_decoding():
+    with scratch_directory(storage_kind, directory) as scratch, quiet_hypothesis(), remembered_decoding():
         search = Search(
             start=start,
             kind=storage_kind,

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from harness.explore.crash_exploration import FAILED_CALL, OLD_STATE, POINTS
 from harness.explore.crash_judge import Property, Violation
-from harness.explore.quiet_hypothesis import quiet_settings
+from harness.explore.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from harness.explore.story_document import document_of, operation_of
 from harness.explore.target_story import Choose, Story, counted
 from harness.targets.protocol import Target
@@ -154,7 +154,8 @@ class _Search:
         chosen = quiet_settings(examples, shrinks=True, rules_max=steps)
         machine = type("Machine", (_Machine,), {"search": self})
         try:
-            run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=chosen)
+            with quiet_hypothesis():
+                run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=chosen)
         except Violation:
             pass
         except Flaky:

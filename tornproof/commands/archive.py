@@ -127,7 +127,7 @@ def archive(
 
 
 def report_document(table: str, report: ArchiveReport, *, dry_run: bool) -> dict[str, Any]:
-    """Return the JSON form of a report (docs/pipeline.md)."""
+    """Return the JSON form of a report (docs/archive.md)."""
     return {
         "format": 1,
         "table": table,

@@ -61,7 +61,7 @@ def history(
 
 
 def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict[str, Any]:
-    """Return the JSON form of a report (docs/pipeline.md)."""
+    """Return the JSON form of a report (docs/history.md)."""
     return {
         "format": 1,
         "events": [str(place) for place in dataset.places],

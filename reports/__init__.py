@@ -1,0 +1,5 @@
+"""Result data as pages: one HTML file that needs no network, JUnit XML, and a summary for a terminal.
+
+Everything here starts from documents and datasets that commands have written, never from live objects, and imports no
+other package of the project.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 COLOURS = {
     name: f"#0102{number:02x}"
     for number, name in enumerate(
-        ("ink", "faint", "line", "accent", "valid", "unknown", "invalid", "durable", "kept", "lost", "torn", "damaged")
-        + ("written", "spare", "paper")
+        "ink faint line accent valid unknown invalid durable kept lost torn damaged written spare paper".split()
     )
 }
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tornproof",
     "font.family": "sans-serif",

@@ -5,16 +5,25 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import golden_archive
 import hypothesis
 import pytest
 
+from harness.explore.quiet_hypothesis import by_seed_alone
+
 # Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def examples_do_not_depend_on_loaded_modules() -> Iterator[None]:
+    """Which tests one process runs before another is chance."""
+    with by_seed_alone():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -30,19 +30,27 @@ def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> s
 
 
 @contextmanager
-def quiet_hypothesis() -> Iterator[None]:
-    """Draw by the seed alone, and keep what Hypothesis writes about itself out of the working directory.
+def by_seed_alone() -> Iterator[None]:
+    """Draw the same from a seed in every process.
 
     By itself Hypothesis also draws constants of the modules that happen to be loaded, and has no setting against it.
     """
     usual = providers._get_local_constants
-    with tempfile.TemporaryDirectory(prefix="hypothesis-") as home:
-        set_hypothesis_home_dir(home)
-        providers._get_local_constants = Constants
+    providers._get_local_constants = Constants
+    providers.CONSTANTS_CACHE.cache.clear()
+    try:
+        yield
+    finally:
         providers.CONSTANTS_CACHE.cache.clear()
+        providers._get_local_constants = usual
+
+
+@contextmanager
+def quiet_hypothesis() -> Iterator[None]:
+    """Draw by the seed alone, and keep what Hypothesis writes about itself out of the working directory."""
+    with tempfile.TemporaryDirectory(prefix="hypothesis-") as home, by_seed_alone():
+        set_hypothesis_home_dir(home)
         try:
             yield
         finally:
-            providers.CONSTANTS_CACHE.cache.clear()
-            providers._get_local_constants = usual
             set_hypothesis_home_dir(None)

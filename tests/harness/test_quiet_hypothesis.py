@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
+from hypothesis.internal.conjecture import providers
 
 from harness.explore.quiet_hypothesis import quiet_hypothesis, quiet_settings
 
 CONSTANTS = range(1_000_003, 2_000_003, 5_003)
+# While tests run, all of them draw without constants.
+USUAL = providers._get_local_constants
 
 
 def drawn(context: AbstractContextManager[None]) -> list[int]:
@@ -29,6 +33,14 @@ def drawn(context: AbstractContextManager[None]) -> list[int]:
     with context:
         draw()
     return values
+
+
+@contextmanager
+def usual_hypothesis() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(providers, "_get_local_constants", USUAL)
+        yield
+    providers.CONSTANTS_CACHE.cache.clear()
 
 
 @contextmanager
@@ -48,7 +60,7 @@ def loaded(path: Path) -> Iterator[None]:
 def test_constants_of_loaded_modules_are_not_drawn(tmp_path: Path) -> None:
     before = drawn(quiet_hypothesis())
     with loaded(tmp_path / "module_of_constants.py"):
-        assert set(drawn(nullcontext())) & set(CONSTANTS), "the control: by itself Hypothesis draws them"
+        assert set(drawn(usual_hypothesis())) & set(CONSTANTS), "the control: by itself Hypothesis draws them"
         assert drawn(quiet_hypothesis()) == before
-        assert set(drawn(nullcontext())) & set(CONSTANTS), "afterwards it does again"
+        assert set(drawn(usual_hypothesis())) & set(CONSTANTS), "afterwards it does again"
     assert len(before) == 300 and len(set(before)) > 100

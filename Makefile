@@ -86,7 +86,9 @@ bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
 bench-pipeline: setup
-	@for job in campaign history migration source archive; do .venv/bin/python benchmarks/pipeline_$$job.py || exit; done
+	@for job in campaign history migration source archive; do .venv/bin/python benchmarks/pipeline_$$job.py || exit; done \
+	  | tee benchmarks/results/pipeline.txt
+	@.venv/bin/python benchmarks/document.py
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

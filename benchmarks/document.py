@@ -1,4 +1,4 @@
-"""docs/performance.md, made from the results of one run of `make bench`."""
+"""docs/performance.md, made from what `make bench` and `make bench-pipeline` have left in benchmarks/results/."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import msgspec
 from measure import Row
 from simulator import Rate
 
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "latest.json"
+PIPELINE_RESULTS = HERE / "results" / "pipeline.txt"
+DOCUMENT = HERE.parent / "docs" / "performance.md"
 INTRODUCTION = """\
 # Performance
 
@@ -21,6 +25,15 @@ project set itself.
 
 Measured on {machine}.
 
+"""
+PIPELINE = """
+## The pipeline
+
+What `make bench-pipeline` said last:
+
+```
+{said}
+```
 """
 
 
@@ -62,7 +75,13 @@ def document(results: Results) -> str:
     lines.append("| --- | ---: | ---: | ---: | --- |")
     for rate in results.rates:
         lines.append(f"| {rate.what} | {rate.count:,} | {rate.seconds:.2f} | {rate.per_second:,.0f} | {rate.note} |")
-    return INTRODUCTION.format(rounds=rounds, machine=results.machine) + "\n".join(lines) + "\n"
+    text = INTRODUCTION.format(rounds=rounds, machine=results.machine) + "\n".join(lines) + "\n"
+    return text + (PIPELINE.format(said=PIPELINE_RESULTS.read_text().strip()) if PIPELINE_RESULTS.exists() else "")
+
+
+def write_document() -> None:
+    """Write the page anew from the results that are kept."""
+    DOCUMENT.write_text(document(Results.of_json(RESULTS.read_text())))
 
 
 def _processor() -> str:
@@ -72,3 +91,7 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+if __name__ == "__main__":
+    write_document()

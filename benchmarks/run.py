@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
 import golden_archive
-from document import Results, document, machine_of_now
+from document import DOCUMENT, RESULTS, Results, machine_of_now, write_document
 from large_table import large_rows
 from measure import ROUNDS, Row, Work, compare
 from simulator import Rate, rates
@@ -46,8 +46,6 @@ from impl.writer_options import WriterOptions
 GROUP_ROW_COUNT = 10
 TABLE = "tables/9.4.2/wide/table"
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "latest.json"
-DOCUMENT = HERE.parent / "docs" / "performance.md"
 
 
 def rows(golden: Path) -> Iterator[Row]:
@@ -150,7 +148,7 @@ def main() -> None:
     found = Results(machine=machine_of_now(), rows=results, rates=simulated)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(found.as_json())
-    DOCUMENT.write_text(document(found))
+    write_document()
     console.print(f"wrote {RESULTS.relative_to(HERE.parent)} and {DOCUMENT.relative_to(HERE.parent)}")
     missed = [row.what for row in results if not row.is_met]
     if missed:

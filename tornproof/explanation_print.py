@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.findings.words import LANES, byte_lines, sentences
+from harness.findings.words import LANES, byte_lines, lane_cells, sentences
 
 
 def print_explanation(console: Console, violated: str, evidence: Mapping[str, Any]) -> None:
@@ -18,7 +18,7 @@ def print_explanation(console: Console, violated: str, evidence: Mapping[str, An
         console.print(sentence, markup=False)
     table = Table(*LANES, show_lines=True)
     for row in evidence["explanation"]["lanes"]:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(Text, lane_cells(row)))
     console.print(table)
     lines = byte_lines(evidence)
     if lines:

@@ -7,18 +7,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.disk.intercept import CallKind
+from harness.disk.intercept import Call, CallKind
 from harness.disk.kernel import Kernel
+from harness.explore.client import Node
 from harness.explore.observer import Property
 from harness.explore.situation import NotExplorableError
+from harness.explore.world import World
 from harness.findings.crash_bytes import crash_ranges
 from harness.findings.lanes import NOTABLE, LaneRecorder
 from harness.findings.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
+from harness.findings.moment import MomentRecorder
 from harness.findings.power import disk_after
 from harness.findings.run import Player, Signature
 from harness.findings.shrink import Itinerary
 from harness.findings.smaller import Case
+from harness.findings.stage import Watcher
 from harness.findings.step_names import END, Step
+from harness.findings.words import counts_of, sentences
 
 CLAUSES = {
     Property.WRONG_SNAPSHOT: "I2: a snapshot equals exactly one committed version",
@@ -45,32 +50,65 @@ class Neighbour:
 
     log: DecisionLog
     deviation: Deviation
+    moved: Deviation | None
     change: str
+
+
+class _All(Watcher):
+    """Lets several watchers see one run."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
+        for watcher in self._watchers:
+            watcher.stepped(step, call, node, world)
+
+    def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
+        for watcher in self._watchers:
+            watcher.deviated(deviation, kernel)
 
 
 def explain(case: Case, wanted: Signature) -> dict[str, Any]:
     """Return the evidence of a case that breaks the property, as JSON."""
-    with Player(case.situation) as player:
-        lanes, itinerary = LaneRecorder(case.situation.path), Itinerary()
-        result = player.play(case.log, wanted=wanted, watcher=lanes)
-        player.play(case.log, wanted=wanted, watcher=itinerary)
+    situation, log = case.situation, case.log
+    with Player(situation) as player:
+        lanes, itinerary = LaneRecorder(situation.path, log), Itinerary()
+        moment = MomentRecorder(situation)
+        result = player.play(log, wanted=wanted, watcher=_All(lanes, itinerary, moment))
         violation = result.violation(wanted)
         assert violation is not None, "only what happens can be explained"
-        neighbour = next(_neighbours(player, case.log, itinerary), None)
-        return {
+        neighbour = next(_neighbours(player, log, itinerary), None)
+        last = next(reversed(log.deviations), None)
+        files, left_out_count = moment.files()
+        explanation = {
             "client": violation.client,
             "seen": violation.sentence,
             "clause": CLAUSES.get(wanted.property, wanted.property),
             "trace": result.trace_hash,
             "steps": result.step_count,
-            "decisions": [text_of(deviation) for deviation in case.log.deviations],
-            "lanes": [row.cells() for row in lanes.rows],
+            "decisions": [text_of(deviation) for deviation in log.deviations],
+            "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
             "bytes": _bytes(case, itinerary.kernels),
-            "cause": _cause(player, case.log, itinerary, neighbour),
-            "neighbour": None
-            if neighbour is None
-            else {"decision": text_of(neighbour.deviation), "change": neighbour.change, "verdict": "VALID"},
+            "files": files,
+            "files_at": moment.text,
+            "files_left_out": left_out_count,
+            "cause": _cause(player, log, itinerary, neighbour),
+            "neighbour": None if neighbour is None else _neighbour_document(player, neighbour),
         }
+        told = {"explanation": explanation, "log": log.document(), "situation": counts_of(situation)}
+        return {**explanation, "story": sentences(wanted.property, told)}
+
+
+def _neighbour_document(player: Player, neighbour: Neighbour) -> dict[str, Any]:
+    lanes = LaneRecorder(player.situation.path, neighbour.log)
+    player.play(neighbour.log, watcher=lanes)
+    return {
+        "decision": text_of(neighbour.deviation),
+        "change": neighbour.change,
+        "verdict": "VALID",
+        "lanes": lanes.document(neighbour.moved or neighbour.deviation),
+    }
 
 
 def _bytes(case: Case, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
@@ -100,7 +138,7 @@ def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Itera
                 # Nobody can say what is right there, so that it is none that passes.
                 continue
             if not result.violations and (moved is None or moved in result.applied):
-                yield Neighbour(other, deviation, change)
+                yield Neighbour(other, deviation, moved, change)
 
 
 def _cause(

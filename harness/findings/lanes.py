@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.disk.intercept import BARRIERS, CHANGES, Call, CallKind
 from harness.disk.kernel import Kernel
 from harness.explore import programs
 from harness.explore.client import Mark, Node
 from harness.explore.world import World
-from harness.findings.log import Deviation, Fail, Kill, PowerCut
+from harness.findings.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
 from harness.findings.stage import Watcher
-from harness.findings.step_names import Step, kind_of
+from harness.findings.step_names import END, Step, kind_of
 
 NOTABLE = CHANGES | BARRIERS
 LOOKS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
@@ -23,37 +24,57 @@ SAID = {
     programs.REFUSED: "is refused",
     programs.RECOVERED: "finds",
 }
+HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
+"""How rows call what a decision does."""
 
 
 @dataclass(slots=True)
 class Row:
-    """What one client does in one operation before another one goes on."""
+    """What one client does in one operation before another one goes on, and the decisions that take effect in it."""
 
     client: str
     operation: str
     does: list[str] = field(default_factory=list)
     disk: str = ""
     ends: list[str] = field(default_factory=list)
+    decisions: list[Deviation] = field(default_factory=list)
+    steps: set[Step] = field(default_factory=set)
 
-    def cells(self) -> list[str]:
-        """Return the writer's lane, the readers' one and the disk's."""
-        doing = "; ".join([*_counted(self.does), *self.ends])
-        text = f"{self.client}, {self.operation}" + (f": {doing}" if doing else "")
-        lanes = [text, ""] if kind_of(self.client) == "writer" else ["", text]
-        return [*lanes, self.disk]
+    def document(self, decisive: Deviation | None, *, is_decisive: bool) -> dict[str, Any]:
+        """Return the row as JSON; of several decisions it names the decisive one, else the last."""
+        named = decisive if decisive in self.decisions else next(reversed(self.decisions), None)
+        return {
+            "lane": "writer" if kind_of(self.client) == "writer" else "readers",
+            "client": self.client,
+            "operation": self.operation,
+            "does": _counted(self.does),
+            "ends": self.ends,
+            "disk": self.disk,
+            "happens": "" if named is None else HAPPENS[type(named)],
+            "is_decisive": is_decisive,
+        }
 
 
 class LaneRecorder(Watcher):
     """Writes the rows of a run."""
 
-    def __init__(self, path: str) -> None:
-        """Wait for a run on the table at `path`."""
+    def __init__(self, path: str, log: DecisionLog) -> None:
+        """Wait for the run of a log on the table at `path`."""
         self._prefix = f"{path}/"
+        self._switches = [each for each in log.deviations if isinstance(each, Switch)]
+        self._has_ended = False
         self.rows: list[Row] = []
+
+    def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
+        """Return the rows as JSON; one is decisive, by a decision of the run or of one that differs in it."""
+        place = self._decisive_place(decisive)
+        return [row.document(decisive, is_decisive=number == place) for number, row in enumerate(self.rows)]
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Add a call to the row of its client and operation."""
         row = self._row(step)
+        row.steps.add(step)
+        self._has_ended = node.call is None
         file = step.file
         if call.kind in NOTABLE and call.kind is not CallKind.OPEN_FOR_WRITING:
             row.does.append(f"{call.kind} {file}")
@@ -67,6 +88,7 @@ class LaneRecorder(Watcher):
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Say what goes wrong."""
         row = self._row(deviation.at)
+        row.decisions.append(deviation)
         match deviation:
             case Kill():
                 row.ends.append("KILLED")
@@ -88,9 +110,33 @@ class LaneRecorder(Watcher):
         return f"not durable: {', '.join([*loose, *names])}" if loose or names else "all durable"
 
     def _row(self, step: Step) -> Row:
-        if not self.rows or (self.rows[-1].client, self.rows[-1].operation) != (step.client, step.operation):
-            self.rows.append(Row(step.client, step.operation))
+        last = self.rows[-1] if self.rows else None
+        if last is None or (last.client, last.operation) != (step.client, step.operation):
+            decisions = [] if last is None else self._turn(last, step.client)
+            self.rows.append(Row(step.client, step.operation, decisions=decisions))
         return self.rows[-1]
+
+    def _turn(self, last: Row, client: str) -> list[Deviation]:
+        """Return the decision by which a client goes on after another one, if it is not the policy that lets it."""
+        for switch in self._switches:
+            is_at_end = switch.at.operation == END
+            if (switch.at.client, switch.to, is_at_end) == (last.client, client, self._has_ended):
+                self._switches.remove(switch)
+                return [switch]
+        return []
+
+    def _decisive_place(self, decisive: Deviation | None) -> int:
+        """Return the row in which a decision takes effect, else that of its step, else the last one.
+
+        In a run without the decision its client makes that step.
+        """
+        places = range(len(self.rows))
+        taken = [place for place in places if decisive in self.rows[place].decisions]
+        if decisive is not None and not taken:
+            at = decisive.at
+            taken = [place for place in places if at in self.rows[place].steps]
+            taken = taken or [place for place in reversed(places) if self.rows[place].client == at.client]
+        return next(iter(taken), len(self.rows) - 1)
 
 
 def _said(mark: Mark) -> str:

@@ -21,6 +21,7 @@ from harness.findings.run import Player, Signature
 from harness.findings.situation_document import situation_of
 from harness.findings.smaller import Case
 from harness.findings.target_document import UnknownTargetError
+from harness.findings.words import lane_cells
 from harness.targets.protocol import Target
 from harness.verdict import Finding, Verdict
 from impl.errors import TornproofError
@@ -42,6 +43,8 @@ UNUSABLE = (
     pa.ArrowException,
 )
 """What a file that anybody may have written can lead to."""
+ADDED = frozenset({"story", "files", "files_at", "files_left_out"})
+"""What the explanation in an older file lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +99,33 @@ def _replayed(finding: Finding, target: Target | None) -> Replayed:
             if violation is not None and not result.dropped:
                 kind = Signature.of(violation).kind
                 again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
-                return Replayed(verdict=Verdict.INVALID, is_same=again == evidence, evidence=again)
+                return Replayed(
+                    verdict=Verdict.INVALID, is_same=_as_before(again, evidence) == evidence, evidence=again
+                )
     if result.dropped:
         count = len(result.dropped)
         which = "1 of its decisions does not apply" if count == 1 else f"{count} of its decisions do not apply, as"
         return Replayed(verdict=Verdict.UNKNOWN, note=f"{which}: {text_of(result.dropped[0])}")
     return Replayed(verdict=Verdict.VALID)
+
+
+def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return evidence of now in the form of a file that may be older.
+
+    The first release to write logs told no story, mapped no files, had no lanes of the neighbour, and wrote a row of
+    the lanes as the texts of its cells.
+    """
+    now, before = again["explanation"], evidence.get("explanation")
+    if not isinstance(before, dict):
+        return again
+    kept = {name: value for name, value in now.items() if name in before or name not in ADDED}
+    if _is_cells(before.get("lanes")):
+        kept["lanes"] = [lane_cells(row) for row in now["lanes"]]
+    neighbour = before.get("neighbour")
+    if isinstance(neighbour, dict) and "lanes" not in neighbour and now["neighbour"] is not None:
+        kept["neighbour"] = {name: value for name, value in now["neighbour"].items() if name != "lanes"}
+    return {**again, "explanation": kept}
+
+
+def _is_cells(lanes: object) -> bool:
+    return isinstance(lanes, list) and all(isinstance(row, list) for row in lanes)

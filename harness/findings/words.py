@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.explore.situation import Situation
 from harness.findings.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
 from harness.findings.step_names import END, Step
 
@@ -26,6 +27,14 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def lane_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a row of the lanes as texts: the writer's lane, the readers' one and the disk's."""
+    doing = "; ".join([*row["does"], *row["ends"]])
+    text = f"{row['client']}, {row['operation']}" + (f": {doing}" if doing else "")
+    lanes = [text, ""] if row["lane"] == "writer" else ["", text]
+    return [*lanes, row["disk"]]
+
+
 def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
     """Return what became of each range of bytes that was not durable at a power cut."""
     return [
@@ -33,6 +42,15 @@ def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
         + (f"  {', '.join(each['fields'])}" if each["fields"] else "")
         for each in evidence["explanation"]["bytes"]
     ]
+
+
+def counts_of(situation: Situation) -> dict[str, Any]:
+    """Return as much of a situation's document as sentences take."""
+    return {
+        "first_life": list(situation.first_life),
+        "second_life": list(situation.second_life),
+        "readers": [{"count": each.count} for each in situation.readers],
+    }
 
 
 def _setting(situation: Mapping[str, Any]) -> str:

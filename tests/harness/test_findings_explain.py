@@ -15,12 +15,14 @@ from harness.explore.observer import Property
 from harness.explore.situation import Readers
 from harness.findings.crash_bytes import crash_ranges
 from harness.findings.explain import CLAUSES, explain
-from harness.findings.log import DecisionLog, moved_to, parse_deviation, shortest
+from harness.findings.lanes import LaneRecorder, Row
+from harness.findings.log import DecisionLog, Kill, Switch, moved_to, parse_deviation, shortest
 from harness.findings.power import disk_after, simpler_choices
-from harness.findings.run import Signature, run_log
+from harness.findings.run import Player, Signature, run_log
 from harness.findings.situation_document import situation_of
 from harness.findings.smaller import Case
-from harness.findings.words import byte_lines, sentences
+from harness.findings.step_names import Step
+from harness.findings.words import byte_lines, lane_cells, sentences
 from harness.targets.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors
 from harness.verdict import Finding
 
@@ -70,11 +72,61 @@ def test_a_neighbour_that_breaks_it_too_is_none() -> None:
 
 def test_lanes_tell_who_did_what_when_and_what_was_durable() -> None:
     rows = explanation(TURNED)["lanes"]
-    assert [bool(writer) for writer, _, _ in rows] == [True, True, False]
-    assert rows[0][0].startswith("writer, open")
-    assert "store a word" in rows[1][0]
-    assert rows[1][2].startswith("not durable: 2024-01-01T")
-    assert "read _txn x4" in rows[2][1] and "is refused" in rows[2][1]
+    assert [row["lane"] for row in rows] == ["writer", "writer", "readers"]
+    assert (rows[0]["client"], rows[0]["operation"]) == ("writer", "open")
+    assert rows[1]["does"][-1].startswith("store a word")
+    assert rows[1]["disk"].startswith("not durable: 2024-01-01T")
+    assert "read _txn x4" in rows[2]["does"] and rows[2]["ends"][0].startswith("is refused")
+    assert lane_cells(rows[2])[1].startswith(f"reader 1, read 1: {rows[2]['does'][0]}; {rows[2]['does'][1]}; ")
+    assert lane_cells(rows[1])[1:] == ["", rows[1]["disk"]] and not lane_cells(rows[2])[0]
+    assert lane_cells({**rows[0], "does": [], "disk": "all durable"}) == ["writer, open", "", "all durable"]
+
+
+def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
+    (row,) = [row for row in rows if row["is_decisive"]]
+    return row["client"], row["operation"], row["happens"]
+
+
+def test_the_decisive_row_is_where_the_decision_takes_effect_that_the_neighbour_changes() -> None:
+    rows, beside = explanation(TURNED)["lanes"], explanation(TURNED)["neighbour"]["lanes"]
+    assert decisive(rows) == decisive(beside) == ("reader 1", "read 1", "switch")
+    assert rows[-1]["ends"][0].startswith("is refused") and not any("is refused" in str(row["ends"]) for row in beside)
+    assert decisive(explanation(CUT)["lanes"])[2] == "power"
+    assert [row["happens"] for row in explanation(CUT)["lanes"]].count("power") == 1
+
+
+def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the_end_is() -> None:
+    situation = toy_situation(AcknowledgesFirst(), first_life=(0, 1), second_life=(), readers=(Readers(),))
+    log = DecisionLog.parse("writer@commit 1: open for reading state #1 is killed")
+    (violation,) = run_log(situation, log).violations
+    explained = explain(Case(situation, log), Signature.of(violation))
+    assert explained["neighbour"]["change"] == "left out"
+    assert decisive(explained["lanes"]) == ("writer", "commit 1", "kill")
+    assert decisive(explained["neighbour"]["lanes"]) == ("writer", "commit 1", "")
+    lanes = LaneRecorder("toy", DecisionLog())
+    lanes.rows += [Row("writer", "open"), Row("reader 1", "read 1")]
+    assert decisive(lanes.document(None)) == ("reader 1", "read 1", "")
+    (at_the_end,) = DecisionLog.parse("writer@end is killed").deviations
+    assert decisive(lanes.document(at_the_end)) == ("writer", "open", "")
+
+
+def test_a_turn_by_the_policy_is_no_switch() -> None:
+    situation = table_situation(readers=1)
+    log = DecisionLog.parse("writer@commit 0: write _txn #1 -> reader 1")
+    lanes = LaneRecorder(situation.path, log)
+    with Player(situation) as player:
+        player.play(log, watcher=lanes)
+    happens = [(row["client"], row["happens"]) for row in lanes.document(None)]
+    assert not any(happened for _, happened in happens) and happens[-1] == ("reader 1", "")
+    turned = LaneRecorder(situation.path, log)
+    turned.rows.append(Row("writer", "commit 0"))
+    turned.deviated(Kill(Step("reader 1", "read 1")), situation.kernel())
+    assert [type(each) for each in turned.rows[-1].decisions] == [Switch, Kill]
+
+
+def test_the_story_is_the_sentences() -> None:
+    for finding in (TURNED, CUT):
+        assert explanation(finding)["story"] == sentences(finding.property, finding.evidence)
 
 
 def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:

@@ -21,10 +21,11 @@ from harness.explore.trace_rules import TraceRules
 from harness.findings.encoded_groups import EncoderMemory
 from harness.findings.log import DecisionLog
 from harness.findings.make import finding_of
-from harness.findings.replay import replay_log
+from harness.findings.replay import ADDED, replay_log
 from harness.findings.run import run_log
 from harness.findings.situation_document import situation_document, situation_of
 from harness.findings.target_document import with_memory
+from harness.findings.words import lane_cells
 from harness.presets import PRESETS
 from harness.replay import replay_finding
 from harness.targets.table import TableOperation, TableTarget
@@ -102,6 +103,34 @@ def test_other_words_are_the_same_property_with_other_evidence() -> None:
     replayed = replay_log(changed(TURNED, "kind", to="as it was said before"))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
     replayed = replay_log(changed(TURNED, "explanation", "seen", to="something else"))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+
+
+def as_first_written(finding: Finding) -> Finding:
+    """Return a finding as the first release to write logs wrote it."""
+    copy = reread(finding)
+    explained = copy.evidence["explanation"]
+    explained["lanes"] = [lane_cells(row) for row in explained["lanes"]]
+    for name in ADDED:
+        del explained[name]
+    del explained["neighbour"]["lanes"]
+    return copy
+
+
+@pytest.mark.parametrize("finding", [TURNED, KILLED, CUT, TOY], ids=["turned", "killed", "cut", "toy"])
+def test_a_file_of_an_older_release_is_seen_again_by_what_it_says(finding: Finding) -> None:
+    older = as_first_written(finding)
+    replayed = replay_log(older)
+    assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")
+    assert replayed.evidence == reread(finding).evidence
+    for path in (("lanes", 0, 0), ("neighbour", "change"), ("trace",)):
+        other = replay_log(changed(older, "explanation", *path, to="another"))
+        assert (other.verdict, other.is_same) == (INVALID, False)
+
+
+@pytest.mark.parametrize("name", ["story", "files", "files_at", "files_left_out", "lanes", "bytes"])
+def test_what_a_file_says_beside_the_run_is_compared_too(name: str) -> None:
+    replayed = replay_log(changed(CUT, "explanation", name, to=[]))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
 
 

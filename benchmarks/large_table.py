@@ -32,6 +32,14 @@ GROUP_ROW_COUNT = 1_000_000
 READ_ROUNDS = 15
 BUFFER_BYTES = 1 << 20
 MICROSECONDS_A_ROW = 1_000
+TRADE_TYPES = {
+    "ts": TypeTag.TIMESTAMP,
+    "price": TypeTag.DOUBLE,
+    "amount": TypeTag.DOUBLE,
+    "order_id": TypeTag.LONG,
+    "venue": TypeTag.VARCHAR,
+    "is_buy": TypeTag.BOOLEAN,
+}
 STORAGE = OperatingSystemStorage()
 # Pages of a MiB, as by default, whatever the rows in them; row groups of 128 MB in the table to verify.
 ENCODING = EncodeOptions(page_row_count_max=VERIFY_GROUP_ROW_COUNT)
@@ -49,7 +57,7 @@ def verify_rows(folder: Path) -> Iterator[Row]:
     """Random doubles, which no codec makes smaller."""
     path = folder / "verified"
     names = [f"d{index}" for index in range(9)]
-    _create(path, {"ts": TypeTag.TIMESTAMP} | dict.fromkeys(names, TypeTag.DOUBLE))
+    create(path, {"ts": TypeTag.TIMESTAMP} | dict.fromkeys(names, TypeTag.DOUBLE))
     draw = np.random.default_rng(0)
     for start in range(0, VERIFY_ROW_COUNT, VERIFY_GROUP_ROW_COUNT):
         columns = {name: draw.random(VERIFY_GROUP_ROW_COUNT) for name in names}
@@ -86,21 +94,11 @@ def read_rows(folder: Path) -> Iterator[Row]:
     """Trades in two files of the same rows: one grown and merged into in place, one written anew at the end."""
     grown, compacted = folder / "grown", folder / "compacted"
     for path, last in ((grown, IN_PLACE), (compacted, REWRITE)):
-        _create(
-            path,
-            {
-                "ts": TypeTag.TIMESTAMP,
-                "price": TypeTag.DOUBLE,
-                "amount": TypeTag.DOUBLE,
-                "order_id": TypeTag.LONG,
-                "venue": TypeTag.VARCHAR,
-                "is_buy": TypeTag.BOOLEAN,
-            },
-        )
+        create(path, TRADE_TYPES)
         for start in range(0, READ_ROW_COUNT, GROUP_ROW_COUNT):
-            _commit(path, _trades(start, GROUP_ROW_COUNT), IN_PLACE)
-        _commit(path, _trades(READ_ROW_COUNT // 2, 1_000), IN_PLACE)
-        _commit(path, _trades(READ_ROW_COUNT, 1_000), last)
+            _commit(path, trades(start, GROUP_ROW_COUNT), IN_PLACE)
+        _commit(path, trades(READ_ROW_COUNT // 2, 1_000), IN_PLACE)
+        _commit(path, trades(READ_ROW_COUNT, 1_000), last)
     file = _data_file(compacted)
 
     def read(path: Path) -> pa.Table:
@@ -127,7 +125,7 @@ def read_rows(folder: Path) -> Iterator[Row]:
     )
 
 
-def _create(path: Path, types: dict[str, TypeTag]) -> None:
+def create(path: Path, types: dict[str, TypeTag]) -> None:
     columns = [NewColumn(name=name, type=tag) for name, tag in types.items()]
     create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
 
@@ -142,7 +140,7 @@ def _times(start: int, count: int) -> pa.Array:
     return pa.array(np.arange(start, start + count) * MICROSECONDS_A_ROW, pa.timestamp("us"))
 
 
-def _trades(start: int, count: int) -> pa.Table:
+def trades(start: int, count: int) -> pa.Table:
     draw = np.random.default_rng(start)
     venues = pa.array([f"venue {index}" for index in range(20)])
     return pa.table(

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from large_table import STORAGE, _create, _trades
+from large_table import STORAGE, TRADE_TYPES, create, trades
 from measure import Row, Work, compare
 from pyspark.sql import DataFrame, SparkSession
 
 from impl.partition import DATA_FILE
-from impl.questdb_types import TypeTag
 from impl.table import open_table
 from impl.table_writer import open_writer
 from impl.writer_options import WriterOptions
@@ -31,14 +30,6 @@ ROW_COUNT = 10_000_000
 GROUP_COUNT = 100
 DAY_MICROSECONDS = 86_400_000_000
 ROUNDS = 9
-TYPES = {
-    "ts": TypeTag.TIMESTAMP,
-    "price": TypeTag.DOUBLE,
-    "amount": TypeTag.DOUBLE,
-    "order_id": TypeTag.LONG,
-    "venue": TypeTag.VARCHAR,
-    "is_buy": TypeTag.BOOLEAN,
-}
 
 
 def main() -> None:
@@ -121,16 +112,16 @@ def sums(frame: DataFrame) -> list[object]:
 
 def write(path: Path, row_count: int, group_row_count: int, *, by_day: bool = False) -> None:
     """Write a table of `GROUP_COUNT` row groups: in one partition, or each in the partition of a day."""
-    _create(path, TYPES)
+    create(path, TRADE_TYPES)
     options = WriterOptions(row_group_row_count_max=group_row_count, rewrite_unused_ratio=1.0)
     with open_writer(STORAGE, str(path), options=options) as writer:
         for number, start in enumerate(range(0, row_count, group_row_count)):
-            trades = _trades(start, group_row_count)
+            group = trades(start, group_row_count)
             if by_day:
                 begin = number * DAY_MICROSECONDS - start * 1_000
-                moved = pa.array(trades["ts"].cast(pa.int64()).to_numpy() + begin, pa.timestamp("us"))
-                trades = trades.set_column(0, "ts", moved)
-            writer.write(trades)
+                moved = pa.array(group["ts"].cast(pa.int64()).to_numpy() + begin, pa.timestamp("us"))
+                group = group.set_column(0, "ts", moved)
+            writer.write(group)
             if by_day or number % 10 == 9:
                 writer.commit()
         writer.commit()

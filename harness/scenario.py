@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import importlib.resources
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -17,8 +17,8 @@ from impl.errors import TornproofError
 FORMAT = 1
 FOLDER = "scenarios"
 SIZE_LIMIT_BYTES = 16 << 10
-"""The parser takes time by the square of a dotted key's length."""
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Decoded = TypeVar("Decoded")
 Hour = Annotated[int, msgspec.Meta(ge=0, le=23)]
 
 
@@ -121,13 +121,23 @@ def load_scenario(name: str) -> Scenario:
 
 def parse_scenario(content: bytes, name: str) -> Scenario:
     """Return the scenario of a file's content; ScenarioError names the field and what was expected."""
-    if len(content) > SIZE_LIMIT_BYTES:
-        raise ScenarioError(f"{FOLDER}/{name}.toml: more than {SIZE_LIMIT_BYTES} bytes")
-    try:
-        scenario = msgspec.toml.decode(content, type=Scenario)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ScenarioError(f"{FOLDER}/{name}.toml: {error}") from error
+    scenario = decode_toml(content, Scenario, f"{FOLDER}/{name}.toml", SIZE_LIMIT_BYTES, ScenarioError)
     return msgspec.structs.replace(scenario, name=name)
+
+
+def decode_toml(
+    content: bytes, kind: type[Decoded], file: str, size_limit_bytes: int, refusal: type[TornproofError]
+) -> Decoded:
+    """Return a TOML file's content as what it is to be; raises `refusal`, which names the field and what was expected.
+
+    There is a limit because the parser takes time by the square of a dotted key's length.
+    """
+    if len(content) > size_limit_bytes:
+        raise refusal(f"{file}: more than {size_limit_bytes} bytes")
+    try:
+        return msgspec.toml.decode(content, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise refusal(f"{file}: {error}") from error
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

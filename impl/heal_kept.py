@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 
 from impl.errors import StorageError
+from impl.file_pieces import pieces_of
 from impl.partition import DATA_FILE, PM_FILE
 from impl.partition_names import looks_like_partition
-from impl.storage import EntryKind, OpenMode, ReadableFile, ReadableStorage, Storage
+from impl.storage import EntryKind, OpenMode, ReadableStorage, Storage
 
 KEPT_DIRECTORY = "_recovered"
 UNFINISHED_SUFFIX = ".recovering"
-PIECE_BYTES = 4 * 1024 * 1024
 _KEPT_NAME = re.compile(rf"({PM_FILE}|{re.escape(DATA_FILE)}\.from-\d+)(\.\d+)?({re.escape(UNFINISHED_SUFFIX)})?")
 
 
@@ -116,7 +115,7 @@ def _copy(storage: Storage, source_path: str, start_bytes: int, target_path: str
         storage.open_for_reading(source_path) as source,
         storage.open_for_writing(target_path, OpenMode.NEW) as target,
     ):
-        for offset_bytes, piece in _pieces(source, start_bytes):
+        for offset_bytes, piece in pieces_of(source, start_bytes):
             target.pwrite(piece, offset_bytes - start_bytes)
         target.fsync()
 
@@ -125,12 +124,5 @@ def _is_copy(storage: ReadableStorage, copy_path: str, path: str, start_bytes: i
     with storage.open_for_reading(copy_path) as copy, storage.open_for_reading(path) as source:
         if copy.size_bytes() != source.size_bytes() - start_bytes:
             return False
-        pairs = zip(_pieces(copy, 0), _pieces(source, start_bytes), strict=False)
+        pairs = zip(pieces_of(copy), pieces_of(source, start_bytes), strict=False)
         return all(ours == theirs for (_, ours), (_, theirs) in pairs)
-
-
-def _pieces(file: ReadableFile, start_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, bytes) until the file ends."""
-    while piece := file.pread(PIECE_BYTES, start_bytes):
-        yield start_bytes, piece
-        start_bytes += len(piece)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,15 +9,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from impl.arrow_types import is_nullable
-from impl.bloom_place import bitset_of
-from impl.comparison import Integers, compare, numbers_of
+from impl.comparison import compare
 from impl.decoding import AT_ONCE, Decoding
 from impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
+from impl.kept_row_groups import kept_ordinals
 from impl.partition import PartitionFiles, ResolvedPartition, check_native
 from impl.pm.block import Block
 from impl.pm.statistics import BYTE_ARRAY
 from impl.predicate import And, Operator, Predicate
-from impl.pruning import Pruner, Reason
+from impl.pruning import Pruner
 from impl.read_account import ReadAccount
 from impl.reader_protocol import HARDENED_READER, ReaderProtocol
 from impl.row_group import SnapshotColumn, column_key, row_group_columns
@@ -26,7 +25,8 @@ from impl.row_selection import selected_rows
 from impl.storage import ReadableFile
 from impl.table import Table
 from impl.table_check import check_against_table
-from impl.time_search import ALL_TIMES, TimeRange, implied_range, row_group_times
+from impl.time_search import ALL_TIMES, TimeRange
+from impl.time_text import time_of_text
 from impl.transaction import Partition, Transaction
 
 
@@ -80,7 +80,7 @@ class Snapshot:
         unnoticed. Raises CorruptError, UnsupportedError, StorageError, UnknownColumnError.
         """
         columns = self.selected(names)
-        predicate = self._predicate(times, where)
+        predicate = self.predicate_of(times, where)
         account = account or ReadAccount()
         for partition in self.transaction.partitions:
             if partition.is_parquet:
@@ -106,16 +106,24 @@ class Snapshot:
             for column in columns
         )
 
-    def _predicate(self, times: TimeRange, where: Predicate | None) -> Predicate | None:
-        """Return what both demand of a row, or None where nothing is demanded."""
+    def time_of(self, text: str | None) -> int | None:
+        """Return a time as the designated timestamp counts it; raises UnknownColumnError, TimeTextError."""
+        return None if text is None else time_of_text(text, self._designated_timestamp().arrow_type.unit)
+
+    def predicate_of(self, times: TimeRange, where: Predicate | None = None) -> Predicate | None:
+        """Return what both demand of a row, or None where nothing is demanded; raises UnknownColumnError."""
         if times == ALL_TIMES:
             return where
-        designated = [column for column in self.columns if column.id == self.timestamp_id]
-        if not designated or not isinstance(numbers_of(designated[0]), Integers):
-            raise UnknownColumnError("the table has no designated timestamp to select a time range by")
         limits = ((Operator.GREATER_OR_EQUAL, times.start), (Operator.LESS, times.end))
-        parts = [compare(designated[0], operator, limit) for operator, limit in limits if limit is not None]
+        designated = self._designated_timestamp()
+        parts = [compare(designated, operator, limit) for operator, limit in limits if limit is not None]
         return And(parts=tuple(parts if where is None else [*parts, where]))
+
+    def _designated_timestamp(self) -> SnapshotColumn:
+        for column in self.columns:
+            if column.id == self.timestamp_id and pa.types.is_timestamp(column.arrow_type):
+                return column
+        raise UnknownColumnError("the table has no designated timestamp to select a time range by")
 
     def _partition_batches(
         self,
@@ -131,7 +139,8 @@ class Snapshot:
         schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
         under_way: deque[Iterator[list[pa.Array]]] = deque()
         with account.watched(resolved.files).open_data() as handle:
-            for block in self._kept_blocks(resolved, handle, pruner, predicate, account):
+            for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, account):
+                block = resolved.metadata.blocks[ordinal]
                 account.scanned_row_count += block.num_rows
                 read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
                 under_way.append(read(columns) if predicate is None else selected_rows(read, columns, predicate))
@@ -140,32 +149,6 @@ class Snapshot:
                     yield from _batches(under_way.popleft(), schema, account)
             while under_way:
                 yield from _batches(under_way.popleft(), schema, account)
-
-    def _kept_blocks(
-        self,
-        resolved: ResolvedPartition,
-        handle: ReadableFile,
-        pruner: Pruner,
-        predicate: Predicate | None,
-        account: ReadAccount,
-    ) -> Iterator[Block]:
-        """Yield the row groups that may hold a row that the predicate is true of, and account for the others."""
-        metadata, label = resolved.metadata, resolved.files.pm_label
-        if predicate is None:
-            yield from metadata.blocks
-            return
-        times = row_group_times(metadata.header, metadata.blocks)
-        ordinals = times.between(implied_range(predicate, self.timestamp_id))
-        account.pruned[Reason.TIME] += len(metadata.blocks) - len(ordinals)
-        for ordinal in map(int, ordinals):
-            find = functools.partial(
-                bitset_of, resolved.published.content, metadata, ordinal, read_data=handle.pread, file=label
-            )
-            reason = pruner.why_pruned(predicate, metadata.blocks[ordinal], bitset_of=find)
-            if reason is None:
-                yield metadata.blocks[ordinal]
-            else:
-                account.pruned[reason] += 1
 
 
 @dataclass(frozen=True, slots=True)

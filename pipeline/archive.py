@@ -20,13 +20,22 @@ import pyarrow as pa
 from impl.adoption import PreparedPartition
 from impl.create import NewColumn, create_table
 from impl.errors import StorageError
+from impl.file_pieces import pieces_of
 from impl.operating_system import OperatingSystemStorage
 from impl.partition_names import directory_names, interval_start
 from impl.recovery import remove_directory
-from impl.storage import EntryKind, OpenMode, Storage
+from impl.storage import EntryKind, Storage
 from impl.table import Table, open_table
 from pipeline.archive_build import BuildTask, build_partition
-from pipeline.archive_publish import ARCHIVE_DIRECTORY, INPROGRESS, ArchiveTable, ingested, open_archive, unseen
+from pipeline.archive_publish import (
+    ARCHIVE_DIRECTORY,
+    INPROGRESS,
+    ArchiveTable,
+    ingested,
+    open_archive,
+    published_file,
+    unseen,
+)
 from pipeline.archive_sample import sample_frames
 from pipeline.archive_schema import (
     ArchiveSchema,
@@ -48,7 +57,6 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 OnStage: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and how much there is."""
-COPY_BYTES = 1 << 20
 COPY_ROWS = 1 << 20
 
 
@@ -188,29 +196,23 @@ class _Job:
 
     def _keep_rejects(self, sources: Sequence[SourceLines], archive: ArchiveTable) -> str:
         """Put the rejects of all sources into one file; it gets its name before the commit that goes with it."""
-        pieces = [each.rejects_path for each in sources if each.rejects_path]
-        if not pieces:
+        paths = [each.rejects_path for each in sources if each.rejects_path]
+        if not paths:
             return ""
         asked = self.settings.rejects_directory
         directory = f"{self.path}/{ARCHIVE_DIRECTORY}" if asked is None else str(Path(asked).absolute())
         if self.storage.kind(directory) is EntryKind.MISSING:
             self.storage.mkdir(directory)
         number = max((entry.number for entry in archive.entries), default=0) + 1
-        path = f"{directory}/{'' if asked is None else self._table_name + '-'}rejects-{number:09d}.jsonl"
-        unfinished = f"{path}{INPROGRESS}"
-        with self.storage.open_for_writing(unfinished, OpenMode.EXISTING_OR_NEW) as file:
-            file.truncate(0)
-            offset = 0
-            for piece in pieces:
-                with self.storage.open_for_reading(piece) as source:
-                    position = 0
-                    while chunk := source.pread(COPY_BYTES, position):
-                        file.pwrite(chunk, offset)
-                        position, offset = position + len(chunk), offset + len(chunk)
-            file.fsync()
-        self.storage.rename(unfinished, path)
-        self.storage.sync_directory(directory)
-        return path
+        name = f"{'' if asked is None else self._table_name + '-'}rejects-{number:09d}.jsonl"
+        with published_file(self.storage, directory, name, "") as file:
+            end = 0
+            for path in paths:
+                with self.storage.open_for_reading(path) as source:
+                    for _, piece in pieces_of(source):
+                        file.pwrite(piece, end)
+                        end += len(piece)
+        return f"{directory}/{name}"
 
     def _clear(self, archive: ArchiveTable) -> None:
         """Remove what only this run needed; what cannot be removed now is for the next run."""

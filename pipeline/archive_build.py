@@ -15,7 +15,7 @@ from impl.parquet.encoded import EncodedRowGroup
 from impl.partition_build import PartitionBuild
 from impl.storage import Storage
 from impl.writer_options import WriterOptions
-from pipeline.archive_publish import INPROGRESS
+from pipeline.archive_publish import prepared_path
 from pipeline.archive_spool import Run, SortedRuns
 
 
@@ -38,7 +38,7 @@ class BuildTask:
 
 def build_partition(storage: Storage, task: BuildTask, attempt: str) -> PreparedPartition:
     """Build a partition in a directory of this attempt; raises RowsRefusedError, StorageError."""
-    place = f"{task.directory}.{attempt}{INPROGRESS}"
+    place = prepared_path(task.directory, attempt)
     with (
         SortedRuns(task.runs, task.timestamp_name) as runs,
         PartitionBuild(storage, place, task.metadata, task.options, table_name=task.table_name) as build,

@@ -23,7 +23,7 @@ from impl.errors import CorruptError, TornproofError
 from impl.metadata_file import TableMetadata
 from impl.partition_names import interval_start
 from impl.recovery import remove_directory
-from impl.storage import EntryKind, OpenMode, ReadableStorage, Storage
+from impl.storage import EntryKind, File, OpenMode, ReadableStorage, Storage
 from impl.table import Table, open_table
 from impl.table_writer import TableWriter, open_writer
 from impl.transaction import Transaction
@@ -110,10 +110,6 @@ class ArchiveTable:
         """Where runs of rows wait until they are encoded; the next run removes what is left there."""
         return f"{self._directory}/{SPOOL_DIRECTORY}"
 
-    def prepared_path(self, interval: str, attempt: str) -> str:
-        """Return a directory in which an attempt may build a partition; INPROGRESS says that it is none yet."""
-        return f"{self.table.path}/{interval}.{attempt}{INPROGRESS}"
-
     def settle(self) -> None:
         """Finish the entry of a run that was committed, remove that of one that was not, and all that is unfinished."""
         self._make_directory()
@@ -189,12 +185,27 @@ def unseen(found: Mapping[str, str], entries: Sequence[RunEntry]) -> tuple[dict[
     return new, skipped
 
 
+def prepared_path(directory: str, attempt: str) -> str:
+    """Return where an attempt may build what is to be a partition's directory; INPROGRESS says that it is none yet."""
+    return f"{directory}.{attempt}{INPROGRESS}"
+
+
 def publish_file(storage: Storage, directory: str, name: str, suffix: str, content: bytes) -> None:
-    """Give a file in a directory its name once all of it is durable, and make the name durable."""
+    """Put a file with that content into a directory, as `published_file` does."""
+    with published_file(storage, directory, name, suffix) as file:
+        file.pwrite(content, 0)
+
+
+@contextmanager
+def published_file(storage: Storage, directory: str, name: str, suffix: str) -> Iterator[File]:
+    """Give an empty file to write to, and its name once all of it is durable; then make the name durable.
+
+    After an error it stays unfinished.
+    """
     unfinished = f"{directory}/{name}{INPROGRESS}"
     with storage.open_for_writing(unfinished, OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
-        file.pwrite(content, 0)
+        yield file
         file.fsync()
     storage.rename(unfinished, f"{directory}/{name}{suffix}")
     storage.sync_directory(directory)

@@ -7,21 +7,23 @@ executors share.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from pipeline.campaign_results import Arrivals, Conviction, Summary, control_names, summarise
 from pipeline.campaign_spec import CampaignError, Spec, digest_of
-from pipeline.campaign_tasks import EVENTS, PARTIAL, RESULTS, Task, complete_task, plan_of
+from pipeline.campaign_tasks import EVENTS, RESULTS, Task, complete_task, plan_of
 from pipeline.progress import watched
 from pipeline.session import innermost_message
+from pipeline.whole_file import PARTIAL, whole_file
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
 SPEC_FILE = "campaign.json"
@@ -74,9 +76,8 @@ def claim(spec: Spec, out: Path) -> None:
             out.mkdir(parents=True, exist_ok=True)
             if any(out.iterdir()):
                 raise CampaignError(f"{out}: is not empty, and holds no campaign; name another --out")
-            partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
-            partial.write_bytes(msgspec.json.encode({**wanted, "spec": spec}))
-            partial.replace(path)
+            with whole_file(path) as file:
+                file.write(msgspec.json.encode({**wanted, "spec": spec}))
         found = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise CampaignError(f"{error.filename or out}: cannot be a campaign's directory: {error.strerror}") from error
@@ -84,19 +85,6 @@ def claim(spec: Spec, out: Path) -> None:
         raise CampaignError(f"{path}: not what a campaign writes: {error}") from error
     if not isinstance(found, dict) or found.get("digest") != wanted["digest"]:
         raise CampaignError(f"{out}: holds a campaign of another spec, or of other scenarios; name another --out")
-
-
-def run_task_numbers(tasks: Sequence[Task], out: Path, work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what does the tasks whose places come in batches, and yields which are done."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                task = tasks[place]
-                work(task, out)
-                yield pa.record_batch({"task": pa.array([task.number]), "runs": pa.array([task.run_count])})
-
-    return run
 
 
 def _run_tasks(
@@ -111,10 +99,7 @@ def _run_tasks(
     from pyspark.errors import PySparkException
 
     sent = spark.sparkContext.broadcast(tasks)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_task_numbers(sent.value, out, work)(batches)
-
+    run = partial(_work_on, sent, out, work)
     places = spark.range(0, len(tasks), 1, partition_count or len(tasks))
     try:
         done = watched(spark, places.mapInArrow(run, _DONE).collect, on_tasks)
@@ -124,6 +109,17 @@ def _run_tasks(
         sent.unpersist()
     lost = {task.number for task in tasks} - {row.task for row in done}
     assert not lost, f"Spark lost tasks {sorted(lost)}"
+
+
+def _work_on(
+    sent: Broadcast[Sequence[Task]], out: Path, work: Work, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Do the tasks whose places come in batches, and yield which are done."""
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            task = sent.value[place]
+            work(task, out)
+            yield pa.record_batch({"task": pa.array([task.number]), "runs": pa.array([task.run_count])})
 
 
 def _clear_partials(out: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from harness.explore.seeded import NO_FAULT, Cell
 from harness.faults.catalogue import FAULTS, fault_named
 from harness.presets import PRESETS
-from harness.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
+from harness.scenario import Explorer, Scenario, ScenarioError, decode_toml, load_scenario, scenario_names
 from harness.simulation import HARDENED
 from impl.errors import TornproofError
 
@@ -99,12 +99,7 @@ def load_spec(path: Path) -> Spec:
 
 def parse_spec(content: bytes, file: str) -> Spec:
     """Return the spec of a file's content; CampaignError says which field is wrong and what was expected."""
-    if len(content) > SIZE_LIMIT_BYTES:
-        raise CampaignError(f"{file}: more than {SIZE_LIMIT_BYTES} bytes")
-    try:
-        spec = msgspec.toml.decode(content, type=Spec)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise CampaignError(f"{file}: {error}") from error
+    spec = decode_toml(content, Spec, file, SIZE_LIMIT_BYTES, CampaignError)
     for problem in _problems(spec):
         raise CampaignError(f"{file}: {problem}")
     return spec

@@ -7,8 +7,6 @@ file is written beside its place and moved there when it is on disk, the results
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +19,9 @@ from harness.explore.seeded import Cell, SeededRun, run_seeds
 from harness.history import SCHEMA, to_arrow
 from harness.verdict import Verdict
 from pipeline.campaign_spec import Spec, all_groups, cells_of
+from pipeline.whole_file import whole_file
 
 RESULTS, EVENTS = "results", "events"
-PARTIAL = ".partial"
 KEY = (
     pa.field("scenario", pa.string(), nullable=False),
     pa.field("preset", pa.string(), nullable=False),
@@ -151,20 +149,6 @@ def _digest(history: pa.Table) -> str:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """Put a file at its place as a whole; whoever else writes the same one has a partial file of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name that Spark and pyarrow take for hidden.
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
-    try:
-        with partial.open("wb") as file:
-            pq.write_table(table.combine_chunks(), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    with whole_file(path) as file:
+        pq.write_table(table.combine_chunks(), file, compression="zstd")

@@ -12,10 +12,10 @@ import functools
 import json
 import resource
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +48,6 @@ SLICE_EVENTS = 1_000_000
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.string()), ("reason", pa.string()), ("peak", pa.int64())])
 REFUSED = "refused"
-FAILED = "the judge failed"
 RESULT_TYPES = "slice bigint, part string, reason string, peak bigint"
 
 
@@ -148,8 +147,12 @@ def part_to_json(part: Part) -> str:
 def part_from_json(text: str) -> Part:
     """Return the part of a text."""
     content = json.loads(text)
-    anomalies = tuple(Anomaly(**{**each, "events": tuple(each["events"])}) for each in content["anomalies"])
-    return Part(**{**content, "anomalies": anomalies, "readers": frozenset(content["readers"])})
+    return Part(**{**content, "anomalies": anomalies_of(content), "readers": frozenset(content["readers"])})
+
+
+def anomalies_of(content: Mapping[str, Any]) -> tuple[Anomaly, ...]:
+    """Return the anomalies of a part or of a judgement that was read from JSON."""
+    return tuple(Anomaly(**{**each, "events": tuple(each["events"])}) for each in content["anomalies"])
 
 
 def _scan_types() -> str:
@@ -174,12 +177,14 @@ def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
     try:
         return scan(read_slice(slices[number]), number)
     except Exception as error:
-        row = {"slice": number, "role": REFUSED, "details": _reason(error)}
+        row = {"slice": number, "role": REFUSED, "details": reason_of(error)}
         return pa.Table.from_pylist([row], SCAN_SCHEMA)
 
 
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, MalformedHistoryError) else f"{FAILED}: {type(error).__name__}: {error}"
+def reason_of(error: Exception) -> str:
+    """Return why what the judge cannot cope with is UNKNOWN."""
+    is_malformed = isinstance(error, MalformedHistoryError)
+    return str(error) if is_malformed else f"the judge failed: {type(error).__name__}: {error}"
 
 
 def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Terms, number: int) -> pa.Table:
@@ -187,7 +192,7 @@ def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Te
     try:
         part = part_to_json(judge_slice(read_slice(slices[number]), broadcast.value, number, terms))
     except Exception as error:
-        reason = _reason(error)
+        reason = reason_of(error)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pa.table([[number], [part], [reason], [peak]], schema=RESULT_SCHEMA)
 

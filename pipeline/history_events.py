@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,12 +38,12 @@ def event_files(places: Sequence[Path]) -> list[Path]:
     return files
 
 
-def key_columns(files: Sequence[Path], places: Sequence[Path]) -> list[str]:
+def key_columns(files: Mapping[Path, pq.FileMetaData], places: Sequence[Path]) -> list[str]:
     """Return the columns beside those of events, and those that names of directories hold (`fault=none`)."""
     keys: dict[str, None] = {}
-    for file in files:
-        with pq.ParquetFile(file) as parquet:
-            keys.update(dict.fromkeys(name for name in parquet.schema_arrow.names if name not in NAMES))
+    for file, metadata in files.items():
+        names = metadata.schema.to_arrow_schema().names
+        keys.update(dict.fromkeys(name for name in names if name not in NAMES))
         for place in places:
             if file.is_relative_to(place):
                 parts = file.relative_to(place).parent.parts

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.checkers.recorded import NAMES
-from harness.checkers.snapshot_isolation import Anomaly, Judgement, judge, unknown
+from harness.checkers.snapshot_isolation import Judgement, judge, unknown
 from harness.verdict import Verdict
-from pipeline.history_check import Terms
+from pipeline.history_check import Terms, anomalies_of, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,8 +53,7 @@ def judgement_to_json(judgement: Judgement) -> str:
 def judgement_from_json(text: str) -> Judgement:
     """Return the judgement of a text."""
     content = json.loads(text)
-    anomalies = tuple(Anomaly(**{**each, "events": tuple(each["events"])}) for each in content["anomalies"])
-    return Judgement(**{**content, "verdict": Verdict[content["verdict"]], "anomalies": anomalies})
+    return Judgement(**{**content, "verdict": Verdict[content["verdict"]], "anomalies": anomalies_of(content)})
 
 
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,7 +68,7 @@ def judge_one(events: pa.Table, terms: Terms) -> Judgement:
     try:
         return judge(events, excused=terms.excused, seen_survives=terms.seen_survives)
     except Exception as error:
-        return unknown(f"the judge failed: {type(error).__name__}: {error}", len(events))
+        return unknown(reason_of(error), len(events))
 
 
 def histories_of(batches: Iterable[pa.RecordBatch], events_max: int) -> Iterator[tuple[str, pa.Table | None, int]]:

@@ -15,6 +15,7 @@ from pipeline.history_check import Terms, check_files
 from pipeline.history_events import UnreadableEventsError, event_files, events_metadata, key_columns
 from pipeline.history_groups import by_history, judge_histories
 from pipeline.history_sql import Answer, ask_sql
+from pipeline.session import innermost_message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,13 +63,13 @@ def open_dataset(places: Sequence[Path], *, keys: Sequence[str] | None = None) -
 
     Where no keys are named, all columns that are none of an event's tell histories apart, and names of directories too.
     """
-    files = event_files(places)
-    event_count = sum(events_metadata(file).num_rows for file in files)
+    files = {file: events_metadata(file) for file in event_files(places)}
     there = key_columns(files, places)
     for key in keys or ():
         if key not in there:
             raise UnreadableEventsError(f"{places[0]}: has no column {key} beside those of events")
     chosen = there if keys is None else keys
+    event_count = sum(metadata.num_rows for metadata in files.values())
     return Dataset(places=tuple(places), files=tuple(files), keys=tuple(chosen), event_count=event_count)
 
 
@@ -80,8 +81,7 @@ def check_dataset(
         judgements = _judgements(spark, dataset, terms, scratch)
         answers = _answers(spark, dataset, terms) if with_sql else {}
     except Exception as error:
-        lines = str(error).splitlines() or [""]
-        reason = f"the job failed: {type(error).__name__}: {lines[0][:200]}"
+        reason = f"the job failed: {type(error).__name__}: {innermost_message(error)}"
         return Report(judgements={ONLY: unknown(reason, dataset.event_count)})
     differ = (difference(judgements, answers, name) for name in sorted({*judgements, *answers})) if with_sql else ()
     return Report(judgements=judgements, disagreements={name: said for name, said in differ if said})

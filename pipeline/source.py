@@ -136,13 +136,7 @@ class TornproofReader(DataSourceReader):
         self._options = options
         self._by_name = {column.name: column for column in snapshot.columns}
         self._plan_file: PlanFile | None = new_plan_file(options["metrics"]) if "metrics" in options else None
-        self._request = ReadRequest(
-            path=snapshot.table.path,
-            version=snapshot.transaction.version,
-            columns=columns,
-            schema=snapshot.schema_of(columns),
-            predicate=None,
-        )
+        self._request = ReadRequest.of(snapshot, columns)
         self._request = self._request.where(times_predicate(snapshot, options.get("from"), options.get("to")))
         self._request = self._request.where(condition_predicate(snapshot, options.get("where")))
 

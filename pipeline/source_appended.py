@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from impl.errors import CorruptError, ProblemError, TornproofError
 from impl.partition import ResolvedPartition
-from impl.reader import Snapshot, raise_first
-from impl.reader_protocol import HARDENED_READER
+from impl.reader import Snapshot
 from impl.row_group import row_group_columns
 from impl.time_search import row_group_times
 from impl.transaction import Partition
-from pipeline.source_read import Piece, ReadRequest, explained, wanted_places
+from pipeline.source_read import Piece, ReadRequest, explained, resolve_entry, wanted_places
 
 
 class NotAppendedError(TornproofError):
@@ -86,7 +85,7 @@ def _generation(snapshot: Snapshot, request: ReadRequest, timestamp: int, mark: 
         raise NotAppendedError(f"{request.path}: the partition that starts at {timestamp} was dropped meanwhile")
     if (committed[0].name_txn, committed[0].token) != (mark.name_txn, mark.token):
         try:
-            return _resolve(snapshot, _as_partition(timestamp, mark))
+            return _resolve(snapshot, timestamp, mark)
         except CorruptError:
             pass
     with explained(snapshot.table.files_of(committed[0]), request):
@@ -108,7 +107,7 @@ def _begins_with(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) ->
 def _keeps_row_groups(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) -> bool:
     """Whether the row groups of a mark, in the same file, are still the first ones."""
     try:
-        then = _resolve(snapshot, _as_partition(resolved.partition.timestamp, mark)).metadata
+        then = _resolve(snapshot, resolved.partition.timestamp, mark).metadata
     except ProblemError:
         return False
     offsets = then.generation.block_offsets
@@ -152,15 +151,9 @@ def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int,
     return found
 
 
-def _resolve(snapshot: Snapshot, partition: Partition) -> ResolvedPartition:
-    resolved = HARDENED_READER.resolve(snapshot.table.files_of(partition), partition)
-    raise_first(HARDENED_READER.check(resolved))
-    return resolved
-
-
-def _as_partition(timestamp: int, mark: Mark) -> Partition:
-    """Return a mark as the entry of `_txn` that it was made of; where that stood there is no longer known."""
-    return Partition(
+def _resolve(snapshot: Snapshot, timestamp: int, mark: Mark) -> ResolvedPartition:
+    """Resolve a mark by the entry of `_txn` that it was made of; where that stood there is no longer known."""
+    partition = Partition(
         timestamp=timestamp,
         row_count=mark.row_count,
         name_txn=mark.name_txn,
@@ -169,3 +162,4 @@ def _as_partition(timestamp: int, mark: Mark) -> Partition:
         entry_offset_bytes=0,
         row_count_offset_bytes=0,
     )
+    return resolve_entry(snapshot.table.files_of(partition), partition)

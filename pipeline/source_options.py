@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from impl.comparison import compare
 from impl.errors import TornproofError
-from impl.predicate import And, Operator, Predicate
-from impl.reader import Snapshot, UnknownColumnError
+from impl.predicate import Predicate
+from impl.reader import Snapshot
 from impl.row_group import SnapshotColumn
+from impl.time_search import TimeRange
+from impl.time_text import TimeTextError
 from pipeline.source_types import spark_schema
 
 
@@ -44,15 +44,7 @@ def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotC
 
 def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> Predicate | None:
     """Return what the options `from`, inclusive, and `to`, exclusive, demand; times without zone are UTC."""
-    limits = ((Operator.GREATER_OR_EQUAL, "from", start), (Operator.LESS, "to", end))
-    given = [(operator, name, text) for operator, name, text in limits if text is not None]
-    if not given:
-        return None
-    designated = [column for column in snapshot.columns if column.id == snapshot.timestamp_id]
-    if not designated:
-        raise UnknownColumnError("the table has no designated timestamp to select a time range by")
-    unit = designated[0].arrow_type.unit
-    return And(parts=tuple(compare(designated[0], operator, _time(name, text, unit)) for operator, name, text in given))
+    return snapshot.predicate_of(TimeRange(start=_time(snapshot, "from", start), end=_time(snapshot, "to", end)))
 
 
 def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | None:
@@ -65,13 +57,11 @@ def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | Non
     return parse_predicate(text, snapshot.columns)
 
 
-def _time(option: str, text: str, unit: str) -> int:
+def _time(snapshot: Snapshot, option: str, text: str | None) -> int | None:
     try:
-        return int(pa.scalar(text.strip().removesuffix("Z")).cast(pa.timestamp(unit)).value)
-    except pa.ArrowInvalid as error:
-        raise OptionRefusedError(
-            f"option {option}: {text!r} is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"
-        ) from error
+        return snapshot.time_of(text)
+    except TimeTextError as error:
+        raise OptionRefusedError(f"option {option}: {error}") from error
 
 
 def names_of(option: str | None) -> list[str] | None:

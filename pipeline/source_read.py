@@ -6,7 +6,6 @@ that was committed since is seen, nor anything that never was.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,20 +13,20 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from impl.bloom_place import bitset_of
 from impl.errors import ProblemError, StorageError, TornproofError
+from impl.kept_row_groups import kept_ordinals
 from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, ResolvedPartition, check_native
 from impl.partition_names import interval_end, interval_start
 from impl.pm.block import Block
 from impl.predicate import And, Predicate, columns_of
-from impl.pruning import Pruner, Reason
+from impl.pruning import Pruner
 from impl.read_account import ReadAccount
 from impl.reader import Snapshot, raise_first
 from impl.reader_protocol import HARDENED_READER
 from impl.row_group import SnapshotColumn, column_key, row_group_columns
 from impl.row_selection import selected_rows
 from impl.storage import EntryKind, ReadableFile, ReadableStorage, Storage
-from impl.time_search import TimeRange, implied_range, row_group_times
+from impl.time_search import TimeRange, implied_range
 from impl.transaction import TXN_FILE, Partition, safe_read
 from pipeline.source_pins import held
 from pipeline.source_types import spark_arrow_schema, to_spark
@@ -60,7 +59,17 @@ class ReadRequest:
     version: int
     columns: tuple[SnapshotColumn, ...]
     schema: pa.Schema
-    predicate: Predicate | None
+    predicate: Predicate | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, columns: tuple[SnapshotColumn, ...]) -> ReadRequest:
+        """Return the request for all rows of a snapshot."""
+        return cls(
+            path=snapshot.table.path,
+            version=snapshot.transaction.version,
+            columns=columns,
+            schema=snapshot.schema_of(columns),
+        )
 
     def where(self, predicate: Predicate | None) -> ReadRequest:
         """Return the request for those of its rows only that a predicate, if there is one, is true of."""
@@ -134,6 +143,13 @@ def read_pieces(
                 yield from _read_piece(files, request, piece, account)
 
 
+def resolve_entry(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Find the generation that an entry of some version names and check it by itself; raises at the first problem."""
+    resolved = HARDENED_READER.resolve(files, partition)
+    raise_first(HARDENED_READER.check(resolved))
+    return resolved
+
+
 @contextmanager
 def explained(files: PartitionFiles, request: ReadRequest) -> Iterator[None]:
     """Tell damage from files that were removed because a later version needs them no more."""
@@ -177,34 +193,10 @@ def _plan_partition(plan: Plan, resolved: ResolvedPartition, request: ReadReques
     places = wanted_places(resolved, request)
     with account.watched(resolved.files).open_data() as handle:
         pruner = Pruner(metadata.header)
-        for ordinal in _ordinals_in_time(resolved, request.predicate, timestamp_id, account):
-            block, reason = metadata.blocks[ordinal], None
-            if request.predicate is not None:
-                find = functools.partial(
-                    bitset_of,
-                    resolved.published.content,
-                    metadata,
-                    ordinal,
-                    read_data=handle.pread,
-                    file=resolved.files.pm_label,
-                )
-                reason = pruner.why_pruned(request.predicate, block, bitset_of=find)
-            if reason is not None:
-                account.pruned[reason] += 1
-                continue
+        for ordinal in kept_ordinals(resolved, handle, pruner, request.predicate, timestamp_id, account):
             piece = Piece(name=resolved.files.name, partition=resolved.partition, ordinals=(ordinal,))
-            plan.row_groups.append((piece, sum(block.chunks[place].total_compressed for place in places)))
-
-
-def _ordinals_in_time(
-    resolved: ResolvedPartition, predicate: Predicate | None, timestamp_id: int, account: ReadAccount
-) -> Sequence[int]:
-    metadata = resolved.metadata
-    if predicate is None:
-        return range(len(metadata.blocks))
-    found = row_group_times(metadata.header, metadata.blocks).between(implied_range(predicate, timestamp_id))
-    account.pruned[Reason.TIME] += len(metadata.blocks) - len(found)
-    return [int(ordinal) for ordinal in found]
+            chunks = metadata.blocks[ordinal].chunks
+            plan.row_groups.append((piece, sum(chunks[place].total_compressed for place in places)))
 
 
 def wanted_places(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
@@ -232,8 +224,7 @@ def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
 def _read_piece(
     files: PartitionFiles, request: ReadRequest, piece: Piece, account: ReadAccount
 ) -> Iterator[pa.RecordBatch]:
-    resolved = HARDENED_READER.resolve(files, piece.partition)
-    raise_first(HARDENED_READER.check(resolved))
+    resolved = resolve_entry(files, piece.partition)
     account.data_bytes += piece.partition.token
     target = spark_arrow_schema(request.schema)
     with account.watched(files).open_data() as handle:

@@ -44,13 +44,7 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._skips_changes = options.get("changes") == "skip"
         self._until: Offset | None = None
         self._pins: list[Pin] = []
-        self._request = ReadRequest(
-            path=snapshot.table.path,
-            version=snapshot.transaction.version,
-            columns=columns,
-            schema=snapshot.schema_of(columns),
-            predicate=None,
-        )
+        self._request = ReadRequest.of(snapshot, columns)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset of a new stream: before the first row, or behind the last one of now."""

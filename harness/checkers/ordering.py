@@ -32,10 +32,10 @@ def by_process(columns: Columns) -> Integers:
     return order
 
 
-def firsts(process: Integers) -> Truths:
-    """Return which of ordered events are the first ones of their processes."""
-    is_first = np.ones(len(process), dtype=np.bool_)
-    is_first[1:] = process[1:] != process[:-1]
+def firsts(owner: Integers) -> Truths:
+    """Return which of ordered events are the first ones of their processes, or of their clients."""
+    is_first = np.ones(len(owner), dtype=np.bool_)
+    is_first[1:] = owner[1:] != owner[:-1]
     return is_first
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.checkers.ordering import firsts
 from harness.checkers.recorded import (
     KILLED,
     PIN,
@@ -77,9 +78,7 @@ def read_readings(columns: Columns, order: Integers) -> Readings:
 
 def _first_places(client: Integers) -> Integers:
     """Return for each event, ordered by client, the place of the first one of its client."""
-    is_first = np.ones(len(client), dtype=np.bool_)
-    is_first[1:] = client[1:] != client[:-1]
-    return np.asarray(np.maximum.accumulate(np.where(is_first, np.arange(len(client)), 0)))
+    return np.asarray(np.maximum.accumulate(np.where(firsts(client), np.arange(len(client)), 0)))
 
 
 def _last_before(marked: Truths, first: Integers) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,6 +198,11 @@ def malformed(columns: Columns, position: int, reason: str) -> MalformedHistoryE
     return MalformedHistoryError(f"{named(columns.event(position))} {reason}")
 
 
-def named(event: dict[str, Any]) -> str:
+def moment_of(event: Mapping[str, Any]) -> tuple[int, str, int]:
+    """Return what orders events of several tables: time, process, sequence."""
+    return event["time_ns"], event["process"], event["sequence"]
+
+
+def named(event: Mapping[str, Any]) -> str:
     """Return how an event is called in a sentence."""
     return f"event {event['sequence']} of process {event['process']} ({event['kind']} of {event['client']})"

@@ -27,6 +27,8 @@ from harness.checkers.recorded import (
     Columns,
     Integers,
     MalformedHistoryError,
+    Truths,
+    moment_of,
     named,
     read_columns,
 )
@@ -120,7 +122,7 @@ def _spans(scans: pa.Table, name: str, first: str, last: str, *, least: int = 1)
     last_events = {(event["slice"], event[name]): event for event in _some(ends, name, many)}
     for event in _some(begins, name, many):
         spans[event[name]].append((event["slice"], event, last_events[event["slice"], event[name]]))
-    key: Callable[[Event], Any] = (lambda event: event["sequence"]) if name == "process" else _moment
+    key: Callable[[Event], Any] = (lambda event: event["sequence"]) if name == "process" else moment_of
     return {owner: sorted(own, key=lambda span: key(span[1])) for owner, own in spans.items()}
 
 
@@ -147,23 +149,19 @@ def _check_process(spans: list[Span]) -> None:
         if last["sequence"] - first["sequence"] + 1 != last["count"] or (end and first["sequence"] <= end["sequence"]):
             raise ScatteredHistoryError(f"the events of process {first['process']} are not together")
         if end and first["sequence"] != end["sequence"] + 1:
-            raise MalformedHistoryError(f"{named(dict(first))} {MISSING}")
+            raise MalformedHistoryError(f"{named(first)} {MISSING}")
         if end and first["time_ns"] < end["time_ns"]:
-            raise MalformedHistoryError(f"{named(dict(first))} {EARLIER}")
+            raise MalformedHistoryError(f"{named(first)} {EARLIER}")
         end = last
 
 
 def _check_client(client: str, spans: list[Span]) -> None:
     for (_, _, last), (_, first, _) in itertools.pairwise(spans):
-        if _moment(first) < _moment(last):
+        if moment_of(first) < moment_of(last):
             raise ScatteredHistoryError(f"the events of client {client} are not together")
 
 
-def _moment(event: Event) -> tuple[int, str, int]:
-    return event["time_ns"], event["process"], event["sequence"]
-
-
-def _lasts(is_first: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _lasts(is_first: Truths) -> Truths:
     return np.append(is_first[1:], True)[: len(is_first)]
 
 

@@ -25,6 +25,7 @@ from harness.checkers.recorded import (
     Columns,
     Integers,
     MalformedHistoryError,
+    moment_of,
     read_columns,
     writer_digests,
 )
@@ -181,7 +182,7 @@ def first_of_each_kind(anomalies: Sequence[Anomaly]) -> tuple[Anomaly, ...]:
 
 
 def _moments(anomaly: Anomaly) -> list[tuple[int, str, int]]:
-    return [(event["time_ns"], event["process"], event["sequence"]) for event in anomaly.events]
+    return [moment_of(event) for event in anomaly.events]
 
 
 def _examine(case: Case, denominators: dict[str, int]) -> Part:

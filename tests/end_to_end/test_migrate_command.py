@@ -67,6 +67,18 @@ def test_a_second_run_has_nothing_to_do(tornproof: WarmRunner, copy_of: Callable
     assert {path: path.stat().st_mtime_ns for path in table.rglob("*")} == times
 
 
+def test_spark_is_started_only_where_there_is_something_to_convert(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
+    folder = copy_of(CHAIN)
+    arguments = ("migrate", folder, "--master", "spark://127.0.0.1:1")
+    run = tornproof(*arguments)
+    assert run.code == 2 and sentence_of(run)
+    (folder / "table" / "_txn").write_bytes(b"short")
+    run = tornproof(*arguments)
+    assert (run.code, "refused" in run.out, run.err) == (1, True, "")
+
+
 # What PATH can be
 
 

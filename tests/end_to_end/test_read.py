@@ -156,6 +156,7 @@ def test_json_sums_up_what_was_read(tornproof: WarmRunner, questdb_data: Path, t
         (("--columns", "ts,nope"), "there is no column 'nope'; the table has ts, v, s, n"),
         (("--columns", ""), "there is no column ''; the table has ts, v, s, n"),
         (("--from", "yesterday"), "'yesterday' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
+        (("--from", "\udcff"), "'\\udcff' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
         (("--to", "2024-13-01"), "'2024-13-01' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
         (("--to", "99999-01-01"), "'99999-01-01' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
         (

@@ -46,6 +46,7 @@ from pipeline.archive_publish import (
     UnsettledRunError,
     ingested,
     open_archive,
+    prepared_path,
 )
 
 PATH = "table"
@@ -130,7 +131,7 @@ class Runs:
             if start in there:
                 rows.append(content)
                 continue
-            place = archive.prepared_path(f"hour-{start // HOUR}", "0")
+            place = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
             with BUILDERS[-1](self._storage, place, archive.table.metadata, OPTIONS, table_name=PATH) as build:
                 build.append(build.encoded(content))
                 prepared.append(build.finish(start))

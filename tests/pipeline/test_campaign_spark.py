@@ -14,7 +14,8 @@ from pipeline import campaign_spec
 from pipeline.campaign import run_campaign
 from pipeline.campaign_results import Conviction, Summary
 from pipeline.campaign_spec import CampaignError, Group, Seeds, Spec
-from pipeline.campaign_tasks import EVENTS, PARTIAL, RESULTS, Task, complete_task
+from pipeline.campaign_tasks import EVENTS, RESULTS, Task, complete_task
+from pipeline.whole_file import PARTIAL
 from tornproof.cli import app
 
 SPEC = Spec(

@@ -22,13 +22,13 @@ from pipeline.campaign_spec import CampaignError, Group, Seeds, Spec
 from pipeline.campaign_tasks import (
     EVENT_SCHEMA,
     EVENTS,
-    PARTIAL,
     RESULT_SCHEMA,
     RESULTS,
     Task,
     complete_task,
     plan_of,
 )
+from pipeline.whole_file import PARTIAL
 
 OURS = Group(name="ours", scenarios=("append-and-power-cut",), seeds=Seeds(count=12), seeds_a_task=5)
 WORSE = Group(name="worse", scenarios=("append-and-power-cut",), presets=("specification",), seeds=Seeds(count=12))

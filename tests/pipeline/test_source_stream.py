@@ -28,6 +28,7 @@ from pipeline.source_stream import TornproofStreamReader
 
 STORAGE = OperatingSystemStorage()
 DAY_SECONDS = 86_400
+HANGS_SECONDS = 600
 OPTIONS = WriterOptions(row_group_row_count_max=10, rewrite_unused_ratio=1.0)
 Offset = dict[str, Any]
 
@@ -223,7 +224,7 @@ def run(session: SparkSession, table: Path, folder: Path) -> None:
         .trigger(availableNow=True)
         .start(str(folder / "rows"))
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(HANGS_SECONDS)
 
 
 def test_stream_goes_on_from_its_checkpoint_without_a_row_twice_or_lost(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -144,10 +144,13 @@ def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> lis
 def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
     """Run with conversions that executors make; what is published, and when, is as it is without them."""
     task = progress.add_task("starting Spark", total=None)
+    plans = [_or_refused(source, partial(job.plan, source)) for source in sources]
+    tables = [plan for plan in plans if isinstance(plan, TablePlan)]
+    partition_count = sum(len(plan.partitions) for plan in tables)
+    if partition_count == 0:
+        return _published(job, sources, plans, iter(()))
     with spark_session(master, name="tornproof migrate") as spark:
-        plans = [_or_refused(source, partial(job.plan, source)) for source in sources]
-        tables = [plan for plan in plans if isinstance(plan, TablePlan)]
-        progress.update(task, description="converting", total=sum(len(plan.partitions) for plan in tables))
+        progress.update(task, description="converting", total=partition_count)
         converted = convert_tables(
             spark,
             tables,
@@ -155,16 +158,23 @@ def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, ma
             keeps_sound=job.out is None,
             progress=lambda count: progress.update(task, completed=count),
         )
-        done = []
-        for source, plan in zip(sources, plans, strict=True):
-            if isinstance(plan, Migration):
-                done.append(plan)
-                continue
-            share = islice(converted, len(plan.partitions))
-            done.append(_or_refused(source, partial(job.publish, source, plan, share)))
-            # A table that was refused in the middle must not leave its rest to the next one.
-            deque(share, maxlen=0)
-        return done
+        return _published(job, sources, plans, converted)
+
+
+def _published(
+    job: Job, sources: Sequence[Source], plans: Sequence[TablePlan | Migration], converted: Iterator[Conversion]
+) -> list[Migration]:
+    """Publish each table's share of the conversions, which come in the order of the plans."""
+    done = []
+    for source, plan in zip(sources, plans, strict=True):
+        if isinstance(plan, Migration):
+            done.append(plan)
+            continue
+        share = islice(converted, len(plan.partitions))
+        done.append(_or_refused(source, partial(job.publish, source, plan, share)))
+        # A table that was refused in the middle must not leave its rest to the next one.
+        deque(share, maxlen=0)
+    return done
 
 
 def report_document(

@@ -18,7 +18,7 @@ from impl.operating_system import OperatingSystemStorage
 from impl.predicate import Predicate
 from impl.pruning import Reason
 from impl.read_account import ReadAccount
-from impl.reader import Snapshot, UnknownColumnError, open_snapshot
+from impl.reader import Snapshot, open_snapshot
 from impl.table import open_table
 from impl.time_search import TimeRange
 from tornproof.csv_text import text_batch, text_schema
@@ -73,7 +73,7 @@ def read(
 
     def attempt() -> Result:
         snapshot = open_snapshot(open_table(storage, table))
-        times = TimeRange(start=_timestamp(snapshot, start), end=_timestamp(snapshot, end))
+        times = TimeRange(start=snapshot.time_of(start), end=snapshot.time_of(end))
         schema = snapshot.schema_of(snapshot.selected(names))
         account = ReadAccount()
         with by_threads() as decoding:
@@ -117,20 +117,6 @@ def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: b
             row_count += batch.num_rows
             progress.update(task, advance=batch.num_rows)
     return row_count
-
-
-def _timestamp(snapshot: Snapshot, text: str | None) -> int | None:
-    """Return a time as the designated timestamp counts it; times without zone are UTC, as in the table."""
-    if text is None:
-        return None
-    for column in snapshot.columns:
-        if column.id == snapshot.timestamp_id:
-            try:
-                naive = pa.scalar(text.strip().removesuffix("Z")).cast(pa.timestamp(column.arrow_type.unit))
-            except pa.ArrowInvalid as error:
-                raise UsageError(f"{text!r} is no time; write 2024-01-31 or 2024-01-31T12:30:00.5") from error
-            return int(naive.value)
-    raise UnknownColumnError("the table has no designated timestamp to select a time range by")
 
 
 def _predicate(snapshot: Snapshot, where: str | None) -> Predicate | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,12 +18,19 @@ if TYPE_CHECKING:
 COLOURS = {
     name: f"#0102{number:02x}"
     for number, name in enumerate(
-        "ink faint line accent valid unknown invalid durable kept lost torn damaged written spare paper".split()
+        (
+            *("ink", "faint", "line", "accent", "paper", "card", "valid", "unknown", "invalid"),
+            *("durable", "kept", "lost", "torn", "damaged", "written", "spare"),
+            *("heat-1", "heat-2", "heat-3", "heat-4", "heat-5"),
+        )
     )
 }
+_IN_TURN = [COLOURS[name] for name in ("accent", "lost", "written", "torn", "damaged", "spare")]
 _SETTINGS: Any = {
+    "axes.prop_cycle": f"cycler('color', {_IN_TURN})",
     "svg.fonttype": "none",
     "svg.hashsalt": "tornproof",
+    "text.parse_math": False,
     "font.family": "sans-serif",
     "font.size": 11,
     "text.color": COLOURS["ink"],
@@ -31,20 +41,43 @@ _SETTINGS: Any = {
     "xtick.labelcolor": COLOURS["ink"],
     "ytick.labelcolor": COLOURS["ink"],
     "grid.color": COLOURS["line"],
+    "hatch.color": COLOURS["paper"],
+    "patch.edgecolor": COLOURS["ink"],
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.limits": (-15, 15),
+    "axes.formatter.useoffset": False,
     "legend.frameon": False,
 }
+# Below this a label cannot be read, so that the plot scrolls instead of shrinking on.
+_REM_PER_INCH_MIN = 4.4
+_TAG = re.compile(r"<[^<>]+>")
+_REFERENCE = re.compile(r'(?:url\(#|href="#)([\w.-]+)')
+_IDENTITY = re.compile(r' id="([\w.-]+)"')
 
 
-def plot(draw: Callable[[Figure], None], *, title: str, width_inches: float = 8, height_inches: float = 3) -> Markup:
+def plot(
+    draw: Callable[[Figure], None], *, title: str, key: str = "", width_inches: float = 8, height_inches: float = 3
+) -> Markup:
     """Return what `draw` puts on a figure as SVG; `title` is what those are told who do not see it.
 
-    Colours are taken from `COLOURS`.
+    Colours are taken from `COLOURS`; `key` tells plots of one document apart that are alike in all else.
     """
+    svg = _lines_only(_drawn(draw, width_inches, height_inches))
+    digest = hashlib.sha256("\n".join((key, title, svg)).encode(errors="surrogatepass")).hexdigest()[:12]
+    svg = _in_page_colours(_with_own_identities(svg, f"plot-{digest}"))
+    size = f'aria-hidden="true" style="min-width: {width_inches * _REM_PER_INCH_MIN:.1f}rem; stroke-linejoin: round"'
+    return Markup('<div class="plot" role="img" tabindex="0" aria-label="{}">{}</div>').format(
+        escape(title), Markup(svg.replace("<svg ", f"<svg {size} ", 1))
+    )
+
+
+def _drawn(draw: Callable[[Figure], None], width_inches: float, height_inches: float) -> str:
     # It takes half a second to import, which pages without plots need not wait for.
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(width_inches, height_inches), layout="constrained")
@@ -52,11 +85,45 @@ def plot(draw: Callable[[Figure], None], *, title: str, width_inches: float = 8,
         draw(figure)
         for axes in figure.axes:
             axes.patch.set_alpha(0)
+            for axis in (axes.xaxis, axes.yaxis):
+                # Powers of ten would be formulas, which data must not be able to write either.
+                if axis.get_scale() == "log":
+                    axis.set_major_formatter("{x:,g}")
+                    axis.set_minor_formatter(NullFormatter())
         drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-    svg = drawn.getvalue()
+        with warnings.catch_warnings():
+            # The browser draws the text, with fonts of its own; and names from files may be longer than a plot is wide.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+            warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
+            figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    return drawn.getvalue()
+
+
+def _lines_only(svg: str) -> str:
+    """Return the SVG without what a page has already: its preamble, metadata, fonts, and rules that would leave it."""
     svg = svg[svg.index("<svg") :]
-    for name, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{name})")
-    label = Markup(' role="img" aria-label="{}" ').format(title)
-    return Markup(svg.replace("<svg ", f"<svg{label}", 1))
+    for element in ("metadata", "style"):
+        svg = re.sub(rf"<{element}\b.*?</{element}>", "", svg, count=1, flags=re.DOTALL)
+    assert not re.search(r"<(image|a|script)\b", svg), "only lines follow the page's colours: pcolormesh, not imshow"
+    svg = _TAG.sub(lambda tag: re.sub(r" font-family: [^;\"]*;| xmlns(:xlink)?=\"[^\"]*\"", "", tag[0]), svg)
+    return re.sub(r">\s+<", "><", svg.strip())
+
+
+def _with_own_identities(svg: str, prefix: str) -> str:
+    """Return the SVG with the prefix before each identity that it refers to, and without all others."""
+    tags = _TAG.findall(svg)
+    referred = {name for tag in tags for name in _REFERENCE.findall(tag)}
+    names = {name for tag in tags for name in _IDENTITY.findall(tag)} & referred
+    numbers = {name: f"{prefix}-{number}" for number, name in enumerate(sorted(names))}
+
+    def rename(tag: re.Match[str]) -> str:
+        kept = _IDENTITY.sub(lambda found: f' id="{numbers[found[1]]}"' if found[1] in numbers else "", tag[0])
+        return _REFERENCE.sub(lambda found: found[0].replace(found[1], numbers[found[1]]), kept)
+
+    return _TAG.sub(rename, svg)
+
+
+def _in_page_colours(svg: str) -> str:
+    """Return the SVG with the page's colours in its tags; a text that reads like one of them stays as it is."""
+    names = {colour: name for name, colour in COLOURS.items()}
+    return _TAG.sub(lambda tag: re.sub(r"#0102\w\w", lambda found: f"var(--{names[found[0]]})", tag[0]), svg)

@@ -23,6 +23,7 @@ from tornproof.commands.migrate import migrate
 from tornproof.commands.read import read
 from tornproof.commands.recover import recover
 from tornproof.commands.replay import replay
+from tornproof.commands.report import report
 from tornproof.commands.verify import verify
 from tornproof.output import ExitCode, complain, exit_code_of
 
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, recover, migrate, inspect, read, replay, barriers, campaign, history, archive):
+for command in (check, verify, recover, migrate, inspect, read, replay, report, barriers, campaign, history, archive):
     app.command()(command)
 
 

@@ -19,6 +19,8 @@ from tornproof.output import UsageError, write_json
 FORMAT = 1
 LOG_FORMAT = 2
 """Of a finding of the simulator, whose situation and decision log hold all that it needs."""
+FINDINGS = "tornproof-findings"
+"""Where findings go if nobody says where."""
 OF_A_LOG = ("scenario", "situation", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 

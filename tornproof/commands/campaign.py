@@ -21,8 +21,11 @@ from pipeline.session import spark_session
 from tornproof.check_report import STYLES
 from tornproof.findings import finding_document
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.report_writing import write_report
 
 FINDINGS = "findings"
+SUMMARY_FILE = "summary.json"
+"""The result as `--json` has it; it stands in DIR once the campaign has come to its end."""
 
 
 def campaign(
@@ -40,6 +43,7 @@ def campaign(
     partitions: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Spread the tasks over N partitions, else one for each.")
     ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Make the report.html of DIR when it is done.")] = False,
     json_target: JsonOption = None,
 ) -> int:
     """Run the simulator by seed on scenarios, presets and planted faults; each run has a verdict and a history."""
@@ -65,8 +69,12 @@ def campaign(
             ),
         )
     saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
-    write_json(_document(wanted, out, summary, saved), json_target)
+    document = _document(wanted, out, summary, saved)
+    write_json(document, str(out / SUMMARY_FILE))
+    write_json(document, json_target)
     _print(console, wanted, summary)
+    if report:
+        write_report(out, console)
     return ExitCode[summary.verdict.name]
 
 

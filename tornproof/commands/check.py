@@ -21,9 +21,10 @@ from harness.workload import MADE_PATH, made_image
 from impl.errors import TornproofError
 from tornproof.captured import capture_steadily
 from tornproof.check_report import check_document, print_check
-from tornproof.findings import save_findings
+from tornproof.findings import FINDINGS, save_findings
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.preset_option import preset_named
+from tornproof.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 
 
 def check(
@@ -44,15 +45,23 @@ def check(
     scenario: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Explore only this situation; may be repeated.")
     ] = None,
-    findings: Annotated[Path, typer.Option(metavar="DIR", help="Where findings are written, if there are any.")] = Path(
-        "tornproof-findings"
-    ),
+    findings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where findings are written, if there are any.",
+            show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
+        ),
+    ] = None,
+    report: ReportOption = None,
     json_target: JsonOption = None,
 ) -> int:
     """Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls."""
     chosen = None if preset is None else preset_named(preset)
     if table is not None and scenario:
         raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
+    if report is not None:
+        make_folder(report)
     name = "a small new table" if table is None else table
     path, image = (MADE_PATH, made_image()) if table is None else capture_steadily(table)
     situations = _situations(scenario or (), chosen, None if table is None else (image, path))
@@ -78,9 +87,17 @@ def check(
                 ),
             )
         )
-    saved = save_findings(phases, name, path, image, findings)
-    write_json(check_document(name, (chosen or HARDENED_PRESET).name, seed, phases, saved), json_target)
-    print_check(result_console(json_target), name, phases, saved)
+    place = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+    saved = save_findings(phases, name, path, image, place)
+    document = check_document(name, settings.preset.name, seed, phases, saved)
+    write_json(document, json_target)
+    console = result_console(json_target)
+    print_check(console, name, phases, saved)
+    if report is not None:
+        if findings is not None:
+            save_findings(phases, name, path, image, report / FINDINGS_OF_REPORT)
+        save_run(document, report)
+        write_report(report, console)
     return ExitCode[worst(phase.verdict for phase in phases).name]
 
 

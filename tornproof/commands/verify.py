@@ -18,7 +18,9 @@ from impl.verify import PartitionReport, TableReport
 from tornproof.captured import capture_steadily
 from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.preset_option import preset_named
+from tornproof.report_writing import ReportOption, make_folder, write_report
 from tornproof.steady import verify_steadily
+from tornproof.table_result import inspections_of, table_result, write_table_result
 
 PROBLEMS_SHOWN = 20
 PARTITIONS_SHOWN = 500
@@ -32,26 +34,40 @@ def verify(
         typer.Option("--as", metavar="PRESET", help="Say too whether that release could go on from these files."),
     ] = None,
     json_target: JsonOption = None,
+    report_directory: ReportOption = None,
 ) -> int:
     """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
     preset = None if as_preset is None else preset_named(as_preset)
+    storage = OperatingSystemStorage()
+    if report_directory is not None:
+        make_folder(report_directory)
     with progress_bar() as progress:
         task = progress.add_task("verifying", total=None)
         report = verify_steadily(
-            OperatingSystemStorage(),
+            storage,
             table,
             quick=quick,
             progress=lambda name: progress.update(task, advance=1, description=name),
         )
+        inspected = None
+        if report_directory is not None:
+            # Before anything else, while a server has not gone on for long.
+            inspected = inspections_of(
+                storage, table, report, lambda name: progress.update(task, description=f"inspecting {name}")
+            )
         outlook = None
         if preset is not None:
             progress.update(task, description=f"trying {preset.name}")
             outlook = _outlook(table, preset)
-    write_json(report_document(report, outlook), json_target)
+    document = report_document(report, outlook)
+    write_json(document, json_target)
     console = result_console(json_target)
     print_report(console, report, quick=quick)
     if outlook is not None:
         _print_outlook(console, outlook)
+    if report_directory is not None and inspected is not None:
+        write_table_result(report_directory, table, table_result(document, inspected))
+        write_report(report_directory, console)
     goes_on = outlook is None or (outlook.readable and outlook.writable)
     return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
 

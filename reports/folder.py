@@ -1,0 +1,238 @@
+"""A folder of results: what of it is a run, a finding, a table or a campaign, and what is none of these."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reports.errors import ResultError
+from reports.fields import Fields
+from reports.page import as_key
+from reports.run_document import Run, run_of
+
+RUNS, FINDINGS, TABLES = "runs", "findings", "tables"
+FINDING_FOLDERS = (FINDINGS, "tornproof-findings")
+"""The second is where `check` puts findings if it is not told where."""
+CAMPAIGN_FILE = "campaign.json"
+CAMPAIGN_KEY = "campaign"
+"""Of the page that campaigns have."""
+CAMPAIGN_PREFIX = "campaign-"
+FINDING_FORMATS = (1, 2)
+DOCUMENT_BYTES_READ_MAX = 256 << 20
+_RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingFile:
+    """A finding in a file of its own; its document is read again when its page is made, because it may be large."""
+
+    path: Path
+    file: str
+    stem: str
+    key: str
+    violated: str
+    phase: str
+    sentence: str
+    scenario: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDocument:
+    """What `verify` and `inspect` said of a table."""
+
+    file: str
+    key: str
+    table: str
+    document: dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """What a folder holds, each in its order, the newest last.
+
+    `damaged` says why results cannot be read, `foreign` which files are no results at all; `keys` are those
+    of all pages.
+    """
+
+    directory: Path
+    runs: list[Run] = field(default_factory=list)
+    findings: list[FindingFile] = field(default_factory=list)
+    tables: list[TableDocument] = field(default_factory=list)
+    is_campaign: bool = False
+    damaged: list[ResultError] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of which a page could be made."""
+        return not (self.runs or self.findings or self.tables or self.is_campaign)
+
+    @property
+    def campaign_findings(self) -> list[FindingFile]:
+        """The findings of the campaign whose directory it is."""
+        return [each for each in self.findings if self.is_campaign and each.stem.startswith(CAMPAIGN_PREFIX)]
+
+    @property
+    def newest_runs(self) -> list[Run]:
+        """The newest run of each table and preset, the newest of all in front."""
+        newest: dict[tuple[str, str], Run] = {}
+        for run in reversed(self.runs):
+            newest.setdefault(run.series, run)
+        return list(newest.values())
+
+    @property
+    def newest_tables(self) -> list[TableDocument]:
+        """The newest document of each table."""
+        return list({table.table: table for table in self.tables}.values())
+
+
+def results_in(directory: Path) -> Folder:
+    """Return what a folder holds; raises ResultError where it is none, or nothing in it is a result."""
+    if not directory.is_dir():
+        actual = "a file" if directory.exists() else "nothing of this name"
+        raise ResultError(file=str(directory), field="the folder", expected="a folder of results", actual=actual)
+    folder = Folder(directory=directory)
+    for path in _json_files(directory):
+        _take(folder, path, _add_by_content)
+    for path in sorted(_json_files(directory / RUNS), key=_run_order):
+        _take(folder, path, _add_run if _RUN_FILE.fullmatch(path.name) else _add_foreign)
+    for name in FINDING_FOLDERS:
+        for path in _json_files(directory / name):
+            _take(folder, path, _add_finding)
+    for path in _json_files(directory / TABLES):
+        _take(folder, path, _add_table)
+    return folder
+
+
+def next_run_number(directory: Path) -> int:
+    """Return the number that the next run in a folder has."""
+    matches = [_RUN_FILE.fullmatch(path.name) for path in _json_files(directory / RUNS)]
+    return 1 + max((int(match[1]) for match in matches if match), default=0)
+
+
+def run_file(number: int) -> str:
+    """Return the name of a run's file."""
+    return f"{RUNS}/run-{number:04}.json"
+
+
+def read_document(path: Path) -> Any:
+    """Return the JSON in a file; raises ResultError."""
+    try:
+        if not path.is_file():
+            raise ResultError(file=str(path), field="the file", expected="a file", actual="something else")
+        size_bytes = path.stat().st_size
+        if size_bytes > DOCUMENT_BYTES_READ_MAX:
+            expected = f"at most {DOCUMENT_BYTES_READ_MAX:,} bytes"
+            raise ResultError(file=str(path), field="the file", expected=expected, actual=f"{size_bytes:,}")
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        actual = error.strerror or str(error)
+        raise ResultError(file=str(path), field="the file", expected="a readable file", actual=actual) from error
+    except RecursionError as error:
+        actual = "one that is nested too deeply"
+        raise ResultError(file=str(path), field="the document", expected="JSON", actual=actual) from error
+    except ValueError as error:
+        if isinstance(error, ResultError):
+            raise
+        raise ResultError(file=str(path), field="the document", expected="JSON", actual=str(error)) from error
+
+
+def _json_files(directory: Path) -> list[Path]:
+    """Return the files of a folder, which need not be there, by their names; hidden ones are not finished."""
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        actual = error.strerror or str(error)
+        raise ResultError(file=str(directory), field="the folder", expected="a folder", actual=actual) from error
+    return [path for path in paths if path.name.endswith(".json") and not path.name.startswith(".")]
+
+
+def _run_order(path: Path) -> tuple[int, str]:
+    match = _RUN_FILE.fullmatch(path.name)
+    return (int(match[1]) if match else 0, path.name)
+
+
+def _take(folder: Folder, path: Path, add: Callable[[Folder, Path, Any], None]) -> None:
+    """Read a file into the folder; what is wrong with it is no reason to leave the others out."""
+    try:
+        add(folder, path, read_document(path))
+    except ResultError as error:
+        folder.damaged.append(error)
+
+
+def _add_by_content(folder: Folder, path: Path, document: Any) -> None:
+    """Add a document whose place does not say what it is."""
+    match document:
+        case {"phases": _, "findings": _}:
+            _add_run(folder, path, document)
+        case {"partitions": _, "sound": _}:
+            whole = {"format": 1, "verify": document, "inspections": {}, "left_out": 0}
+            _add_table(folder, path, whole)
+        case {"evidence": _, "sentence": _}:
+            _add_finding(folder, path, document)
+        case {"spec": _, "digest": _} if path.name == CAMPAIGN_FILE:
+            folder.is_campaign = True
+        case {"result_hash": _, "verdict": _} if path.with_name(CAMPAIGN_FILE).is_file():
+            # The campaign's own page tells it.
+            pass
+        case {"report": _, "junit": _}:
+            # An earlier report on this folder.
+            pass
+        case _:
+            _add_foreign(folder, path, document)
+
+
+def _add_run(folder: Folder, path: Path, document: Any) -> None:
+    match = _RUN_FILE.fullmatch(path.name)
+    name = f"run {int(match[1])}" if match else path.stem
+    key = _new_key(folder, path.stem) if match else _new_key(folder, "run", path.stem)
+    folder.runs.append(run_of(document, file=str(path), name=name, key=key))
+
+
+def _add_finding(folder: Folder, path: Path, document: Any) -> None:
+    fields = Fields(document, file=str(path))
+    version = fields.number("format")
+    if version not in FINDING_FORMATS:
+        expected = " or ".join(map(str, FINDING_FORMATS))
+        raise ResultError(file=str(path), field="format", expected=expected, actual=str(version))
+    # Explorers whose findings are no decision logs name the scenario in the evidence.
+    evidence = fields.inner("evidence").document
+    scenario = fields.document.get("scenario") or evidence.get("scenario")
+    folder.findings.append(
+        FindingFile(
+            path=path,
+            file=str(path),
+            stem=path.stem,
+            key=_new_key(folder, "finding", path.stem),
+            violated=fields.text("property"),
+            phase=fields.text("phase"),
+            sentence=fields.text("sentence"),
+            scenario=scenario if isinstance(scenario, str) else "",
+        )
+    )
+
+
+def _add_table(folder: Folder, path: Path, document: Any) -> None:
+    verified = Fields(document, file=str(path)).inner("verify")
+    key = _new_key(folder, "table", str(len(folder.tables) + 1))
+    folder.tables.append(TableDocument(file=str(path), key=key, table=verified.text("table"), document=document))
+
+
+def _add_foreign(folder: Folder, path: Path, document: Any) -> None:
+    folder.foreign.append(str(path))
+
+
+def _new_key(folder: Folder, *words: str) -> str:
+    """Return the words as the key of a page, and of no other one in the folder."""
+    keys = itertools.chain([as_key(*words)], (as_key(*words, str(number)) for number in itertools.count(2)))
+    key = next(key for key in keys if key not in folder.keys)
+    folder.keys.add(key)
+    return key

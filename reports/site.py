@@ -1,0 +1,153 @@
+"""The report on a folder of results: all its pages as one HTML file of bounded size, and JUnit XML."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from reports.campaign import campaign_page
+from reports.errors import ResultError
+from reports.finding import finding_page
+from reports.folder import FindingFile, Folder, read_document, results_in
+from reports.folding import Fold, folded
+from reports.junit import junit_of
+from reports.left_out import LeftOut, Room
+from reports.page import Page, as_document, fits
+from reports.run import run_page
+from reports.run_document import Run, worst
+from reports.run_trend import Trend, trend_of
+from reports.table import table_page
+
+TITLE = "tornproof report"
+EARLIER = "Findings of earlier runs"
+RUN_PAGES_MAX = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A report: `results` are the pages that judge a campaign or a table, `notices` sentences on what is left out."""
+
+    folder: Folder
+    pages: Sequence[Page]
+    results: Sequence[Page]
+    findings: Sequence[Fold[FindingFile]]
+    notices: Sequence[str]
+    verdict: str
+    html: str
+    junit: str
+
+
+def site_of(directory: Path) -> Site:
+    """Return the report on a folder; raises ResultError where there is nothing of which one could be made."""
+    folder = _filled(directory)
+    left_out = LeftOut(damaged=folder.damaged, foreign=folder.foreign)
+    room = Room(TITLE, left_out)
+    trends = _trends(folder)
+    runs = _runs_with_page(folder, trends, room)
+    results = _results(folder, room)
+    result_pages = [page for file, page in results.items() if room.admits(file, page)]
+    folds = folded(_in_order(folder))
+    finding_pages = _finding_pages(folder, folds, room)
+    links = {stem: page.key for stem, page in finding_pages.items()}
+    keys = {run.key for run in runs}
+    run_pages = [run_page(run, trend=trends[run.series].markup(run, keys), links=links) for run in runs]
+    # A finding is no front door: without runs, what led to it comes first.
+    middle = [*finding_pages.values(), *result_pages] if runs else [*result_pages, *finding_pages.values()]
+    pages = [*run_pages, *middle, *left_out.pages()]
+    html = as_document(TITLE, pages)
+    assert fits(html), "pages were taken for which there is no room"
+    return Site(
+        folder=folder,
+        pages=pages,
+        results=list(results.values()),
+        findings=folds,
+        notices=left_out.notices(),
+        verdict=_verdict(folder, list(results.values()), left_out),
+        html=html,
+        junit=junit_of(folder, list(results.values()), left_out.damaged),
+    )
+
+
+def _filled(directory: Path) -> Folder:
+    """Return what a folder holds, which is something."""
+    folder = results_in(directory)
+    if folder.is_empty and folder.damaged:
+        raise folder.damaged[0]
+    if folder.is_empty:
+        actual = f"{len(folder.foreign)} JSON files of other kinds" if folder.foreign else "none"
+        expected = "results of check, verify or campaign, or findings"
+        raise ResultError(file=str(directory), field="the folder", expected=expected, actual=actual)
+    return folder
+
+
+def _trends(folder: Folder) -> dict[tuple[str, str], Trend]:
+    """Return the trend of the runs of each table and preset."""
+    series: dict[tuple[str, str], list[Run]] = {}
+    for run in folder.runs:
+        series.setdefault(run.series, []).append(run)
+    return {each: trend_of(runs) for each, runs in series.items()}
+
+
+def _runs_with_page(folder: Folder, trends: Mapping[tuple[str, str], Trend], room: Room) -> list[Run]:
+    """Return the newest run of each table and preset, and the newest of the others, as far as there is room."""
+    newest = folder.newest_runs
+    keys = {run.key for run in newest}
+    older = [run for run in reversed(folder.runs) if run.key not in keys]
+    wanted = [*newest, *older[: max(0, RUN_PAGES_MAX - len(newest))]]
+    keys = {run.key for run in wanted}
+
+    def largest(run: Run) -> Page:
+        # Links to runs take room; a finding takes less with a link to its page than without one.
+        return run_page(run, trend=trends[run.series].markup(run, keys), links={})
+
+    return [run for run in wanted if room.take(run.file, partial(largest, run)) is not None]
+
+
+def _results(folder: Folder, room: Room) -> dict[str, Page]:
+    """Return the pages of the campaign and of the newest result of each table, by their files."""
+    pages = {}
+    if folder.is_campaign:
+        pages[str(folder.directory)] = room.made(partial(campaign_page, folder.directory))
+    for table in folder.newest_tables:
+        pages[table.file] = room.made(partial(table_page, table.document, key=table.key, file=table.file))
+    return {file: page for file, page in pages.items() if page is not None}
+
+
+def _in_order(folder: Folder) -> list[FindingFile]:
+    """Return the findings of the newest runs first, in their order, and those that no run lists last."""
+    by_stem = {finding.stem: finding for finding in reversed(folder.findings)}
+    listed = [each.stem for run in (*folder.newest_runs, *reversed(folder.runs)) for each in run.findings]
+    keys = {by_stem[stem].key: by_stem[stem] for stem in listed if stem in by_stem}
+    return list((keys | {finding.key: finding for finding in folder.findings}).values())
+
+
+def _finding_pages(folder: Folder, folds: Sequence[Fold[FindingFile]], room: Room) -> dict[str, Page]:
+    """Return the pages of findings by the names of their files: one of each defect first, as far as there is room."""
+    current = {each.stem for run in folder.newest_runs for each in run.findings}
+    current |= {finding.stem for finding in folder.campaign_findings}
+    pages: dict[str, Page] = {}
+    chosen = [(fold.first, [other.file for other in fold.others]) for fold in folds]
+    chosen += [(other, []) for fold in folds for other in fold.others]
+    for finding, others in chosen:
+        page = room.take(finding.file, partial(_finding_page, finding, others))
+        if page is not None:
+            is_earlier = bool(folder.runs) and finding.stem not in current
+            pages[finding.stem] = dataclasses.replace(page, group=EARLIER) if is_earlier else page
+    return pages
+
+
+def _finding_page(finding: FindingFile, others: Sequence[str]) -> Page:
+    return finding_page(read_document(finding.path), file=finding.file, key=finding.key, folded=others)
+
+
+def _verdict(folder: Folder, results: Sequence[Page], left_out: LeftOut) -> str:
+    """Return the worst verdict of the newest results; what cannot be read may say anything."""
+    verdicts = [run.verdict for run in folder.newest_runs] + [page.verdict for page in results]
+    if left_out.damaged:
+        verdicts.append("UNKNOWN")
+    if folder.findings and not folder.runs and not folder.is_campaign:
+        verdicts.append("INVALID")
+    return worst(verdicts)

@@ -1,0 +1,195 @@
+"""What the tests of pages share: a real browser, what went wrong in it, and a document that has every part."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from markupsafe import Markup
+
+from reports.page import Page, as_document, templates
+from reports.plots import plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Request
+    from playwright.sync_api import Page as BrowserPage
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+EVERY_PART = """
+{% import "parts.html.j2" as parts %}
+{{ parts.facts([("Schedules run", 12345 | thousands), (name, text)]) }}
+<p>{{ text }} with <code>{{ name }}</code>, <kbd>Home</kbd> and <a href="#campaign">a page</a>.</p>
+<h3>Lines to copy</h3>
+{{ parts.command("tornproof replay 'a  b' --name=" ~ name) }}
+<h3>Playback</h3>
+<div data-playback>
+{{ parts.playback_bar() }}
+<ol>
+<li data-step data-text="The writer writes {{ name }}">write</li>
+<li data-step data-step-start>{{ text }}</li>
+<li data-step>power cut</li>
+</ol>
+</div>
+<p data-at-step="1 3">At the ends</p>
+<p data-from-step="2">Later</p>
+<h3>States of bytes</h3>
+<p>{% for state in states %}{{ parts.swatch(state) }}{{ state }} {% endfor %}</p>
+<div class="columns"><div class="card"><h4>Card</h4><p class="faint">Faint text.</p></div>
+<div class="note"><p>A note with <a href="#run-0001">a link</a>.</p></div></div>
+{% call parts.scroll("Table of " ~ name) %}
+<table><caption>{{ name }}</caption>
+<thead><tr><th scope="col">Name</th><th scope="col" class="number">Count</th><th scope="col">Text</th></tr></thead>
+<tbody>{% for state in states %}<tr><th scope="row">{{ state }}</th><td class="number">{{ 10 ** loop.index }}</td>
+<td>{{ name * 2 }}</td></tr>{% endfor %}</tbody></table>
+{% endcall %}
+<figure>{{ plot }}<figcaption>{{ text }}</figcaption></figure>
+"""
+
+
+@pytest.fixture(scope="session")
+def find_browser() -> Callable[[], str]:
+    """Function that returns the path of an installed Chromium; without one it skips the test and says so."""
+
+    def find_browser() -> str:
+        program = next(filter(None, map(shutil.which, BROWSERS)), None)
+        if program is None:
+            reason = f"no browser: none of {', '.join(BROWSERS)} is on PATH"
+            if os.environ.get("TORNPROOF_NEEDS_BROWSER"):
+                pytest.fail(f"{reason}, and TORNPROOF_NEEDS_BROWSER asks for one")
+            pytest.skip(reason)
+        return program
+
+    return find_browser
+
+
+@pytest.fixture(scope="session")
+def browser(find_browser: Callable[[], str]) -> Iterator[Browser]:
+    """An installed Chromium, one for all tests of a worker."""
+    program = find_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Chromium refuses to sandbox what root starts, and containers give it little shared memory.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def _watched() -> dict[BrowserPage, list[str]]:
+    """What went wrong on each open page."""
+    return {}
+
+
+@pytest.fixture
+def open_report(
+    browser: Browser, tmp_path: Path, _watched: dict[BrowserPage, list[str]]
+) -> Iterator[Callable[..., BrowserPage]]:
+    """Function that opens a document as a file in the browser; the test fails if anything goes wrong in there."""
+    contexts: list[BrowserContext] = []
+
+    def open_report(
+        html: str, key: str = "", *, theme: Any = "light", width: int = 1280, javascript: bool = True
+    ) -> BrowserPage:
+        file = tmp_path / f"report-{len(contexts)}.html"
+        file.write_text(html, encoding="utf-8")
+        viewport: Any = {"width": width, "height": 844}
+        context = browser.new_context(viewport=viewport, color_scheme=theme, java_script_enabled=javascript)
+        contexts.append(context)
+        page = context.new_page()
+        _watched[page] = []
+        _watch(page, file.as_uri(), _watched[page])
+        page.goto(file.as_uri() + (f"#{key}" if key else ""))
+        return page
+
+    yield open_report
+    problems = [problem for page, noted in _watched.items() for problem in _taken(page, noted)]
+    for context in contexts:
+        context.close()
+    assert not problems
+
+
+@pytest.fixture
+def browser_problems(_watched: dict[BrowserPage, list[str]]) -> Callable[[BrowserPage], list[str]]:
+    """Function that returns what went wrong on a page so far, and forgets it."""
+    return lambda page: _taken(page, _watched[page])
+
+
+@pytest.fixture
+def axe_violations() -> Callable[[BrowserPage], list[str]]:
+    """Function that returns what axe-core finds serious or critical on a page, a line each."""
+
+    def axe_violations(page: BrowserPage) -> list[str]:
+        from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+        return [
+            f"{violation['id']}: {node['target']}: {violation['help']}"
+            for violation in Axe().run(page).response["violations"]
+            if violation["impact"] in ("serious", "critical")
+            for node in violation["nodes"]
+        ]
+
+    return axe_violations
+
+
+@pytest.fixture(scope="session")
+def hostile() -> str:
+    """A name that runs script wherever it is taken for markup."""
+    return (
+        "</script><script>alert(1)</script>\"><img src=x onerror=alert(2)>' onfocus=alert(3) javascript:alert(4) {{ 5"
+    )
+
+
+@pytest.fixture(scope="session")
+def every_part(hostile: str) -> str:
+    """A document with every part of the house, whose second page is hostile wherever it can be."""
+    pages = [
+        Page(key="run-0001", group="Runs", title="Run 1", verdict="VALID", body=_body("Rows of", "a sentence")),
+        Page(key="hostile", group=hostile, title=hostile, verdict="INVALID", body=_body(hostile, hostile)),
+        Page(key="campaign", group="Campaign", title="Nothing yet", verdict="UNKNOWN", body=Markup("<p>Empty.</p>")),
+    ]
+    return as_document(f"Every part of {hostile}", pages)
+
+
+def _body(name: str, text: str) -> Markup:
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.bar(["one", name], [1, 2])
+        axes.set_title(text)
+
+    states = ("durable", "kept", "lost", "torn", "damaged", "written", "spare")
+    template = templates().from_string(EVERY_PART)
+    return Markup(template.render(name=name, text=text, states=states, plot=plot(draw, title=f"Plot of {name}")))
+
+
+def _watch(page: BrowserPage, address: str, problems: list[str]) -> None:
+    """Note what must not happen on a page: messages, errors, dialogs, and requests for anything but itself."""
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            problems.append(f"console: {message.text}")
+
+    def dialog(dialog: Dialog) -> None:
+        problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def request(request: Request) -> None:
+        if request.url.partition("#")[0] != address:
+            problems.append(f"request: {request.url}")
+
+    page.on("console", console)
+    page.on("dialog", dialog)
+    page.on("request", request)
+    page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+
+
+def _taken(page: BrowserPage, problems: list[str]) -> list[str]:
+    # What the page has told before it answers is here when the answer is.
+    page.title()
+    taken, problems[:] = problems[:], []
+    return taken

@@ -1,0 +1,55 @@
+"""The page of a table in a real browser: nothing asked of the network, nothing wrong for those who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+import table_builder as tb
+
+from impl.operating_system import OperatingSystemStorage
+from impl.questdb_types import TypeTag
+from reports.page import as_document
+from reports.table import table_page
+from tornproof.commands.verify import report_document
+from tornproof.steady import verify_steadily
+from tornproof.table_result import inspections_of, table_result
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page as BrowserPage
+
+DAMAGED = "power-loss/9.4.2/data-tail-zeros/table"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def html_of(*tables: Path) -> str:
+    storage, pages = OperatingSystemStorage(), []
+    for number, table in enumerate(tables, 1):
+        report = verify_steadily(storage, str(table), quick=False)
+        document = table_result(report_document(report), inspections_of(storage, str(table), report))
+        pages.append(table_page(document, key=f"table-{number}", file="table.json"))
+    return as_document("tables", pages)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_problems_lead_to_their_bytes_and_hostile_names_are_text(
+    questdb_data: Path,
+    tmp_path: Path,
+    open_report: Callable[..., BrowserPage],
+    axe_violations: Callable[[BrowserPage], list[str]],
+    theme: str,
+) -> None:
+    hostile = tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}).write_to(tmp_path / HOSTILE)
+    html = html_of(questdb_data / DAMAGED, hostile)
+    page = open_report(html, key="table-1", theme=theme)
+    assert axe_violations(page) == []
+    page.click("#table-1 .table-problems a >> nth=0")
+    assert page.is_visible("#table-1-partition-1")
+    page = open_report(html, key="table-2", theme=theme, width=390)
+    assert HOSTILE in page.inner_text("#table-2")
+    assert page.locator("#table-2 img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out on a phone"
+    assert axe_violations(page) == []

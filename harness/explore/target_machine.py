@@ -28,6 +28,8 @@ OPENINGS = {"reopen": Story.reopen, "recovery killed": Story.recovery_killed}
 MUST_REACH = (OLD_STATE, FAILED_CALL)
 Operations: TypeAlias = "Sequence[Any] | st.SearchStrategy[Any]"
 Step: TypeAlias = dict[str, Any]
+OTHER_STEPS = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
+"""What steps can lead to that the target does not do."""
 
 
 def explore_stories(
@@ -48,6 +50,8 @@ def explore_stories(
     failed = failed_controls()
     search = _Search(target=target, operations=operations, path=path)
     is_steady = search.run(steps=steps, examples=examples, seed=seed)
+    if search.failure and is_steady:
+        search.failure = _smaller(search.failure, target, path, _listed(operations))
     missing = [name for name in MUST_REACH if not search.reached[name]]
     notes = [] if is_steady else ["the same story did not end the same way twice"]
     if not search.failure:
@@ -74,10 +78,9 @@ def replay_story(target: Target, operations: Operations, finding: Finding, *, pa
 
     UNKNOWN when it cannot be tried: the target does other steps now, or an operation is no plain data.
     """
-    known = None if isinstance(operations, st.SearchStrategy) else operations
     try:
-        violation = told(target, path, finding.evidence["steps"], known)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration):
+        violation = told(target, path, finding.evidence["steps"], _listed(operations))
+    except OTHER_STEPS:
         return Verdict.UNKNOWN
     if violation is None:
         return Verdict.VALID
@@ -86,16 +89,49 @@ def replay_story(target: Target, operations: Operations, finding: Finding, *, pa
 
 def told(target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None = None) -> Violation | None:
     """Do the steps of a story again and return what they violate; raises KeyError, ValueError, ... for other steps."""
+    return _retold(target, path, steps, operations)[0]
+
+
+def without_needless_steps(
+    target: Target, path: str, steps: Sequence[Step], violated: Property, operations: Sequence[Any] | None = None
+) -> tuple[Step, ...]:
+    """Leave out each step, the last ones first, without which the same property is broken.
+
+    Hypothesis stops where every single choice is small, and cannot leave out what later draws depend on.
+    """
+    kept, place = tuple(steps), len(steps)
+    while place:
+        place -= 1
+        fewer = (*kept[:place], *kept[place + 1 :])
+        try:
+            violation = told(target, path, fewer, operations)
+        except OTHER_STEPS:
+            continue
+        if violation is not None and violation.violated is violated:
+            kept, place = fewer, len(fewer)
+    return kept
+
+
+def _listed(operations: Operations) -> Sequence[Any] | None:
+    return None if isinstance(operations, st.SearchStrategy) else operations
+
+
+def _retold(
+    target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None
+) -> tuple[Violation | None, tuple[str, ...]]:
+    """Return what the steps of a story violate, and its lines."""
+    lines: list[str] = []
     try:
         story = Story(target, path)
+        lines = story.lines
         try:
             for step in steps:
                 _take(story, step, _chooser(step["choices"]), operations)
         finally:
             story.end()
     except Violation as violation:
-        return violation
-    return None
+        return violation, tuple(lines)
+    return None, tuple(lines)
 
 
 def _take(story: Story, step: Step, choose: Choose, operations: Sequence[Any] | None) -> None:
@@ -137,6 +173,15 @@ class _Failure:
             sentence=f"After {counted(len(self.steps), 'step')} of a story: {self.violation.reason}.",
             evidence={"target": target, "seed": seed, "steps": list(self.steps), "story": list(self.lines)},
         )
+
+
+def _smaller(failure: _Failure, target: Target, path: str, operations: Sequence[Any] | None) -> _Failure:
+    steps = without_needless_steps(target, path, failure.steps, failure.violation.violated, operations)
+    if steps == failure.steps:
+        return failure
+    violation, lines = _retold(target, path, steps, operations)
+    assert violation is not None, "the steps were kept because they break a property"
+    return _Failure(violation=violation, steps=steps, lines=lines)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,14 @@ from harness.explore import target_machine
 from harness.explore.crash_exploration import FAILED_CALL, KILLED_RECOVERY, NEW_STATE, OLD_STATE, WORKING_RECOVERY
 from harness.explore.crash_judge import Property
 from harness.explore.story_document import document_of, operation_of
-from harness.explore.target_machine import CONTROLS, explore_stories, failed_controls, replay_story, told
+from harness.explore.target_machine import (
+    CONTROLS,
+    explore_stories,
+    failed_controls,
+    replay_story,
+    told,
+    without_needless_steps,
+)
 from harness.explore.target_story import Story
 from harness.targets.protocol import Target
 from harness.targets.table import TableOperation, TableTarget
@@ -167,6 +174,27 @@ def test_a_broken_target_is_convicted_by_a_short_story_that_replays_ten_times(
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
     assert {replay_story(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
     assert replay_story(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
+
+
+def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]) -> bool:
+    try:
+        violation = told(target, "toy", steps)
+    except ValueError:
+        return False
+    return violation is not None and violation.violated is violated
+
+
+@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[place] for place in (0, 1, 3)], ids=named)
+def test_needless_steps_of_a_story_are_left_out_and_needed_ones_stay(
+    target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
+) -> None:
+    # Hypothesis alone once left nine steps of a story that takes three.
+    reopen = {"do": "reopen", "choices": ()}
+    padded = (reopen, reopen, *steps)
+    assert is_broken(target, violated, padded)
+    kept = without_needless_steps(target, "toy", padded, violated)
+    assert len(kept) <= len(steps) and is_broken(target, violated, kept)
+    assert not any(is_broken(target, violated, kept[:place] + kept[place + 1 :]) for place in range(len(kept)))
 
 
 def test_operations_of_a_list_are_found_again_by_their_place(convicted: Finding) -> None:

@@ -42,6 +42,10 @@ class Seen:
     row_count: int
     digest: str
 
+    def __str__(self) -> str:
+        rows = "1 row" if self.row_count == 1 else f"{self.row_count} rows"
+        return f"version {self.version}: {rows} in {', '.join(self.names) or 'no partition'} (digest {self.digest[:8]})"
+
 
 def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -> Seen:
     """Return what a reader of the committed version sees."""

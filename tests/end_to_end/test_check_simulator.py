@@ -65,7 +65,7 @@ def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Pa
 
 @pytest.mark.parametrize("scenario", ["one-commit-one-reader", "orphan-and-smaller-commit", "words-of-two-commits"])
 def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str) -> None:
-    run = check(tornproof, tmp_path, "--scenario", scenario, "--seconds", "60")
+    run = check(tornproof, tmp_path, "--scenario", scenario, "--seconds", "250")
     ran = run.document["phases"]
     assert len(ran) == 1, "the other explorers have nothing to do"
     assert (ran[0]["verdict"], ran[0]["complete"], ran[0]["controls"]) == ("VALID", True, "passed"), ran[0]
@@ -114,7 +114,8 @@ def test_a_real_table_is_explored_from_a_copy(
     table = copy_of("tables/9.4.2/chain/table")
     before = {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
     only = [argument for name in ("schedules", "product", "memory") for argument in ("--only", name)]
-    run = check(tornproof, tmp_path, table, *only, "--seconds", "60")
+    # It ends when all is explored, on a slow machine too.
+    run = check(tornproof, tmp_path, table, *only, "--seconds", "250")
     assert run.code == 0
     for phase in run.document["phases"]:
         assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", True, "passed"), phase

@@ -21,7 +21,7 @@ from tornproof.output import visible
 
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("warm_server.py")
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 120
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,10 @@ def are_dependent(some: Iterable[Touch], others: tuple[Touch, ...]) -> bool:
 
 
 def touches(kernel: Kernel, life: int, call: Call) -> tuple[Touch, ...]:
-    """Return what a call of a process touches, if it comes now; syncs and fences touch nothing that a call can see."""
+    """Return what a call of a process touches, if it comes now.
+
+    Syncs of files and fences touch nothing that a call can see; the sync of a directory fails where none is there.
+    """
     find = _TOUCHES.get(call.kind)
     return () if find is None else tuple(find(kernel, life, call))
 
@@ -149,6 +152,7 @@ _TOUCHES: dict[CallKind, Callable[[Kernel, int, Call], Iterator[Touch]]] = {
     CallKind.KIND: _at_path,
     CallKind.MKDIR: _naming,
     CallKind.RMDIR: _naming,
+    CallKind.SYNC_DIRECTORY: _at_path,
     CallKind.RENAME: _naming,
     CallKind.LINK: _naming,
     CallKind.UNLINK: _naming,

@@ -235,6 +235,8 @@ def test_a_change_under_a_lease_is_kept(call: Call, is_broken: bool) -> None:
         (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.MKDIR, path="t/e"), False),
         (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.KIND, path="t/d/x"), True),
         (Call(kind=CallKind.FSYNC, path="t/a", file=1), write(0, b"x"), False),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.SYNC_DIRECTORY, path="t/d"), True),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.SYNC_DIRECTORY, path="t"), False),
         (
             Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2),
             Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2),

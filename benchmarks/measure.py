@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import statistics
 import time
@@ -47,7 +48,8 @@ def compare(
 ) -> Row:
     """Run both in turns, once to warm up and then `rounds` times.
 
-    A round lasts `round_seconds` at least, by repetition: caches are cold at first.
+    A round lasts `round_seconds` at least, by repetition: caches are cold at first. As in `timeit`, garbage is not
+    collected during a round, so that what other comparisons have left does not count.
     """
     times: dict[Work, list[float]] = {ours: [], peer: []}
     repetitions = {work: max(1, int(round_seconds / _seconds(work, 1))) for work in (ours, peer)}
@@ -65,7 +67,12 @@ def compare(
 
 def _seconds(work: Work, repetitions: int) -> float:
     """Return how long it takes once, on the average of so many times."""
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        work()
-    return (time.perf_counter() - start) / repetitions
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        for _ in range(repetitions):
+            work()
+        return (time.perf_counter() - start) / repetitions
+    finally:
+        gc.enable()

@@ -199,7 +199,7 @@ def test_a_sound_table_is_not_complained_of(tornproof: WarmRunner, tmp_path: Pat
         pytest.param(Run(code=2, out="", err="Traceback (most recent call last)\n"), id="traceback"),
         pytest.param(Run(code=2, out="", err="tornproof: \x1b[2J\n"), id="control characters"),
         pytest.param(Run(code=2, out="", err="tornproof: a\n", peak_bytes=1 << 30), id="memory"),
-        pytest.param(Run(code=2, out="", err="tornproof: a\n", seconds=21), id="time"),
+        pytest.param(Run(code=2, out="", err="tornproof: a\n", seconds=TIMEOUT_SECONDS + 1), id="time"),
         pytest.param(Run(code=1, out="damaged", err=""), id="no list"),
         pytest.param(Run(code=0, out="", err=""), id="sound"),
     ],

@@ -86,8 +86,9 @@ bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
 bench-pipeline: setup
-	@for job in campaign history migration source archive; do .venv/bin/python benchmarks/pipeline_$$job.py || exit; done \
-	  | tee benchmarks/results/pipeline.txt
+	@rm -f benchmarks/results/pipeline.txt
+	@for job in campaign history migration source archive; do said=$$(.venv/bin/python benchmarks/pipeline_$$job.py); code=$$?; \
+	  echo "$$said" | tee -a benchmarks/results/pipeline.txt; [ $$code = 0 ] || exit $$code; done
 	@.venv/bin/python benchmarks/document.py
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))

@@ -15,7 +15,7 @@ from reports.campaign_faults import GROUPS_MAX as FAULT_GROUPS_MAX
 from reports.campaign_faults import LETTERS, curves_of, fault_groups, milestones, survival_plot
 from reports.campaign_plots import behaviours_plot, chance_plot
 from reports.discovery import BEHAVIOURS_MAX, Yield, about, at_most
-from reports.page import VERDICTS, Page, as_key, fill
+from reports.page import VERDICTS, Page, as_key, fill, worst
 
 KEY = "campaign"
 FINDINGS_MAX = 100
@@ -106,8 +106,8 @@ def _judged(data: CampaignData) -> Counter[str]:
 
 def _verdict(data: CampaignData, judged: Mapping[str, int], notes: Sequence[str]) -> str:
     """Return the worst of what the runs, the end and the notes say."""
-    said = {*judged, *(["UNKNOWN"] if notes or data.problem_count else []), *([data.end.verdict] if data.end else [])}
-    return max(said, key=VERDICTS.index, default="UNKNOWN")
+    is_unknown = bool(notes or data.problem_count)
+    return worst([*judged, *(["UNKNOWN"] if is_unknown else []), *([data.end.verdict] if data.end else [])])
 
 
 def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:

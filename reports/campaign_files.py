@@ -107,7 +107,7 @@ def read_end(directory: Path) -> End | None:
     fields = _document(path)
     verdict = fields.text("verdict")
     if verdict not in VERDICTS:
-        raise ResultError(file=str(path), field="verdict", expected=f"one of {', '.join(VERDICTS)}", actual=verdict)
+        fields.refuse("verdict", f"one of {', '.join(VERDICTS)}", verdict)
     return End(
         verdict=verdict,
         result_hash=shown(fields.text("result_hash")),

@@ -69,6 +69,17 @@ class Fields:
             for place, each in enumerate(self.items(name)[:count_max])
         ]
 
+    def demand_format(self, *known: int) -> int:
+        """Return the field `format`, which is one of those that are known."""
+        found = self.number("format")
+        if found not in known:
+            self.refuse("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
+        return found
+
+    def refuse(self, name: str, expected: str, actual: str) -> NoReturn:
+        """Raise ResultError for what stands in a field."""
+        raise ResultError(file=self.file, field=self._path(name), expected=expected, actual=actual)
+
     def _value(self, name: str, default: Any, expected: str) -> Any:
         value = self.document.get(name)
         if value is None:
@@ -79,7 +90,7 @@ class Fields:
         return f"{self.place}.{name}" if self.place else name
 
     def _fail(self, name: str, expected: str, value: Any) -> NoReturn:
-        raise ResultError(file=self.file, field=self._path(name), expected=expected, actual=what_is(value))
+        self.refuse(name, expected, what_is(value))
 
 
 def what_is(value: Any) -> str:
@@ -108,3 +119,11 @@ def shortened(text: str, characters_max: int) -> str:
     """Return text that is too long with its count in place of the rest."""
     left_out = len(text) - characters_max
     return text if left_out <= 0 else f"{text[:characters_max]}… ({left_out:,} more characters)"
+
+
+def printable(text: str, characters_max: int) -> str:
+    """Return text of any origin with what cannot be printed written out, and not more of it than there is room for."""
+    text = shortened(text, characters_max)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.byte_map import RANGES_MAX, ByteRange
-from reports.errors import ResultError
 from reports.fields import Fields, what_is
 from reports.older_finding import old_files, old_rows, old_story
 from reports.space_time import HAPPENINGS, LANES, LaneRow
@@ -143,5 +142,5 @@ def _one_of(fields: Fields, name: str, values: Sequence[str]) -> str:
     value = fields.text(name)
     if value not in values:
         expected = " or ".join(repr(each) for each in values)
-        raise ResultError(file=fields.file, field=f"{fields.place}.{name}", expected=expected, actual=what_is(value))
+        fields.refuse(name, expected, what_is(value))
     return value

@@ -199,10 +199,7 @@ def _add_run(folder: Folder, path: Path, document: Any) -> None:
 
 def _add_finding(folder: Folder, path: Path, document: Any) -> None:
     fields = Fields(document, file=str(path))
-    version = fields.number("format")
-    if version not in FINDING_FORMATS:
-        expected = " or ".join(map(str, FINDING_FORMATS))
-        raise ResultError(file=str(path), field="format", expected=expected, actual=str(version))
+    fields.demand_format(*FINDING_FORMATS)
     # Explorers whose findings are no decision logs name the scenario in the evidence.
     evidence = fields.inner("evidence").document
     scenario = fields.document.get("scenario") or evidence.get("scenario")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from reports.errors import ResultError
-from reports.fields import shortened
+from reports.fields import printable
 from reports.folder import CAMPAIGN_KEY, FindingFile, Folder
 from reports.folding import Fold, folded
 from reports.page import Page
@@ -184,5 +184,4 @@ def _suite(name: str, cases: Sequence[TestCase], facts: Mapping[str, object] | N
 
 def _clean(text: str) -> str:
     """Return text that XML can hold, which has no control characters and no halves of characters."""
-    text = shortened(text, TEXT_CHARACTERS_MAX)
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return printable(text, TEXT_CHARACTERS_MAX)

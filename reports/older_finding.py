@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reports.byte_map import RANGES_MAX, ByteRange
-from reports.errors import ResultError
 from reports.fields import Fields, what_is
 from reports.space_time import LaneRow
 
@@ -74,8 +73,7 @@ def old_story(fields: Fields, violated: str) -> list[str]:
 def _row(fields: Fields, place: int, texts: object) -> LaneRow:
     """Return one row of texts taken apart."""
     if not isinstance(texts, list) or len(texts) != LANE_COUNT or not all(isinstance(each, str) for each in texts):
-        where = f"{fields.place}.lanes[{place}]"
-        raise ResultError(file=fields.file, field=where, expected=f"{LANE_COUNT} texts", actual=what_is(texts))
+        fields.refuse(f"lanes[{place}]", f"{LANE_COUNT} texts", what_is(texts))
     writer, readers, disk = texts
     match = _ROW.fullmatch(writer or readers)
     if match is None:

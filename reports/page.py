@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,11 @@ def as_key(*words: str) -> str:
         return plain
     digest = hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:8]
     return "-".join([*re.findall(r"[A-Za-z0-9]+", plain), digest])
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """Return the verdict on the whole; nothing at all is UNKNOWN, because nothing was explored."""
+    return max(verdicts, key=VERDICTS.index, default="UNKNOWN")
 
 
 def fill(template: str, **values: Any) -> Markup:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 
-from reports.errors import ResultError
 from reports.fields import Fields, shortened, visible, what_is
-from reports.page import VERDICTS
+from reports.page import VERDICTS, worst
 
 FORMAT = 1
 TEXT_CHARACTERS_MAX = 2_000
@@ -107,13 +106,11 @@ class Run:
 def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
     """Return a run from its document; raises ResultError."""
     fields = Fields(document, file=file)
-    version = fields.number("format")
-    if version != FORMAT:
-        raise ResultError(file=file, field="format", expected=str(FORMAT), actual=str(version))
+    fields.demand_format(FORMAT)
     phases = tuple(_phase(each) for each in fields.inners("phases"))
     verdict, expected = _verdict(fields), worst(phase.verdict for phase in phases)
     if verdict != expected:
-        raise ResultError(file=file, field="verdict", expected=f"{expected}, as its phases say", actual=verdict)
+        fields.refuse("verdict", f"{expected}, as its phases say", verdict)
     return Run(
         file=file,
         name=name,
@@ -125,11 +122,6 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
         phases=phases,
         findings=tuple(_listed(each) for each in fields.inners("findings")),
     )
-
-
-def worst(verdicts: Iterable[str]) -> str:
-    """Return the verdict on the whole; nothing at all is UNKNOWN, because nothing was explored."""
-    return max(verdicts, key=VERDICTS.index, default="UNKNOWN")
 
 
 def _phase(fields: Fields) -> PhaseResult:
@@ -185,14 +177,14 @@ def _shown(text: str) -> str:
 def _verdict(fields: Fields) -> str:
     value = fields.text("verdict")
     if value not in VERDICTS:
-        _fail(fields, "verdict", " or ".join(VERDICTS), value)
+        fields.refuse("verdict", " or ".join(VERDICTS), what_is(value))
     return value
 
 
 def _count(fields: Fields, name: str) -> int:
     value = fields.number(name)
     if not 0 <= value < COUNT_LIMIT:
-        _fail(fields, name, "a count", value)
+        fields.refuse(name, "a count", what_is(value))
     return value
 
 
@@ -209,10 +201,5 @@ def _mapping(fields: Fields, name: str) -> Fields:
 def _seconds(fields: Fields) -> float:
     value = fields.document.get("seconds")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < COUNT_LIMIT:
-        _fail(fields, "seconds", "a number of seconds", value)
+        fields.refuse("seconds", "a number of seconds", what_is(value))
     return float(value)
-
-
-def _fail(fields: Fields, name: str, expected: str, value: Any) -> NoReturn:
-    field = f"{fields.place}.{name}" if fields.place else name
-    raise ResultError(file=fields.file, field=field, expected=expected, actual=what_is(value))

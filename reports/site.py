@@ -15,9 +15,9 @@ from reports.folder import FindingFile, Folder, read_document, results_in
 from reports.folding import Fold, folded
 from reports.junit import junit_of
 from reports.left_out import LeftOut, Room
-from reports.page import Page, as_document, fits
+from reports.page import Page, as_document, fits, worst
 from reports.run import run_page
-from reports.run_document import Run, worst
+from reports.run_document import Run
 from reports.run_trend import Trend, trend_of
 from reports.table import table_page
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from reports.byte_map import legend
 from reports.fields import Fields
 from reports.page import Page, fill
-from reports.table_fields import Partition, Problem, Verified, check_format, read_verified, shown_text, whole_number
+from reports.table_fields import FORMAT, Partition, Problem, Verified, read_verified, shown_text, whole_number
 from reports.table_inspection import GenerationRow, Inspected, generation_rows, numbered_on, read_inspected
 from reports.table_plot import bars_of, partitions_plot
 from reports.table_states import STATES
@@ -91,7 +91,7 @@ def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspec
     if "verify" not in fields:
         verified = read_verified(document, file=file)
         return verified, [], sum(not each.is_native for each in verified.partitions)
-    check_format(fields)
+    fields.demand_format(FORMAT)
     verified = read_verified(fields.document["verify"], file=file, place="verify")
     partitions = {each.name: each for each in verified.partitions}
     documents = fields.inner("inspections").document if "inspections" in fields else {}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.errors import ResultError
-from reports.fields import Fields, shortened
+from reports.fields import Fields, printable
 
 FORMAT = 1
 TEXT_CHARACTERS_MAX = 300
@@ -100,19 +99,15 @@ COUNTS = (
 
 
 def shown_text(text: str) -> str:
-    """Return text of any origin with what cannot be printed written out, and not more of it than a page can hold."""
-    text = shortened(text, TEXT_CHARACTERS_MAX)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """Return text of any origin as a page can hold it."""
+    return printable(text, TEXT_CHARACTERS_MAX)
 
 
 def whole_number(fields: Fields, name: str, default: int | None = None) -> int:
     """Return a field that is a number of 64 bits; raises ResultError for others."""
     value = fields.number(name, default)
     if not -NUMBER_LIMIT < value < NUMBER_LIMIT:
-        field = f"{fields.place}.{name}" if fields.place else name
-        raise ResultError(file=fields.file, field=field, expected="a number of 64 bits", actual="a larger one")
+        fields.refuse(name, "a number of 64 bits", "a larger one")
     return value
 
 
@@ -124,7 +119,7 @@ def place_of(fields: Fields, name: str) -> int | None:
 def read_verified(document: Any, *, file: str, place: str = "") -> Verified:
     """Return what the document of `verify` says; raises ResultError for another document."""
     fields = Fields(document, file=file, place=place)
-    check_format(fields)
+    fields.demand_format(FORMAT)
     numbered = _Numbered()
     counts = fields.inner("counts")
     verified = Verified(
@@ -139,21 +134,9 @@ def read_verified(document: Any, *, file: str, place: str = "") -> Verified:
     )
     problem_count = len(verified.all_problems)
     if fields.flag("sound") == bool(problem_count):
-        raise ResultError(
-            file=file,
-            field=f"{place}.sound" if place else "sound",
-            expected=f"{str(not problem_count).lower()}, because {problem_count} problems are listed",
-            actual=str(fields.flag("sound")).lower(),
-        )
+        expected = f"{str(not problem_count).lower()}, because {problem_count} problems are listed"
+        fields.refuse("sound", expected, str(fields.flag("sound")).lower())
     return verified
-
-
-def check_format(fields: Fields) -> None:
-    """Raise ResultError for a document of another format."""
-    found = whole_number(fields, "format")
-    if found != FORMAT:
-        field = f"{fields.place}.format" if fields.place else "format"
-        raise ResultError(file=fields.file, field=field, expected=str(FORMAT), actual=str(found))
 
 
 class _Numbered:

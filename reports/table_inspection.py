@@ -10,7 +10,7 @@ from markupsafe import Markup
 from reports.byte_map import Mark, byte_map
 from reports.fields import Fields
 from reports.table_chain import Chain, Generation, read_chain
-from reports.table_fields import Partition, Problem, check_format, read_problem, shown_text
+from reports.table_fields import FORMAT, Partition, Problem, read_problem, shown_text
 from reports.table_ranges import data_ranges, pm_ranges
 from reports.table_states import ORPHAN, STATES, FileRanges, coarsened
 
@@ -77,7 +77,7 @@ class GenerationRow:
 def read_inspected(document: object, partition: Partition, version: int | None, *, file: str, place: str) -> Inspected:
     """Return what the document of an inspection says of a partition; raises ResultError for another document."""
     fields = Fields(document, file=file, place=place)
-    check_format(fields)
+    fields.demand_format(FORMAT)
     chain, files = Chain(), []
     if "pm" in fields:
         pm = fields.inner("pm")

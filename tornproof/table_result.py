@@ -19,7 +19,6 @@ from tornproof.output import write_json
 from tornproof.report_writing import make_folder
 from tornproof.steady import steadily
 
-TABLES = "tables"
 INSPECTED_MAX = 8
 RANGES_MAX = 2_000
 GENERATIONS_MAX = 300
@@ -207,6 +206,9 @@ def _merged(ranges: Iterable[Document]) -> Iterable[Document]:
 
 def write_table_result(directory: Path, table: str, document: Document) -> Path:
     """Write the result of a table into a folder of results and return where; another one of that table is replaced."""
+    # Like all that reports take, it is loaded when one is made.
+    from reports.folder import TABLES
+
     folder = directory / TABLES
     make_folder(folder)
     path = folder / f"table-{safe_name(table)}.json"

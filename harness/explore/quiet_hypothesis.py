@@ -11,6 +11,10 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from harness.faults.patch import replaced
+
+LOADED_CONSTANTS = "hypothesis.internal.conjecture.providers:_get_local_constants"
+
 
 def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> settings:
     """Return settings by which a seed alone decides what is drawn: so many examples, of so many rules each."""
@@ -35,14 +39,12 @@ def by_seed_alone() -> Iterator[None]:
 
     By itself Hypothesis also draws constants of the modules that happen to be loaded, and has no setting against it.
     """
-    usual = providers._get_local_constants
-    providers._get_local_constants = Constants
-    providers.CONSTANTS_CACHE.cache.clear()
-    try:
-        yield
-    finally:
+    with replaced(LOADED_CONSTANTS, Constants):
         providers.CONSTANTS_CACHE.cache.clear()
-        providers._get_local_constants = usual
+        try:
+            yield
+        finally:
+            providers.CONSTANTS_CACHE.cache.clear()
 
 
 @contextmanager

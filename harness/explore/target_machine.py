@@ -16,20 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from harness.explore.crash_exploration import FAILED_CALL, OLD_STATE, POINTS
 from harness.explore.crash_judge import Property, Violation
 from harness.explore.quiet_hypothesis import quiet_hypothesis, quiet_settings
-from harness.explore.story_document import document_of, operation_of
+from harness.explore.story_document import document_of
+from harness.explore.target_retelling import COMMITS, OPENINGS, OTHER_STEPS, Step, retold, told, without_needless_steps
 from harness.explore.target_story import Choose, Story, counted
 from harness.targets.protocol import Target
 from harness.targets.toy import AcknowledgesFirst, HeaderFirst, NeverDone, RecoversInPlace, SwallowsErrors, Toy
 from harness.verdict import Finding, Phase, Verdict
 
 PHASE = "machine"
-COMMITS = {"commit": Story.commit, "commit killed": Story.commit_killed, "commit failing": Story.commit_failing}
-OPENINGS = {"reopen": Story.reopen, "recovery killed": Story.recovery_killed}
 MUST_REACH = (OLD_STATE, FAILED_CALL)
 Operations: TypeAlias = "Sequence[Any] | st.SearchStrategy[Any]"
-Step: TypeAlias = dict[str, Any]
-OTHER_STEPS = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
-"""What steps can lead to that the target does not do."""
 
 
 def explore_stories(
@@ -87,74 +83,8 @@ def replay_story(target: Target, operations: Operations, finding: Finding, *, pa
     return Verdict.INVALID if violation.violated == finding.property else Verdict.UNKNOWN
 
 
-def told(target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None = None) -> Violation | None:
-    """Do the steps of a story again and return what they violate; raises KeyError, ValueError, ... for other steps."""
-    return _retold(target, path, steps, operations)[0]
-
-
-def without_needless_steps(
-    target: Target, path: str, steps: Sequence[Step], violated: Property, operations: Sequence[Any] | None = None
-) -> tuple[Step, ...]:
-    """Leave out each step, the last ones first, without which the same property is broken.
-
-    Hypothesis stops where every single choice is small, and cannot leave out what later draws depend on.
-    """
-    kept, place = tuple(steps), len(steps)
-    while place:
-        place -= 1
-        fewer = (*kept[:place], *kept[place + 1 :])
-        try:
-            violation = told(target, path, fewer, operations)
-        except OTHER_STEPS:
-            continue
-        if violation is not None and violation.violated is violated:
-            kept, place = fewer, len(fewer)
-    return kept
-
-
 def _listed(operations: Operations) -> Sequence[Any] | None:
     return None if isinstance(operations, st.SearchStrategy) else operations
-
-
-def _retold(
-    target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None
-) -> tuple[Violation | None, tuple[str, ...]]:
-    """Return what the steps of a story violate, and its lines."""
-    lines: list[str] = []
-    try:
-        story = Story(target, path)
-        lines = story.lines
-        try:
-            for step in steps:
-                _take(story, step, _chooser(step["choices"]), operations)
-        finally:
-            story.end()
-    except Violation as violation:
-        return violation, tuple(lines)
-    return None, tuple(lines)
-
-
-def _take(story: Story, step: Step, choose: Choose, operations: Sequence[Any] | None) -> None:
-    if step["do"] in COMMITS:
-        COMMITS[step["do"]](story, operation_of(step["operation"], operations), choose)
-    else:
-        OPENINGS[step["do"]](story, choose)
-
-
-def _chooser(choices: Sequence[int]) -> Choose:
-    remaining: Iterator[int] = iter(choices)
-
-    def choose(count: int) -> int:
-        choice = next(remaining, -1)
-        if not 0 <= choice < count:
-            raise _OtherStepsError(f"choice {choice} of {count}")
-        return choice
-
-    return choose
-
-
-class _OtherStepsError(ValueError):
-    """The target does not do the steps of the story."""
 
 
 # The search
@@ -179,7 +109,7 @@ def _smaller(failure: _Failure, target: Target, path: str, operations: Sequence[
     steps = without_needless_steps(target, path, failure.steps, failure.violation.violated, operations)
     if steps == failure.steps:
         return failure
-    violation, lines = _retold(target, path, steps, operations)
+    violation, lines = retold(target, path, steps, operations)
     assert violation is not None, "the steps were kept because they break a property"
     return _Failure(violation=violation, steps=steps, lines=lines)
 

@@ -46,12 +46,21 @@ NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.va
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A passing run that differs in one decision: which, what becomes of it, and that in words."""
+    """A passing run that differs in one decision: which, what becomes of it, that in words, and what happens then."""
 
-    log: DecisionLog
     deviation: Deviation
     moved: Deviation | None
     change: str
+    lanes: LaneRecorder
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "decision": text_of(self.deviation),
+            "change": self.change,
+            "verdict": "VALID",
+            "lanes": self.lanes.document(self.moved or self.deviation),
+        }
 
 
 class _All(Watcher):
@@ -94,21 +103,10 @@ def explain(case: Case, wanted: Signature) -> dict[str, Any]:
             "files_at": moment.text,
             "files_left_out": left_out_count,
             "cause": _cause(player, log, itinerary, neighbour),
-            "neighbour": None if neighbour is None else _neighbour_document(player, neighbour),
+            "neighbour": None if neighbour is None else neighbour.document(),
         }
         told = {"explanation": explanation, "log": log.document(), "situation": counts_of(situation)}
         return {**explanation, "story": sentences(wanted.property, told)}
-
-
-def _neighbour_document(player: Player, neighbour: Neighbour) -> dict[str, Any]:
-    lanes = LaneRecorder(player.situation.path, neighbour.log)
-    player.play(neighbour.log, watcher=lanes)
-    return {
-        "decision": text_of(neighbour.deviation),
-        "change": neighbour.change,
-        "verdict": "VALID",
-        "lanes": lanes.document(neighbour.moved or neighbour.deviation),
-    }
 
 
 def _bytes(case: Case, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
@@ -132,13 +130,14 @@ def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Itera
         for moved, change in [*ways, (None, "left out")]:
             kept = () if moved is None else (moved,)
             other = DecisionLog((*log.deviations[:place], *kept, *log.deviations[place + 1 :]))
+            lanes = LaneRecorder(player.situation.path, other)
             try:
-                result = player.play(other)
+                result = player.play(other, watcher=lanes)
             except NotExplorableError:
                 # Nobody can say what is right there, so that it is none that passes.
                 continue
             if not result.violations and (moved is None or moved in result.applied):
-                yield Neighbour(other, deviation, moved, change)
+                yield Neighbour(deviation, moved, change, lanes)
 
 
 def _cause(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -346,10 +346,10 @@ def mixed_history(seed: int) -> list[Event]:
             case 4:
                 event = dataclasses.replace(event, time_ns=event.time_ns + int(draw.integers(-30, 31)))
             case 5:
-                events = _numbered([*events[:place], *events[place + 1 :]])
+                events = numbered([*events[:place], *events[place + 1 :]])
                 continue
             case _:
-                events = _numbered([*events[:place], event, *events[place:]])
+                events = numbered([*events[:place], event, *events[place:]])
                 continue
         events[place] = event
     return events
@@ -365,13 +365,14 @@ def border_history(seed: int) -> list[Event] | None:
     return None
 
 
-def _numbered(events: list[Event]) -> list[Event]:
+def numbered(events: Iterable[Event]) -> list[Event]:
+    """Number the events of each process in their order."""
     counts: Counter[str] = Counter()
-    numbered = []
+    result = []
     for event in events:
-        numbered.append(dataclasses.replace(event, sequence=counts[event.process]))
+        result.append(dataclasses.replace(event, sequence=counts[event.process]))
         counts[event.process] += 1
-    return numbered
+    return result
 
 
 def incomplete_history(seed: int) -> list[Event]:

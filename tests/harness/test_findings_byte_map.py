@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from file_maps import Map, is_whole
 
 from harness.disk.image import DiskImage
 from harness.explore.regions import PAST_TOKEN
@@ -17,7 +18,6 @@ from harness.explore.world import NO_RULES
 from harness.faults.known import KNOWN
 from harness.findings.byte_map import (
     DURABLE,
-    RANGE_COUNT_MAX,
     STATES,
     file_map,
     whole,
@@ -56,7 +56,6 @@ LOGS = {
     NO_NAME: "writer@commit 0: sync the mapping _txn #2 loses power: Cdir [[],{}]",
     REMOVED: 'writer@commit 1: look at 2024-01-01T00/data.parquet #1 loses power: B [null,{"t/_txn":[0,0,[]]}]',
 }
-Map = dict[str, Any]
 
 
 @functools.cache
@@ -73,20 +72,6 @@ def explained(name: str) -> dict[str, Any]:
 
 def maps(name: str) -> dict[str, Map]:
     return {each["file"]: each for each in explained(name)["files"]}
-
-
-def is_whole(found: Map) -> bool:
-    """Whether the ranges are those from 0 to the size, and what was read lies in them."""
-    edges = [0, *(each["end"] for each in found["ranges"])]
-    starts = [each["start"] for each in found["ranges"]]
-    reads = [edge for each in found["read"] for edge in (each["start"], each["end"])]
-    return (
-        (starts, found["size_bytes"]) == (edges[:-1], edges[-1])
-        and edges == sorted(set(edges))
-        and reads == sorted(set(reads))
-        and (not reads or reads[-1] <= found["size_bytes"])
-        and len(found["ranges"]) <= RANGE_COUNT_MAX
-    )
 
 
 def told(found: Map, *states: str) -> list[tuple[int, int, str]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from file_maps import Map, is_whole
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,23 +25,8 @@ from harness.findings.byte_map import (
     whole,
 )
 
-Map = dict[str, Any]
 CONTENT = st.binary(max_size=24)
 REGIONS = st.builds(Region, st.integers(0, 24), st.integers(0, 30), st.sampled_from(["a", "b", PAST_TOKEN, ""]))
-
-
-def is_whole(found: Map) -> bool:
-    """Whether the ranges are those from 0 to the size, and what was read lies in them."""
-    edges = [0, *(each["end"] for each in found["ranges"])]
-    starts = [each["start"] for each in found["ranges"]]
-    reads = [edge for each in found["read"] for edge in (each["start"], each["end"])]
-    return (
-        (starts, found["size_bytes"]) == (edges[:-1], edges[-1])
-        and edges == sorted(set(edges))
-        and reads == sorted(set(reads))
-        and (not reads or reads[-1] <= found["size_bytes"])
-        and len(found["ranges"]) <= RANGE_COUNT_MAX
-    )
 
 
 @given(CONTENT, st.lists(CONTENT, min_size=1, max_size=3), st.booleans())

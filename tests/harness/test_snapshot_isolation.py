@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
+from history_cases import numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,16 +33,6 @@ VERBS = {
     "killed": EventKind.KILLED,
     "recovers": EventKind.RECOVERED,
 }
-
-
-def numbered(events: Iterable[Event]) -> list[Event]:
-    """Number the events of each process in their order."""
-    counts: Counter[str] = Counter()
-    result = []
-    for event in events:
-        result.append(dataclasses.replace(event, sequence=counts[event.process]))
-        counts[event.process] += 1
-    return result
 
 
 def history(text: str) -> list[Event]:

@@ -17,14 +17,8 @@ from harness.explore import target_machine
 from harness.explore.crash_exploration import FAILED_CALL, KILLED_RECOVERY, NEW_STATE, OLD_STATE, WORKING_RECOVERY
 from harness.explore.crash_judge import Property
 from harness.explore.story_document import document_of, operation_of
-from harness.explore.target_machine import (
-    CONTROLS,
-    explore_stories,
-    failed_controls,
-    replay_story,
-    told,
-    without_needless_steps,
-)
+from harness.explore.target_machine import CONTROLS, explore_stories, failed_controls, replay_story
+from harness.explore.target_retelling import COMMITS, OPENINGS, told, without_needless_steps
 from harness.explore.target_story import Story
 from harness.targets.protocol import Target
 from harness.targets.table import TableOperation, TableTarget
@@ -283,9 +277,9 @@ def told_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -
             return next(remaining)
 
         if operation is None:
-            target_machine.OPENINGS[do](story, choose)
+            OPENINGS[do](story, choose)
         else:
-            target_machine.COMMITS[do](story, operation, choose)
+            COMMITS[do](story, operation, choose)
     story.end()
     return story.lines
 

@@ -16,10 +16,10 @@ from pipeline.history_check import Terms
 from pipeline.history_job import ONLY, Dataset, Report, check_dataset, open_dataset
 from pipeline.progress import watched
 from pipeline.session import spark_session
+from tornproof.check_report import STYLES
 from tornproof.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 
 EXAMPLES_SHOWN = 20
-STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
 SHOWN = ("events", "reads", "refused_reads", "readers", "commits", "acknowledged_commits", "kills", "recoveries")
 
 

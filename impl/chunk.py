@@ -108,9 +108,9 @@ def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: Checke
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
     if checked.leaf.dimensions == 0:
         check_counts(stored, column, chunk, file=file)
-        # Integers are compared in any case: it costs little, and as every table has timestamps, it tells the metadata
-        # of other rows with the same places.
-        if column.physical_type in (INT32, INT64) or not are_vouched(checked.pages, chunk):
+        # Timestamps are compared in any case: every table has them, and they tell the metadata of other rows with the
+        # same places.
+        if tag_of(column.type) is TypeTag.TIMESTAMP or not are_vouched(checked.pages, chunk):
             check_bounds(stored, column, chunk, file=file)
     return _final(stored, column, chunk, file)
 

@@ -42,11 +42,18 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def picture_of(defect: KnownDefect) -> str:
+    """Return where the picture of its page in a report is, seen from docs/."""
+    words = "".join(letter if letter.isalnum() or letter in ".-" else " " for letter in defect.name).split()
+    return f"images/known/{'-'.join(words).lower()}.png"
+
+
 def _story(defect: KnownDefect, finding: Finding) -> Iterator[str]:
     yield from ("", f"## {defect.name[0].upper()}{defect.name[1:]}", "")
     evidence = finding.evidence
     told = sentences(finding.property, evidence) if is_simulated(evidence) else _execution(finding)
     yield from (f"- {sentence}" for sentence in told)
+    yield from ("", f"[Its page in a report]({picture_of(defect)})")
 
 
 def _execution(finding: Finding) -> list[str]:

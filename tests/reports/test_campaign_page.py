@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,10 @@ from reports import campaign
 from reports.campaign import campaign_page
 from reports.campaign_data import read_campaign
 from reports.errors import ResultError
+from reports.page import as_document
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page as BrowserPage
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m\u202e$\\frac$"
 KILL = {"fate": "process killed", "model": "A", "step": "writer@commit 0: store a word 2024-01-01T00/_pm #3"}
@@ -248,18 +252,40 @@ def test_an_end_that_says_nothing_is_refused(copy: Path) -> None:
         campaign_page(copy)
 
 
-def test_names_from_files_are_text_wherever_they_stand(tmp_path: Path, with_plots: None) -> None:
-    write_spec(tmp_path, group(HOSTILE), name=HOSTILE)
+def write_hostile(directory: Path) -> None:
+    """Write a campaign whose every name would run script if it were markup."""
+    write_spec(directory, group(HOSTILE), name=HOSTILE)
     names = ("scenario", "preset", "fault", "property", "kind", "part", "sentence", "fate", "model", "step", "disk")
     hostile = row(0, verdict="INVALID", reached=[HOSTILE], error=HOSTILE, **dict.fromkeys(names, HOSTILE))
     for number, fault in enumerate((HOSTILE, f"2{HOSTILE}", f"3{HOSTILE}")):
-        write_task(tmp_path, number, HOSTILE.replace("/", ""), [hostile | {"fault": fault}])
-    write_task(tmp_path, 3, "x", [hostile | {"step": f"writer@{HOSTILE}: {HOSTILE} #1"}])
-    (tmp_path / "findings").mkdir()
-    write_end(tmp_path, 4, 4, notes=(HOSTILE,))
+        write_task(directory, number, HOSTILE.replace("/", ""), [hostile | {"fault": fault}])
+    write_task(directory, 3, "x", [hostile | {"step": f"writer@{HOSTILE}: {HOSTILE} #1"}])
+    (directory / "findings").mkdir()
+    write_end(directory, 4, 4, notes=(HOSTILE,))
+
+
+def test_names_from_files_are_text_wherever_they_stand(tmp_path: Path, with_plots: None) -> None:
+    write_hostile(tmp_path)
     body = campaign_page(tmp_path).body
     assert "<script" not in body and "&lt;script&gt;" in body
     assert "\x1b" not in body and "\u202e" not in body
+
+
+def test_a_browser_shows_a_sound_and_a_hostile_campaign_to_everybody_and_runs_nothing_of_them(
+    sound: Path,
+    tmp_path: Path,
+    with_plots: None,
+    open_report: Callable[..., BrowserPage],
+    axe_violations: Callable[[BrowserPage], list[str]],
+) -> None:
+    write_hostile(tmp_path)
+    for directory, theme, width in ((sound, "light", 1280), (tmp_path, "dark", 390)):
+        page = open_report(as_document("campaigns", [campaign_page(directory)]), theme=theme, width=width)
+        assert page.is_visible("#campaign h2 >> nth=0")
+        assert page.locator("#campaign img, #campaign script").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+        assert axe_violations(page) == []
+    assert "<script>alert(1)</script>" in page.inner_text("#campaign")
 
 
 def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from harness.scenario import scenario_names
 REFUSED = "column chunk range"
 H1 = "token at byte"
 POWER_CUT = "append-and-power-cut"
+# Small enough to be explored whole, however slow the machine is.
+ONE_COMMIT_AND_A_KILL = ("--scenario", "one-commit-one-reader", "--scenario", "reader-lives-through-a-kill")
 SIMULATED = ["schedules", "product", "power", "memory", "drawn"]
 
 
@@ -26,12 +28,20 @@ def sentences(run: Run, phase: str) -> list[str]:
     return [finding["sentence"] for finding in run.document["findings"] if finding["phase"] == phase]
 
 
+@pytest.mark.parametrize(
+    ("asked", "explorers"),
+    [
+        ((*ONE_COMMIT_AND_A_KILL, "--seconds", "250"), ["schedules", "product"]),
+        pytest.param(("--seconds", "20"), SIMULATED, marks=pytest.mark.nightly),
+    ],
+    ids=["two situations", "all situations"],
+)
 def test_9_4_2_refuses_reads_without_any_fault_and_loses_a_table_by_a_kill(
-    tornproof: WarmRunner, tmp_path: Path
+    tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...], explorers: list[str]
 ) -> None:
-    run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", "--seconds", "20")
+    run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", *asked)
     assert run.code == 1 and run.document["preset"] == "questdb-9.4.2"
-    assert [phase["name"] for phase in run.document["phases"]] == SIMULATED
+    assert [phase["name"] for phase in run.document["phases"]] == explorers
     assert any(REFUSED in sentence for sentence in sentences(run, "schedules"))
     assert any(sentence.startswith("writer") and REFUSED in sentence for sentence in sentences(run, "product"))
     killed = []
@@ -52,9 +62,17 @@ def crashes(document: dict[str, object]) -> list[str]:
     return [each["kind"] for each in log if each["kind"] in ("kill", "power")]
 
 
-def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (*ONE_COMMIT_AND_A_KILL, "--seconds", "250"),
+        pytest.param(("--only", "schedules", "--only", "product", "--seconds", "15"), marks=pytest.mark.nightly),
+    ],
+    ids=["two situations", "all situations"],
+)
+def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]) -> None:
     preset = ("--preset", "questdb-2026-07")
-    disturbed = check(tornproof, tmp_path, *preset, "--only", "schedules", "--only", "product", "--seconds", "15")
+    disturbed = check(tornproof, tmp_path, *preset, *asked)
     assert disturbed.code == 1 and any(H1 in sentence for sentence in sentences(disturbed, "product"))
     # One situation, because the time is shared among all of them, and a slow machine comes to few.
     cut = check(tornproof, tmp_path, *preset, "--only", "power", "--scenario", POWER_CUT, "--seconds", "10")
@@ -63,22 +81,27 @@ def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Pa
     assert not any(REFUSED in sentence for sentence in found)
 
 
-@pytest.mark.parametrize("scenario", ["one-commit-one-reader", "orphan-and-smaller-commit", "words-of-two-commits"])
-def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str) -> None:
-    run = check(tornproof, tmp_path, "--scenario", scenario, "--seconds", "250")
-    ran = run.document["phases"]
+@pytest.mark.parametrize(
+    ("scenario", "bound"),
+    [
+        (
+            "one-commit-one-reader",
+            "schedules bound: 1 commits beside 1 fresh reader x 1 reads: every order of dependent calls",
+        ),
+        ("orphan-and-smaller-commit", "power bound: "),
+        ("words-of-two-commits", "memory bound: "),
+    ],
+)
+def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str, bound: str) -> None:
+    target = tmp_path / "out.json"
+    asked = ("--scenario", scenario, "--seconds", "250", "--findings", tmp_path / "findings", "--json", target)
+    run = tornproof("check", *asked, timeout_seconds=300)
+    ran = json.loads(target.read_text())["phases"]
     assert len(ran) == 1, "the other explorers have nothing to do"
     assert (ran[0]["verdict"], ran[0]["complete"], ran[0]["controls"]) == ("VALID", True, "passed"), ran[0]
     assert list(ran[0]["situations"]) == [scenario]
-    assert run.code == 0
-
-
-def test_text_names_each_bound_and_the_verdict(tornproof: WarmRunner, tmp_path: Path) -> None:
-    run = tornproof(
-        "check", "--scenario", "one-commit-one-reader", "--only", "schedules", "--seconds", "30", "--findings", tmp_path
-    )
     assert run.code == 0 and run.out.endswith("VALID\n")
-    assert "schedules bound: 1 commits beside 1 fresh reader x 1 reads: every order of dependent calls" in run.out
+    assert bound in run.out
 
 
 @pytest.mark.parametrize(
@@ -108,15 +131,22 @@ def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_pa
     assert run.code == 2 and "name either a TABLE or scenarios" in sentence_of(run)
 
 
+@pytest.mark.parametrize(
+    "explorers",
+    # Those of schedules have most to do, and those of the product go through schedules too.
+    [("product", "memory"), pytest.param(("schedules", "product", "memory"), marks=pytest.mark.nightly)],
+    ids=" ".join,
+)
 def test_a_real_table_is_explored_from_a_copy(
-    tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]
+    tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path], explorers: tuple[str, ...]
 ) -> None:
     table = copy_of("tables/9.4.2/chain/table")
     before = {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
-    only = [argument for name in ("schedules", "product", "memory") for argument in ("--only", name)]
+    only = [argument for name in explorers for argument in ("--only", name)]
     # It ends when all is explored, on a slow machine too.
     run = check(tornproof, tmp_path, table, *only, "--seconds", "250")
     assert run.code == 0
+    assert [phase["name"] for phase in run.document["phases"]] == list(explorers)
     for phase in run.document["phases"]:
         assert (phase["verdict"], phase["complete"], phase["controls"]) == ("VALID", True, "passed"), phase
         assert all(name.startswith("the table, ") for name in phase["situations"])

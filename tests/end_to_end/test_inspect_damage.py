@@ -12,7 +12,7 @@ from pathlib import Path
 import golden_data
 import pytest
 from command_line import WarmRunner
-from inspecting import command, document_of
+from inspecting import document_of
 
 from impl.errors import BusyError, StorageError, UnsupportedError
 from impl.layout import pm as layout
@@ -36,12 +36,25 @@ U32_MAX, U64_MAX = 2**32 - 1, 2**64 - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_truncated_file_is_shown_as_far_as_it_goes(questdb_data: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("size_count", [50, pytest.param(150, marks=pytest.mark.nightly)])
+def test_truncated_file_is_shown_as_far_as_it_goes(
+    questdb_data: Path, tmp_path: Path, kind: str, size_count: int
+) -> None:
     content = (questdb_data / KINDS[kind]).read_bytes()
     path = tmp_path / kind
     # What ends a `_txn` or `_meta` is unused, and data.parquet is whole at each size that was ever committed.
     sound_from = {"_pm": len(content), "_txn": 272, "_meta": 294, "data.parquet": len(content)}[kind]
-    for size_bytes in {*range(0, len(content), max(1, len(content) // 150)), *CHAIN_TOKENS, 1, 31, 32, 63, 64, 79, 80}:
+    for size_bytes in {
+        *range(0, len(content), max(1, len(content) // size_count)),
+        *CHAIN_TOKENS,
+        1,
+        31,
+        32,
+        63,
+        64,
+        79,
+        80,
+    }:
         if size_bytes < len(content):
             path.write_bytes(content[:size_bytes])
             problems = document_of(path)["problems"]
@@ -49,12 +62,14 @@ def test_truncated_file_is_shown_as_far_as_it_goes(questdb_data: Path, tmp_path:
             assert is_sound == (not problems), (size_bytes, problems)
 
 
-def test_every_flipped_byte_of_a_pm_is_a_problem(questdb_data: Path, tmp_path: Path) -> None:
+# Every field of four bytes or more is met, and one of three smaller ones.
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.nightly)])
+def test_flipped_byte_of_a_pm_is_a_problem(questdb_data: Path, tmp_path: Path, step: int) -> None:
     names = golden_data.files_named("_pm")
     sound = [(questdb_data / name).read_bytes() for name in names if name.startswith("tables/")]
     content = min(sound, key=len)
     path = tmp_path / "_pm"
-    for position in range(len(content)):
+    for position in range(0, len(content), step):
         path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
         assert document_of(path)["problems"], position
 
@@ -246,9 +261,9 @@ def test_refusals_are_one_sentence_and_exit_code_2(tornproof: WarmRunner, questd
         assert "Traceback" not in run.err
 
 
-def test_damage_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+def test_damage_is_one_sentence_and_exit_code_1(tornproof: WarmRunner, tmp_path: Path) -> None:
     (tmp_path / "_pm").write_bytes(b"")
     for arguments in (("--json", "-"), ("--hex", "--all")):
-        result = command(tmp_path / "_pm", *arguments)
-        assert (result.returncode, result.stderr.count("\n")) == (1, 1), result.stderr
-        assert "1 problem" in result.stderr
+        run = tornproof("inspect", tmp_path / "_pm", *arguments)
+        assert (run.code, run.err.count("\n")) == (1, 1), run.err
+        assert "1 problem" in run.err

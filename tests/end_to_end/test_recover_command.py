@@ -37,10 +37,12 @@ def content_of(table: Path) -> dict[str, bytes]:
     return {str(path.relative_to(table)): path.read_bytes() for path in table.rglob("*") if path.is_file()}
 
 
-def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(copy_of: Callable[[str], Path]) -> None:
+def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
-    planned = cold_run("recover", table, "--dry-run")
+    planned = tornproof("recover", table, "--dry-run")
     assert (planned.code, planned.err) == (0, "")
     assert "2 to do" in planned.out
     assert content_of(table) == before

@@ -43,8 +43,8 @@ def test_damaged_table_is_exit_1_from_a_shell_and_names_the_place(questdb_data: 
     assert "damaged: 1 problems" in run.out
 
 
-def test_no_table_is_exit_2_from_a_shell_with_one_sentence(tmp_path: Path) -> None:
-    run = cold_run("verify", tmp_path)
+def test_no_table_is_exit_2_with_one_sentence(tornproof: WarmRunner, tmp_path: Path) -> None:
+    run = tornproof("verify", tmp_path)
     assert (run.code, run.out) == (2, "")
     assert sentence_of(run) == f"{tmp_path}: not a table: it holds no _txn"
 
@@ -152,7 +152,9 @@ def test_json_through_a_link_leaves_the_link(tornproof: WarmRunner, questdb_data
     assert json.loads(target.read_text())["sound"]
 
 
-@pytest.mark.parametrize("arguments", [(), ("--json", "-")], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--json", "-"), marks=pytest.mark.nightly)], ids=["text", "json"]
+)
 def test_a_closed_pipe_is_quiet_and_gives_no_verdict(questdb_data: Path, arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

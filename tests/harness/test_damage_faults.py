@@ -106,6 +106,7 @@ NO_ROW_COUNT: list[Patch] = [
 DECODER = "impl.transaction:_decode_area"
 
 
+@functools.cache
 def found_with(*patches: Patch, name: str = "") -> tuple[Found, Counter[str]]:
     """Return the outcomes of all damages, or those of one file, by a reader with these patches, and its own defects."""
     found: Found = Counter()

@@ -66,7 +66,15 @@ def outcomes(judge: Judge, damages: Iterator[Damage]) -> Counter[Outcome]:
     return Counter(judge.judge(damage)[0] for damage in damages)
 
 
-@pytest.mark.parametrize(("name", "step"), [(CHAIN, 1), (ORPHANED, 9), (WITHOUT_META, 9)])
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        (CHAIN, 5),
+        (ORPHANED, 9),
+        (WITHOUT_META, 9),
+        pytest.param(CHAIN, 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_the_lowest_bit_of_version_is_the_one_legal_state(questdb_data: Path, name: str, step: int) -> None:
     judge = judge_of(questdb_data / name)
     found = {damage: judge.judge(damage) for damage in every(judge, "_txn", step)}
@@ -89,7 +97,17 @@ def test_without_a_readable_neighbour_no_version_is_legal(questdb_data: Path) ->
     assert judge.judge(VERSION_BIT) == (Outcome.REJECTED, "VERSION")
 
 
-@pytest.mark.parametrize(("name", "step"), [(CHAIN, 1), (ORPHANED, 5), (WITHOUT_META, 5)])
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        (CHAIN, 9),
+        (ORPHANED, 9),
+        (WITHOUT_META, 9),
+        pytest.param(CHAIN, 1, marks=pytest.mark.nightly),
+        pytest.param(ORPHANED, 5, marks=pytest.mark.nightly),
+        pytest.param(WITHOUT_META, 5, marks=pytest.mark.nightly),
+    ],
+)
 def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, name: str, step: int) -> None:
     judge = judge_of(questdb_data / name)
     (resolved,) = judge.partitions.values()
@@ -104,7 +122,19 @@ def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, n
     assert (Outcome.HARMLESS in found.values()) == (name == ORPHANED)
 
 
-@pytest.mark.parametrize(("name", "step"), [(CHAIN, 19), (ORPHANED, 19), (WITHOUT_META, 19), (TYPES, 503)])
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        (CHAIN, 39),
+        (ORPHANED, 39),
+        (WITHOUT_META, 39),
+        (TYPES, 1_003),
+        pytest.param(CHAIN, 19, marks=pytest.mark.nightly),
+        pytest.param(ORPHANED, 19, marks=pytest.mark.nightly),
+        pytest.param(WITHOUT_META, 19, marks=pytest.mark.nightly),
+        pytest.param(TYPES, 503, marks=pytest.mark.nightly),
+    ],
+)
 def test_damage_of_data_is_exposed_in_pages_only_and_never_silent(questdb_data: Path, name: str, step: int) -> None:
     judge = judge_of(questdb_data / name)
     file = file_of(judge, DATA_FILE)
@@ -143,7 +173,18 @@ def sample(judge: Judge, count: int) -> list[Damage]:
     return [*by_field.values(), *by_kind.values(), *planned[:: max(1, len(planned) // count)]]
 
 
-@pytest.mark.parametrize(("name", "count"), [(CHAIN, 160), (ORPHANED, 90), (WITHOUT_META, 90), (TYPES, 25)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        (CHAIN, 20),
+        (ORPHANED, 20),
+        (WITHOUT_META, 20),
+        pytest.param(CHAIN, 160, marks=pytest.mark.nightly),
+        pytest.param(ORPHANED, 90, marks=pytest.mark.nightly),
+        pytest.param(WITHOUT_META, 90, marks=pytest.mark.nightly),
+        pytest.param(TYPES, 25, marks=pytest.mark.nightly),
+    ],
+)
 def test_judging_the_part_and_the_whole_agree(questdb_data: Path, name: str, count: int) -> None:
     judge = judge_of(questdb_data / name)
     damages = sample(judge, count)

@@ -78,7 +78,7 @@ def test_three_million_interleavings_are_as_many_as_the_closed_form_says() -> No
     assert reduced(world)[0].complete == 1
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(PROGRAMS)
 def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleavings(programs: list[list[Step]]) -> None:
     world = world_of([process(steps) for steps in programs])

@@ -58,8 +58,9 @@ def test_our_implementation_is_valid_and_says_what_was_drawn() -> None:
 
 
 @pytest.mark.parametrize("preset", ["questdb-2026-07", "specification"])
-def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str) -> None:
-    phase = drawn(preset, examples=40)
+@pytest.mark.parametrize("examples", [15, pytest.param(40, marks=pytest.mark.nightly)])
+def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str, examples: int) -> None:
+    phase = drawn(preset, examples=examples)
     assert phase.verdict is Verdict.INVALID
     for finding in phase.findings:
         assert finding.evidence["shrunk"]["operations"][1] <= 4
@@ -68,7 +69,7 @@ def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str) -> 
 
 
 def test_the_same_seed_draws_the_same_and_another_one_something_else() -> None:
-    first, again, other = (drawn("hardened", examples=15, seed=seed) for seed in (3, 3, 4))
+    first, again, other = (drawn("hardened", examples=6, seed=seed) for seed in (3, 3, 4))
     assert (first.counts, first.reached) == (again.counts, again.reached)
     assert first.counts != other.counts
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.faults import hunters
 from harness.faults.catalogue import FAULTS, fault_named
 from harness.faults.document import document
 from harness.faults.fault import Explorer, PlantedFault, Planting
@@ -22,6 +23,20 @@ from impl.commit import HARDENED
 FOUND = [(fault, explorer) for fault in FAULTS for explorer in (fault.explorer, *fault.also)]
 HIDDEN = [(fault, explorer) for fault in FAULTS for explorer in fault.hidden_from]
 KINDS = sorted({(explorer, fault.scenario) for fault, explorer in (*FOUND, *HIDDEN)})
+SMALL_CRASHES = ("append-and-power-cut", "one-commit-one-reader", "rewrite-and-power-cut", "two-orphans")
+# What explores much or many; the same explorer goes through a smaller scenario beside it, or through fewer rules.
+DEEP = {
+    (Explorer.FAILED_SYNC, "sync-fails"),
+    (Explorer.POWER_C_512, "record-across-sectors"),
+    (Explorer.POWER_C_512, "sync-fails"),
+    (Explorer.PRODUCT_A, "two-orphans"),
+    (Explorer.SCHEDULES, "equal-retry-and-a-reader-that-looks-twice"),
+    (Explorer.SCHEDULES, "two-commits-one-reader"),
+    (Explorer.STATEFUL, "merge-and-power-cut"),
+    *((Explorer.CRASH, fault.scenario) for fault in FAULTS if fault.scenario not in SMALL_CRASHES),
+}
+SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
+FEW_STEPS = 200
 FINDINGS_THAT_CHECK_SHOWS = (
     "header before the body",
     "body of _pm not synced (F2)",
@@ -83,17 +98,46 @@ def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
     assert came.reached and came.triggered and came.detected and came.property
 
 
-@pytest.mark.parametrize(("fault", "explorer"), HIDDEN, ids=named)
+def hidden() -> list[object]:
+    """Return who misses what: of the faults of one scenario that one explorer misses, the first; all of them nightly.
+
+    The sequential run takes no time.
+    """
+    first = {(explorer, fault.scenario): fault for fault, explorer in reversed(HIDDEN)}
+    return [
+        pytest.param(
+            fault,
+            explorer,
+            marks=()
+            if explorer is Explorer.SEQUENTIAL or first[explorer, fault.scenario] is fault
+            else pytest.mark.nightly,
+        )
+        for fault, explorer in HIDDEN
+    ]
+
+
+@pytest.mark.parametrize(("fault", "explorer"), hidden(), ids=named)
 def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     came = hunt(fault, explorer)
     assert not came.detected and came.explored_count > 0
 
 
-@pytest.mark.parametrize(("explorer", "scenario"), KINDS, ids=str)
+@pytest.mark.parametrize(
+    ("explorer", "scenario"),
+    [*SMALL, *(pytest.param(*kind, marks=pytest.mark.nightly if kind in DEEP else ()) for kind in KINDS)],
+    ids=str,
+)
 def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:
     sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario=scenario)
     came = hunt(sound, explorer)
     assert not came.detected and not came.triggered and came.explored_count > 0
+
+
+def test_without_a_fault_a_few_rules_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunters, "STATEFUL_STEPS", FEW_STEPS)
+    sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
+    came = hunt(sound, Explorer.STATEFUL)
+    assert not came.detected and not came.triggered and came.explored_count == FEW_STEPS
 
 
 def test_what_stood_at_a_place_is_there_again_after_a_hunt() -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_runs import HEADER_BEFORE_BODY, courses, table_situation, toy_situation
 
@@ -49,6 +49,7 @@ DEVIATIONS = st.one_of(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(DEVIATIONS))
 def test_a_log_comes_back_from_its_text_and_from_its_json(deviations: list[Switch]) -> None:
     log = DecisionLog(tuple(deviations))
@@ -162,12 +163,10 @@ def test_a_trace_is_the_same_in_every_process() -> None:
     (_, moves) = next((world, moves) for world, moves in courses(situation) if world.progress.violations)
     log = from_schedule(situation, moves)
     hashes = {run_log(situation, log).trace_hash for _ in range(3)}
-    for seed in ("1", "2"):
-        environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/golden'}", "PYTHONHASHSEED": seed}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
-        )
-        hashes.add(done.stdout.strip())
+    # This process hashes by chance, or as somebody told it; that one does not.
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/golden'}", "PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    hashes.add(done.stdout.strip())
     assert len(hashes) == 1
     assert run_log(situation, DecisionLog()).trace_hash not in hashes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import golden_data
@@ -14,6 +15,8 @@ from harness.presets.probe import Outlook, probe
 from impl.heal import heal_table
 
 RELEASES = ("hardened", "specification", "questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07")
+# Tables of which there is another one of their kind.
+ALIKE = {"tables/2026-07/chain", "tables/2026-07/rewrite", "tables/9.4.3/many", *golden_data.AFTER_RESTARTS[1:]}
 # What a server says, and what names the same mechanism here; none stands for one image.
 WORDS = {
     "Column chunk range": "exceeds data length",
@@ -26,6 +29,7 @@ WORDS = {
 }
 
 
+@functools.cache
 def outlook_of(questdb_data: Path, name: str, preset: str) -> Outlook:
     path, image = table_image(questdb_data, f"{name}/table")
     return probe(image, path, PRESETS[preset])
@@ -81,7 +85,13 @@ def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous
         assert (outlook.readable, outlook.writable, outlook.hazards) == (True, True, ()), outlook.reason
 
 
-@pytest.mark.parametrize("name", [*golden_data.TABLES, *golden_data.AFTER_RESTARTS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name in ALIKE else ())
+        for name in (*golden_data.TABLES, *golden_data.AFTER_RESTARTS)
+    ],
+)
 def test_every_release_goes_on_from_a_table_that_was_shut_down(name: str, questdb_data: Path) -> None:
     for preset in RELEASES:
         outlook = outlook_of(questdb_data, name, preset)

@@ -66,7 +66,7 @@ def assert_order_does_not_matter(of: Cell, seeds: int) -> None:
 
 @pytest.mark.parametrize("of", CELLS, ids=lambda of: " ".join(filter(None, of.key)))
 def test_a_run_is_the_same_whichever_runs_came_before_it(of: Cell) -> None:
-    assert_order_does_not_matter(of, 6)
+    assert_order_does_not_matter(of, 4)
 
 
 @pytest.mark.nightly
@@ -145,7 +145,7 @@ def test_what_are_no_moves_is_refused(text: str) -> None:
 )
 def test_what_is_wrong_is_convicted_and_the_finding_replays(of: Cell) -> None:
     with SeededRuns(of, 0) as runs:
-        first = convicted([runs.run(seed) for seed in range(64)])[0]
+        first = next(run for run in map(runs.run, range(64)) if run.verdict is Verdict.INVALID)
         finding = runs.finding(first.seed)
     assert finding.property == first.property and finding.sentence
     assert finding.evidence.get("fault", "") == of.fault

@@ -35,25 +35,29 @@ def judged(run: SeededRun) -> tuple[Verdict, str]:
 
 @pytest.mark.parametrize("scenario", OURS)
 def test_histories_of_our_implementation_are_valid(scenario: str) -> None:
-    runs = run_seeds(cell(scenario), 0, range(40))
+    runs = run_seeds(cell(scenario), 0, range(20))
     assert {judged(run) for run in runs} == {(Verdict.VALID, "")}
 
 
+WRONG = [
+    (cell("append-and-power-cut", "specification"), 30),
+    (cell("two-commits-three-readers", "questdb-9.4.2"), 30),
+    # Few runs lose this one's version and look for it.
+    (cell("append-and-power-cut", fault="version not synced (F5)"), 80),
+    (cell("append-and-power-cut", fault="syncs of _txn are only started"), 30),
+    (cell("append-and-power-cut", fault="version goes up by two"), 30),
+    (cell("record-shrinks", fault="size of the table stays"), 30),
+    (cell("one-commit-one-reader", fault="decoded by the newest footer"), 30),
+]
+
+
 @pytest.mark.parametrize(
-    "of",
-    [
-        cell("append-and-power-cut", "specification"),
-        cell("two-commits-three-readers", "questdb-9.4.2"),
-        cell("append-and-power-cut", fault="version not synced (F5)"),
-        cell("append-and-power-cut", fault="syncs of _txn are only started"),
-        cell("append-and-power-cut", fault="version goes up by two"),
-        cell("record-shrinks", fault="size of the table stays"),
-        cell("one-commit-one-reader", fault="decoded by the newest footer"),
-    ],
-    ids=lambda of: " ".join(filter(None, of.key)),
+    ("of", "seeds"),
+    [*WRONG, *(pytest.param(of, 80, marks=pytest.mark.nightly) for of, seeds in WRONG if seeds < 80)],
+    ids=lambda value: " ".join(filter(None, value.key)) if isinstance(value, Cell) else str(value),
 )
-def test_histories_of_what_is_wrong_are_judged_as_the_simulator_does_where_they_can_tell(of: Cell) -> None:
-    runs = run_seeds(of, 0, range(80))
+def test_histories_of_what_is_wrong_are_judged_as_the_simulator_does_where_they_can_tell(of: Cell, seeds: int) -> None:
+    runs = run_seeds(of, 0, range(seeds))
     told = [run for run in runs if run.property not in UNTOLD]
     assert [judged(run)[0] for run in told] == [run.verdict for run in told]
     assert {run.verdict for run in told} == {Verdict.VALID, Verdict.INVALID}

@@ -816,7 +816,7 @@ def changed(events: list[Event], what: str, index: int, amount: int) -> list[Eve
     return numbered([*before, event, *after])
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(operations=st.lists(OPERATIONS, min_size=8, max_size=30))
 def test_both_judges_accept_what_a_right_table_does(operations: list[tuple[str, str, str]]) -> None:
     events = right_history(operations)

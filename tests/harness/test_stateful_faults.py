@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,12 @@ from harness.check import capture_table
 from harness.explore.stateful import explore_stateful, replay_stateful
 from harness.explore.stateful_start import StorageKind
 from harness.faults.planted import PLANTED, Planted, patch
-from harness.verdict import Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict
 from impl.operating_system import OperatingSystemStorage
 from impl.pm.encode import AppendPoint
 
 STEPS = 2_500
+DEFECT = next(planted for planted in PLANTED if planted.number == 34)
 
 
 def instead(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -80,6 +82,12 @@ def explored(steps: int = STEPS, **settings: Any) -> Phase:
     )
 
 
+@functools.cache
+def findings_of_a_short_program() -> tuple[Finding, ...]:
+    with DEFECT.plant():
+        return explored().findings
+
+
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """No controls, no shrinking: only whether something is found."""
@@ -115,9 +123,8 @@ def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None
 
 
 def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_is_there() -> None:
-    defect = next(planted for planted in PLANTED if planted.number == 34)
-    with defect.plant():
-        (finding,) = explored().findings
+    (finding,) = findings_of_a_short_program()
+    with DEFECT.plant():
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
         assert replay_stateful(None, "/table", finding) is Verdict.INVALID
     assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID
@@ -131,5 +138,12 @@ def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_i
 
 
 def test_the_same_seed_finds_the_same_program_twice() -> None:
+    first = findings_of_a_short_program()
+    with DEFECT.plant():
+        assert explored().findings == first
+
+
+@pytest.mark.nightly
+def test_the_same_seed_finds_the_same_longer_program_twice() -> None:
     with PLANTED[7].plant():
         assert explored().findings == explored().findings

@@ -158,15 +158,11 @@ def test_statistics_of_all_types_that_arrow_orders_alike_are_those_that_pyarrow_
 
 @EXAMPLES
 @given(drawn_rows([*ORDERED_BY_PYARROW, *WITHOUT_BOUNDS]))
-def test_statistics_of_all_types_are_those_that_pyarrow_reads_from_our_data_file(values: pa.Table) -> None:
+def test_statistics_and_footer_of_all_types_in_our_data_file_are_those_that_pyarrow_reads_and_pm_says(
+    values: pa.Table,
+) -> None:
     metadata, content = files_of(written(values))
     assert_equal_groups(values, metadata, [group[OWN_COLUMNS:] for group in groups_of(content)])
-
-
-@EXAMPLES
-@given(drawn_rows([*ORDERED_BY_PYARROW, *WITHOUT_BOUNDS]))
-def test_footer_of_our_data_file_says_what_pm_says(values: pa.Table) -> None:
-    metadata, content = files_of(written(values))
     at, length = read_footer_tail(content[-8:], file="data.parquet", token=len(content))
     footer = decode_footer(content[at : at + length], file="data.parquet", offset_bytes=at)
     assert list(compare_footer(footer, metadata, file="data.parquet")) == []

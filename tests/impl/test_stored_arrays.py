@@ -14,7 +14,7 @@ import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_tables import only, parquet_partitions, rows_of, snapshot_of
 from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_type, text
@@ -131,9 +131,11 @@ def test_every_type_of_the_format_is_stored_here() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_values_of_every_type_survive_being_stored(name: str) -> None:
+@pytest.mark.parametrize("example_count", [25, pytest.param(100, marks=pytest.mark.nightly)])
+def test_values_of_every_type_survive_being_stored(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 
+    @settings(max_examples=example_count)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         drawn = data.draw(st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=8))

@@ -134,10 +134,11 @@ def assert_same(storage: Storage, *batches: dict[str, pa.Array]) -> None:
 
 
 @pytest.mark.parametrize("name", CREATED)
-def test_values_of_every_type_come_back_from_a_table(name: str) -> None:
+@pytest.mark.parametrize("example_count", [5, pytest.param(12, marks=pytest.mark.nightly)])
+def test_values_of_every_type_come_back_from_a_table(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 
-    @settings(max_examples=12)
+    @settings(max_examples=example_count)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         drawn = st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=6)

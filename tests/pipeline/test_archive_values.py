@@ -215,9 +215,12 @@ def exactly(line: bytes) -> list[Any] | None:
     return [pa.array([value], field.type)[0] for value, field in zip(values, SCHEMA.arrow, strict=True)]
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.lists(frames(), min_size=1, max_size=4))
-def test_the_quick_way_takes_lines_exactly_as_the_slow_one_would(lines: list[bytes]) -> None:
+@pytest.mark.parametrize("example_count", [100, pytest.param(500, marks=pytest.mark.nightly)])
+def test_the_quick_way_takes_lines_exactly_as_the_slow_one_would(example_count: int) -> None:
+    given(st.lists(frames(), min_size=1, max_size=4))(settings(max_examples=example_count)(demand_the_same_rows))()
+
+
+def demand_the_same_rows(lines: list[bytes]) -> None:
     expected = [exactly(line) for line in lines]
     for some, rows in [(lines, expected), *(([line], [row]) for line, row in zip(lines, expected, strict=True))]:
         outcome = taken(*some)

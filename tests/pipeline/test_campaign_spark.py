@@ -26,12 +26,12 @@ SPEC = Spec(
             name="worse",
             scenarios=("append-and-power-cut",),
             presets=("hardened", "specification"),
-            seeds=Seeds(count=8),
-            seeds_a_task=4,
+            seeds=Seeds(count=4),
+            seeds_a_task=2,
         ),
     ),
 )
-RUN_COUNT, TASK_COUNT = 24, 5
+RUN_COUNT, TASK_COUNT = 16, 5
 BLOCKED = 3
 """The task at which a worker hangs until the campaign is interrupted."""
 CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=8), control=True)

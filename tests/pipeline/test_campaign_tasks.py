@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def done(out: Path, spec: Spec, *, reverse: bool = False) -> tuple[Task, ...]:
     return tasks
 
 
+@pytest.fixture(scope="module")
+def left_by_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tasks of our own group leave, for tests to copy."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(campaign_spec, "CONTROL_GROUPS", (CONTROL,))
+        done(out := tmp_path_factory.mktemp("ours"), spec_of())
+    return out
+
+
+def copied(left_by_ours: Path, out: Path) -> tuple[Task, ...]:
+    shutil.copytree(left_by_ours, out, dirs_exist_ok=True)
+    return plan_of(spec_of())
+
+
 def summary_of(out: Path, *groups: Group, seed: int = 0) -> Summary:
     spec = spec_of(*groups, seed=seed)
     return summarise(spec, done(out, spec), out)
@@ -61,8 +76,8 @@ def content_of(out: Path) -> dict[str, bytes]:
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
-def test_results_and_events_are_datasets_by_group_with_a_row_for_each_run(tmp_path: Path) -> None:
-    tasks = done(tmp_path, spec_of())
+def test_results_and_events_are_datasets_by_group_with_a_row_for_each_run(tmp_path: Path, left_by_ours: Path) -> None:
+    tasks = copied(left_by_ours, tmp_path)
     results = ds.dataset(tmp_path / RESULTS, partitioning="hive").to_table()
     events = ds.dataset(tmp_path / EVENTS, partitioning="hive").to_table()
     assert results.schema.names == [*RESULT_SCHEMA.names, "group"] and events.schema.names[:-1] == EVENT_SCHEMA.names
@@ -129,8 +144,8 @@ def test_the_hash_is_that_of_the_rows_whoever_wrote_them_and_when(tmp_path: Path
     assert len(hashes) == 3
 
 
-def test_our_implementation_is_valid_with_all_denominators(tmp_path: Path) -> None:
-    summary = summary_of(tmp_path)
+def test_our_implementation_is_valid_with_all_denominators(tmp_path: Path, left_by_ours: Path) -> None:
+    summary = summarise(spec_of(), copied(left_by_ours, tmp_path), tmp_path)
     assert (summary.verdict, summary.notes, summary.convictions) == (Verdict.VALID, (), ())
     assert (summary.run_count, summary.task_count, summary.situation_count) == (20, 4, 2)
     assert summary.controls == {"controls-x: prev is always 0": "passed"}
@@ -203,9 +218,11 @@ def test_arrivals_are_told_once_and_controls_are_no_findings(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 but no more"])
-def test_results_that_are_missing_or_damaged_are_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+def test_results_that_are_missing_or_damaged_are_refused_by_name(
+    tmp_path: Path, left_by_ours: Path, content: bytes | None
+) -> None:
     spec = spec_of()
-    tasks = done(tmp_path, spec)
+    tasks = copied(left_by_ours, tmp_path)
     path = tasks[1].path(tmp_path, RESULTS)
     path.unlink()
     if content is not None:
@@ -235,10 +252,10 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         claim(spec_of(), tmp_path / "c")
 
 
-def test_a_campaign_that_is_complete_needs_no_spark(tmp_path: Path) -> None:
+def test_a_campaign_that_is_complete_needs_no_spark(tmp_path: Path, left_by_ours: Path) -> None:
     spec = spec_of()
     claim(spec, tmp_path)
-    done(tmp_path, spec)
+    copied(left_by_ours, tmp_path)
     told: list[tuple[int, int, int]] = []
     summary = run_campaign(None, spec, tmp_path, on_progress=lambda *counts: told.append(counts))  # type: ignore[arg-type]
     assert summary.verdict is Verdict.VALID and told == [(20, 20, 0)]

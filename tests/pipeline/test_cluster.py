@@ -22,14 +22,16 @@ from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
 
 CLUSTER_SECONDS_MAX = 300
-FRAME_COUNT = 500
+FRAME_COUNT = 50
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Three or more Java processes that live for seconds spend most of their time on compiling well what they run once."""
 NOISE = re.compile(r"WARN|INFO|java|scala|apache")
 
 
 @pytest.fixture(scope="module")
 def inputs(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
-    write_legacy_tree(questdb_data, folder / "tree", copies=1, days=4)
+    write_legacy_tree(questdb_data, folder / "tree", copies=1, days=2)
     frames = (
         {"ts": f"2024-01-0{1 + number % 3}T00:00:{number % 60:02}Z", "v": number} for number in range(FRAME_COUNT)
     )
@@ -47,7 +49,11 @@ def on_cluster(needs_spark: None, inputs: Path, tmp_path_factory: pytest.TempPat
     done = subprocess.run(
         [sys.executable, script, ROOT, inputs, folder],
         cwd=folder,
-        env={**environment, "TMPDIR": str(folder)},
+        env={
+            **environment,
+            "TMPDIR": str(folder),
+            "SPARK_SUBMIT_OPTS": f'{QUICK_JAVA} "-Dspark.executor.extraJavaOptions={QUICK_JAVA}"',
+        },
         capture_output=True,
         text=True,
         timeout=CLUSTER_SECONDS_MAX,

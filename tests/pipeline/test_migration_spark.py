@@ -37,6 +37,8 @@ from tornproof.commands.migrate import Mode, migrate
 from tornproof.migration_dataset import FILE, SCHEMA
 
 MASTER = "local[2,3]"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A driver that lives for seconds spends most of its time on compiling well what it runs once."""
 GONE_SECONDS_MAX = 60
 
 
@@ -94,25 +96,28 @@ def damage(tree: Path) -> None:
 # The same as in one process
 
 
+@pytest.mark.parametrize(
+    ("copies", "days", "count"), [(1, 4, 16), pytest.param(2, 20, 44, marks=pytest.mark.nightly)], ids=["few", "many"]
+)
 def test_result_is_that_of_one_process(
-    spark: SparkSession, legacy_tree: Callable[..., Path], questdb_data: Path
+    spark: SparkSession, legacy_tree: Callable[..., Path], questdb_data: Path, copies: int, days: int, count: int
 ) -> None:
-    tree = legacy_tree(copies=2)
+    tree = legacy_tree(copies=copies, days=days)
     before = content_of(tree)
     alone = run(tree, None)
     expected = content_of(tree)
-    tree = legacy_tree(copies=2)
+    tree = legacy_tree(copies=copies, days=days)
     assert content_of(tree) == before
     spread = run(tree, MASTER)
     assert content_of(tree) == expected != before
     assert spread == alone
     code, document, rows = spread
-    assert (code, document["counts"]["migrated"]) == (0, 44)
-    assert len(rows) == 44
+    assert (code, document["counts"]["migrated"]) == (0, count)
+    assert len(rows) == count
     for file in (questdb_data / "legacy/9.3.4").glob("*/migrated/*.pm"):
-        assert expected[f"01/{file.parents[1].name}/{file.stem}/_pm"] == file.read_bytes()
+        assert expected[f"{copies - 1:02}/{file.parents[1].name}/{file.stem}/_pm"] == file.read_bytes()
     again = run(tree, MASTER)
-    assert again[1]["counts"]["already"] == 44
+    assert again[1]["counts"]["already"] == count
     assert content_of(tree) == expected
 
 
@@ -236,7 +241,8 @@ def start(tree: Path, output: int = subprocess.PIPE, **variables: str) -> subpro
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-m", "tornproof", "migrate", str(tree), "--master", "local[2]"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), **variables},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "SPARK_SUBMIT_OPTS": QUICK_JAVA}
+        | variables,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT if output == subprocess.PIPE else output,
@@ -293,15 +299,16 @@ def demand_whole(tree: Path, before: dict[str, bytes], after: dict[str, bytes]) 
     return len(made)
 
 
+@pytest.mark.parametrize("days", [20, pytest.param(60, marks=pytest.mark.nightly)])
 def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
-    spark: SparkSession, legacy_tree: Callable[..., Path]
+    spark: SparkSession, legacy_tree: Callable[..., Path], days: int
 ) -> None:
-    before = content_of(tree := legacy_tree(days=60))
+    before = content_of(tree := legacy_tree(days=days))
     run(tree, None)
     after = content_of(tree)
-    tree = legacy_tree(days=60)
-    kill_when(published(tree, 30), tree)
-    assert 30 <= demand_whole(tree, before, after) <= 72
+    tree = legacy_tree(days=days)
+    kill_when(published(tree, days // 2), tree)
+    assert days // 2 <= demand_whole(tree, before, after) <= days + 12
     code, document, _ = run(tree, MASTER)
     assert (code, document["counts"]["refused"]) == (0, 0)
     assert content_of(tree) == after

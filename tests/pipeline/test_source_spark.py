@@ -34,7 +34,6 @@ STORAGE = OperatingSystemStorage()
 GROUP_ROW_COUNT = 100
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=1.0)
 COMMIT_SECONDS = 0.05
-READER_COUNT = 10
 SOME_TABLES = ("tables/9.4.2/types", "tables/2026-07/nanosecond")
 """What Python hands to Spark is compared for all tables without a session; these have all types between them."""
 
@@ -160,8 +159,9 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
     assert writer.exitcode == 0
 
 
-def test_ten_reads_beside_a_writer_see_one_committed_version_each(
-    session: SparkSession, busy_table: Path, tmp_path: Path
+@pytest.mark.parametrize("reader_count", [4, pytest.param(10, marks=pytest.mark.nightly)])
+def test_reads_beside_a_writer_see_one_committed_version_each(
+    session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int
 ) -> None:
     deadline = time.monotonic() + 30
     while open_table(STORAGE, str(busy_table)).transaction().version < 5 and time.monotonic() < deadline:
@@ -173,8 +173,8 @@ def test_ten_reads_beside_a_writer_see_one_committed_version_each(
         (row,) = frame.selectExpr("count(*) count", "sum(v) sum", "count(distinct v) numbers").collect()
         return read_metrics(folder)[-1]["version"], row["count"], row["sum"], row["numbers"]
 
-    with ThreadPoolExecutor(READER_COUNT) as pool:
-        seen = list(pool.map(read, range(READER_COUNT)))
+    with ThreadPoolExecutor(reader_count) as pool:
+        seen = list(pool.map(read, range(reader_count)))
     for version, count, total, numbers in seen:
         expected = GROUP_ROW_COUNT * version
         assert (count, total, numbers) == (expected, expected * (version + 1) // 2, version)

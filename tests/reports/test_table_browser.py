@@ -34,21 +34,29 @@ def html_of(*tables: Path) -> str:
     return as_document("tables", pages)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.fixture(scope="module")
+def html(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("hostile") / HOSTILE
+    return html_of(questdb_data / DAMAGED, tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}).write_to(place))
+
+
+# Each table in one theme, and in the other one at night.
+@pytest.mark.parametrize(
+    ("damaged_theme", "hostile_theme"),
+    [("dark", "light"), pytest.param("light", "dark", marks=pytest.mark.nightly)],
+)
 def test_problems_lead_to_their_bytes_and_hostile_names_are_text(
-    questdb_data: Path,
-    tmp_path: Path,
+    html: str,
     open_report: Callable[..., BrowserPage],
     axe_violations: Callable[[BrowserPage], list[str]],
-    theme: str,
+    damaged_theme: str,
+    hostile_theme: str,
 ) -> None:
-    hostile = tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}).write_to(tmp_path / HOSTILE)
-    html = html_of(questdb_data / DAMAGED, hostile)
-    page = open_report(html, key="table-1", theme=theme)
+    page = open_report(html, key="table-1", theme=damaged_theme)
     assert axe_violations(page) == []
     page.click("#table-1 .table-problems a >> nth=0")
     assert page.is_visible("#table-1-partition-1")
-    page = open_report(html, key="table-2", theme=theme, width=390)
+    page = open_report(html, key="table-2", theme=hostile_theme, width=390)
     assert HOSTILE in page.inner_text("#table-2")
     assert page.locator("#table-2 img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out on a phone"

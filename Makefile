@@ -59,7 +59,7 @@ check: .build/chain
 	@.venv/bin/tornproof check $< $(ARGUMENTS)
 
 test: setup
-	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs $(ARGUMENTS)
+	@.venv/bin/pytest -n $(TEST_WORKERS) --dist loadscope -q -rs $(ARGUMENTS)
 
 lint: setup
 	@.venv/bin/ruff check

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import quick_java
 from command_line import WarmRunner, cold_run, sentence_of
 
 SOUND = b'{"ts": "2024-01-01T00:00:00Z", "v": 1.5}\n{"ts": "2024-01-02T00:00:00Z", "v": 2}\n'
@@ -23,8 +24,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_run_prints_what_became_of_the_lines_and_ends_with_1_for_rejects(
     tornproof: WarmRunner, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A driver that lives for seconds spends most of its time on compiling well what it runs once.
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    monkeypatch.setenv(quick_java.VARIABLE, quick_java.OPTIONS)
     done = cold_run("archive", "in", "--to", "table", "--partition-by", "month", "--json", "told.json", folder=folder)
     assert done.code == 1, done.err
     assert "5 lines read = 4 rows + 1 rejects; 2 files read, 0 skipped" in done.out

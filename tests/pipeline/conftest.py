@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import quick_java
 from pyspark.sql import SparkSession
 
 from pipeline.java import PipelineUnavailableError
@@ -26,5 +27,7 @@ def needs_spark() -> None:
 @pytest.fixture(scope="session")
 def spark(needs_spark: None) -> Iterator[SparkSession]:
     """Two task slots and three attempts at each task; plain `local[2]` never tries again."""
-    with spark_session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(quick_java.VARIABLE, quick_java.OPTIONS)
+        with spark_session("local[2,3]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+            yield session

@@ -17,14 +17,13 @@ from typing import Any
 
 import cluster_jobs
 import pytest
+import quick_java
 from command_line import ROOT
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
 
 CLUSTER_SECONDS_MAX = 300
 FRAME_COUNT = 50
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Three or more Java processes that live for seconds spend most of their time on compiling well what they run once."""
 NOISE = re.compile(r"WARN|INFO|java|scala|apache")
 
 
@@ -52,7 +51,7 @@ def on_cluster(needs_spark: None, inputs: Path, tmp_path_factory: pytest.TempPat
         env={
             **environment,
             "TMPDIR": str(folder),
-            "SPARK_SUBMIT_OPTS": f'{QUICK_JAVA} "-Dspark.executor.extraJavaOptions={QUICK_JAVA}"',
+            quick_java.VARIABLE: f'{quick_java.OPTIONS} "-Dspark.executor.extraJavaOptions={quick_java.OPTIONS}"',
         },
         capture_output=True,
         text=True,

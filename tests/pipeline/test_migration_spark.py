@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import quick_java
 from command_line import ROOT
 from legacy_trees import LONG_TABLE, write_legacy_tree
 from pyspark.sql import SparkSession
@@ -37,8 +38,6 @@ from tornproof.commands.migrate import Mode, migrate
 from tornproof.migration_dataset import FILE, SCHEMA
 
 MASTER = "local[2,3]"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A driver that lives for seconds spends most of its time on compiling well what it runs once."""
 GONE_SECONDS_MAX = 60
 
 
@@ -241,7 +240,7 @@ def start(tree: Path, output: int = subprocess.PIPE, **variables: str) -> subpro
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-m", "tornproof", "migrate", str(tree), "--master", "local[2]"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "SPARK_SUBMIT_OPTS": QUICK_JAVA}
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), quick_java.VARIABLE: quick_java.OPTIONS}
         | variables,
         stdin=subprocess.DEVNULL,
         stdout=output,

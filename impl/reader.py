@@ -29,6 +29,9 @@ from impl.time_search import ALL_TIMES, TimeRange
 from impl.time_text import time_of_text
 from impl.transaction import Partition, Transaction
 
+AHEAD_ROW_COUNT = 1 << 16
+AHEAD_GROUP_COUNT_MAX = 8
+
 
 class UnknownColumnError(TornproofError):
     """The caller asked for a column that the table does not have, or for a time range without a timestamp."""
@@ -137,18 +140,18 @@ class Snapshot:
         account.data_bytes += partition.token
         account.row_group_count += len(resolved.metadata.blocks)
         schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
-        under_way: deque[Iterator[list[pa.Array]]] = deque()
+        under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
         with account.watched(resolved.files).open_data() as handle:
             for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, account):
                 block = resolved.metadata.blocks[ordinal]
                 account.scanned_row_count += block.num_rows
                 read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
-                under_way.append(read(columns) if predicate is None else selected_rows(read, columns, predicate))
-                # Threads that decode one row group have time for the first chunks of the next.
-                while len(under_way) > (1 if decoding.ahead_count else 0):
-                    yield from _batches(under_way.popleft(), schema, account)
+                parts = read(columns) if predicate is None else selected_rows(read, columns, predicate)
+                under_way.append((block.num_rows, parts))
+                while under_way and _keeps_busy([row_count for row_count, _ in under_way][1:], decoding):
+                    yield from _batches(under_way.popleft()[1], schema, account)
             while under_way:
-                yield from _batches(under_way.popleft(), schema, account)
+                yield from _batches(under_way.popleft()[1], schema, account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,13 @@ class _BlockReader:
         self.account.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
         described = self.protocol.described(self.block)
         return row_group_columns(self.resolved, described, self.handle, columns, self.decoding)
+
+
+def _keeps_busy(row_counts_behind: Sequence[int], decoding: Decoding) -> bool:
+    """Whether threads that decode a row group have enough to go on with in those behind it, some of which are tiny."""
+    if not decoding.ahead_count or len(row_counts_behind) == AHEAD_GROUP_COUNT_MAX:
+        return True
+    return sum(row_counts_behind) >= AHEAD_ROW_COUNT
 
 
 def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, account: ReadAccount) -> Iterator[pa.RecordBatch]:

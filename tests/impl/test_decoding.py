@@ -10,10 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import golden_data
+import pyarrow as pa
 import pytest
+import table_builder as tb
 
+from harness.disk.memory import MemoryStorage
+from impl import reader
 from impl.decoding import AHEAD_BYTES_MAX, AT_ONCE, Decoding, InOrder, by_threads
 from impl.operating_system import OperatingSystemStorage
+from impl.questdb_types import TypeTag
+from impl.read_account import ReadAccount
+from impl.reader import AHEAD_GROUP_COUNT_MAX, AHEAD_ROW_COUNT, open_snapshot
 from impl.table import open_table
 from impl.verify import verify_table
 
@@ -88,6 +95,29 @@ def test_threads_find_what_is_found_at_once(questdb_data: Path, name: str) -> No
     table = open_table(OperatingSystemStorage(), path)
     with by_threads() as decoding:
         assert verify_table(table, decoding=decoding) == verify_table(table)
+
+
+@pytest.mark.parametrize(
+    ("group_row_count", "ahead_row_count", "begun_count"),
+    [(2, AHEAD_ROW_COUNT, 1 + AHEAD_GROUP_COUNT_MAX), (2, 7, 5), (100, 100, 2)],
+)
+def test_threads_read_row_groups_in_their_order_and_no_more_of_them_ahead_than_keeps_them_busy(
+    monkeypatch: pytest.MonkeyPatch, group_row_count: int, ahead_row_count: int, begun_count: int
+) -> None:
+    monkeypatch.setattr(reader, "AHEAD_ROW_COUNT", ahead_row_count)
+    values = pa.array(range(group_row_count * 20))
+    built = tb.build({"v": (TypeTag.LONG, values)}, row_group_size=group_row_count)
+    snapshot = open_snapshot(open_table(MemoryStorage.of(built.image()), "/table"))
+    account = ReadAccount()
+    with by_threads() as decoding:
+        batches = snapshot.batches(["v"], account=account, decoding=decoding)
+        first = next(batches)
+        assert account.scanned_row_count == begun_count * group_row_count
+        found = pa.Table.from_batches([first, *batches])
+    assert found["v"].combine_chunks().equals(values)
+    account = ReadAccount()
+    next(snapshot.batches(["v"], account=account))
+    assert account.scanned_row_count == group_row_count
 
 
 def test_results_come_in_the_order_of_their_beginning_and_few_bytes_are_under_way() -> None:

@@ -4,7 +4,8 @@
 
 A table in one partition, with its data.parquet copied for the peer, and one of a partition a day, whose files the peer
 reads as a list of paths. A full scan hands every value of every row to Spark, which aggregates them or lets them go
-(`noop`).
+(`noop`). Beside it stands a source of Spark in Python that has nothing to read: its batches are ready, so what it
+takes is what Spark takes to move rows out of Python, and no such source can be quicker.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from large_table import STORAGE, TRADE_TYPES, create, trades
 from measure import Row, Work, compare
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from impl.partition import DATA_FILE
 from impl.table import open_table
@@ -29,14 +32,47 @@ from pipeline.source import register
 
 ROW_COUNT = 10_000_000
 GROUP_COUNT = 100
+TASKS = 6
 DAY_MICROSECONDS = 86_400_000_000
 ROUNDS = 9
+
+
+class ReadySource(DataSource):
+    """The rows of `trades` in their number, but the same in every batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> str:
+        return "ts timestamp, price double, amount double, order_id bigint, venue string, is_buy boolean"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReadyReader(int(self.options["rows"]))
+
+
+class ReadyReader(DataSourceReader):
+    def __init__(self, row_count: int) -> None:
+        self._batch_row_count, self._batch_count = row_count // GROUP_COUNT, GROUP_COUNT
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(range(place, self._batch_count, TASKS)) for place in range(TASKS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        times = pa.array(range(self._batch_row_count), pa.timestamp("us", "UTC"))
+        numbers = pa.array(range(self._batch_row_count))
+        columns = [times, numbers.cast(pa.float64()), numbers.cast(pa.float64()), numbers]
+        columns += [pa.array(["venue 7"] * self._batch_row_count), pa.array([True] * self._batch_row_count)]
+        batch = pa.record_batch(columns, names=list(TRADE_TYPES))
+        for _ in partition.value:
+            yield batch
 
 
 def main() -> None:
     row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROW_COUNT
     with tempfile.TemporaryDirectory() as name, spark_session("local[2]", name="benchmark") as session:
         register(session)
+        session.dataSource.register(ReadySource)
         folder = Path(name)
         in_one, by_day = folder / "in_one", folder / "by_day"
         write(in_one, row_count, row_count // GROUP_COUNT)
@@ -61,7 +97,10 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
     hour = "1970-01-01 01:00:00"
     near = f"ts >= timestamp'{hour}' and ts < timestamp'{hour}' + interval 100 seconds"
     day = f"ts >= timestamp_micros({50 * DAY_MICROSECONDS}) and ts < timestamp_micros({51 * DAY_MICROSECONDS})"
+    ready = session.read.format("ready").option("rows", theirs(peer).count())
     return [
+        against("a full scan of batches that are ready", ready.load, lambda: theirs(peer), scan),
+        against("their sums", ready.load, lambda: theirs(peer), sums),
         against("full scan, all columns", lambda: ours(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
         against("full scan, sums of all columns", lambda: ours(in_one), lambda: theirs(peer), sums, goal=1 / 1.5),
         against(

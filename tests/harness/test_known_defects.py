@@ -15,7 +15,7 @@ import pytest
 
 from harness.explore.observer import Property
 from harness.faults.known import KNOWN, LOOKS, KnownDefect, Size, replayed, replayed_without, shown, size_of
-from harness.faults.known_document import document, table
+from harness.faults.known_document import document, picture_of, table
 from harness.findings.log import DecisionLog, Kill, PowerCut
 from harness.findings.make import finding_of
 from harness.findings.replay import is_simulated, replay_log
@@ -179,6 +179,8 @@ def test_the_page_of_known_defects_has_the_names_and_sizes_that_are_found() -> N
     assert [line for line in page if line.startswith("|")] == rows, told
     headings = [line.removeprefix("## ").lower() for line in page if line.startswith("## ")]
     assert headings == [defect.name.lower() for defect in KNOWN], told
+    pictures = [PAGE.parent / picture_of(defect) for defect in KNOWN]
+    assert [picture.name for picture in pictures if not picture.is_file()] == [], "python docs/pictures.py"
 
 
 def test_the_page_tells_each_finding_in_words() -> None:

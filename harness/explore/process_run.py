@@ -30,7 +30,8 @@ OnProgress = Callable[[int, int | None], None]
 CHOSEN_PLACE_CHANCE = 0.7
 RECOVERY_CHANCE = 0.5
 OCCURRENCES_MAX = 3
-CHOSEN_LIFE_SECONDS = 1.5
+CHOSEN_LIFE_SECONDS = 6.0
+"""Only lives whose end does not come last so long; on a slow machine three commits take more than a second."""
 LIFE_SECONDS = (0.01, 0.2)
 LOOK_SECONDS = 0.05
 LAST_LIFE_COMMITS, LAST_LIFE_SECONDS = 8, 20.0

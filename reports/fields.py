@@ -69,12 +69,11 @@ class Fields:
             for place, each in enumerate(self.items(name)[:count_max])
         ]
 
-    def demand_format(self, *known: int) -> int:
-        """Return the field `format`, which is one of those that are known."""
+    def demand_format(self, *known: int) -> None:
+        """Raise ResultError unless the field `format` is one of those that are known."""
         found = self.number("format")
         if found not in known:
             self.refuse("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
-        return found
 
     def refuse(self, name: str, expected: str, actual: str) -> NoReturn:
         """Raise ResultError for what stands in a field."""

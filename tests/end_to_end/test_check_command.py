@@ -242,7 +242,7 @@ def test_without_a_table_a_small_new_one_is_explored_by_all(tornproof: WarmRunne
     # On a busy machine the time may be over before the others have a verdict; then they say what was left.
     explorers = [phases[name] for name in PhaseName if name not in (PhaseName.VERIFY, PhaseName.ROUNDTRIP)]
     sound = [phase for phase in explorers if phase["verdict"] == "VALID"]
-    assert sound and all(phase["explored"] and phase["controls"] == "passed" for phase in sound)
+    assert len(sound) >= 3 and all(phase["explored"] and phase["controls"] == "passed" for phase in sound)
     assert all(phase["verdict"] == "UNKNOWN" and phase["note"] for phase in explorers if phase not in sound)
 
 

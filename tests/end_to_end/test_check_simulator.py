@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Run, WarmRunner, sentence_of
+from depth import nightly
 
 from harness.presets import PRESETS
 from harness.scenario import scenario_names
@@ -32,7 +33,7 @@ def sentences(run: Run, phase: str) -> list[str]:
     ("asked", "explorers"),
     [
         ((*ONE_COMMIT_AND_A_KILL, "--seconds", "250"), ["schedules", "product"]),
-        pytest.param(("--seconds", "20"), SIMULATED, marks=pytest.mark.nightly),
+        nightly(("--seconds", "20"), SIMULATED),
     ],
     ids=["two situations", "all situations"],
 )
@@ -66,7 +67,7 @@ def crashes(document: dict[str, object]) -> list[str]:
     "asked",
     [
         (*ONE_COMMIT_AND_A_KILL, "--seconds", "250"),
-        pytest.param(("--only", "schedules", "--only", "product", "--seconds", "15"), marks=pytest.mark.nightly),
+        nightly(("--only", "schedules", "--only", "product", "--seconds", "15")),
     ],
     ids=["two situations", "all situations"],
 )
@@ -134,7 +135,7 @@ def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_pa
 @pytest.mark.parametrize(
     "explorers",
     # Those of schedules have most to do, and those of the product go through schedules too.
-    [("product", "memory"), pytest.param(("schedules", "product", "memory"), marks=pytest.mark.nightly)],
+    [("product", "memory"), nightly(("schedules", "product", "memory"))],
     ids=" ".join,
 )
 def test_a_real_table_is_explored_from_a_copy(

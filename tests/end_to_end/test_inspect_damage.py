@@ -12,6 +12,7 @@ from pathlib import Path
 import golden_data
 import pytest
 from command_line import WarmRunner
+from depth import nightly
 from inspecting import document_of
 
 from impl.errors import BusyError, StorageError, UnsupportedError
@@ -33,10 +34,12 @@ KINDS = {
     "data.parquet": f"{CHAIN_PARTITION}/data.parquet",
 }
 U32_MAX, U64_MAX = 2**32 - 1, 2**64 - 1
+# Beside the ends of what is in front of each file.
+EDGES = (1, 31, 32, 63, 64, 79, 80)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size_count", [50, pytest.param(150, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("size_count", [50, nightly(150)])
 def test_truncated_file_is_shown_as_far_as_it_goes(
     questdb_data: Path, tmp_path: Path, kind: str, size_count: int
 ) -> None:
@@ -44,17 +47,7 @@ def test_truncated_file_is_shown_as_far_as_it_goes(
     path = tmp_path / kind
     # What ends a `_txn` or `_meta` is unused, and data.parquet is whole at each size that was ever committed.
     sound_from = {"_pm": len(content), "_txn": 272, "_meta": 294, "data.parquet": len(content)}[kind]
-    for size_bytes in {
-        *range(0, len(content), max(1, len(content) // size_count)),
-        *CHAIN_TOKENS,
-        1,
-        31,
-        32,
-        63,
-        64,
-        79,
-        80,
-    }:
+    for size_bytes in {*range(0, len(content), max(1, len(content) // size_count)), *CHAIN_TOKENS, *EDGES}:
         if size_bytes < len(content):
             path.write_bytes(content[:size_bytes])
             problems = document_of(path)["problems"]
@@ -63,7 +56,7 @@ def test_truncated_file_is_shown_as_far_as_it_goes(
 
 
 # Every field of four bytes or more is met, and one of three smaller ones.
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [3, nightly(1)])
 def test_flipped_byte_of_a_pm_is_a_problem(questdb_data: Path, tmp_path: Path, step: int) -> None:
     names = golden_data.files_named("_pm")
     sound = [(questdb_data / name).read_bytes() for name in names if name.startswith("tables/")]

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from depth import nightly
 
 from harness.explore.crash_judge import Property
 
@@ -143,7 +144,7 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
 # Twins
 
 
-@pytest.mark.parametrize("example_count", [100, pytest.param(300, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("example_count", [100, nightly(300)])
 def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(tmp_path: Path, example_count: int) -> None:
     code, output = run(tmp_path, source=TOYS.replace("examples=100", f"examples={example_count}"))
     assert code == 1 and "10 failed, 2 passed" in output
@@ -295,7 +296,7 @@ def test_it(tornproof):
     ("text", "sentence"),
     [
         (None, "cannot read"),
-        pytest.param("{", "not a finding", marks=pytest.mark.nightly),
+        nightly("{", "not a finding"),
         ("{}", "not a finding"),
         ("", "not one of a test"),
     ],

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import Run, WarmRunner, cold_run, environment, sentence_of
+from depth import nightly
 
 from impl.questdb_types import TypeTag
 
@@ -152,9 +153,7 @@ def test_json_through_a_link_leaves_the_link(tornproof: WarmRunner, questdb_data
     assert json.loads(target.read_text())["sound"]
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), pytest.param(("--json", "-"), marks=pytest.mark.nightly)], ids=["text", "json"]
-)
+@pytest.mark.parametrize("arguments", [(), nightly(("--json", "-"))], ids=["text", "json"])
 def test_a_closed_pipe_is_quiet_and_gives_no_verdict(questdb_data: Path, arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 
 from harness.disk.image import DiskImage
 from harness.disk.intercept import Answer, Call, CallKind, InterceptedStorage, Run
@@ -194,8 +195,8 @@ def remembering() -> Iterator[None]:
     [
         pytest.param((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
         pytest.param((NIGHT,), LATE, (A, B, CDIR), id="late rows beside a new partition"),
-        pytest.param((NIGHT,), LATE, MODELS, id="late rows, all models", marks=pytest.mark.nightly),
-        pytest.param((), NIGHT, MODELS, id="new partitions, all models", marks=pytest.mark.nightly),
+        nightly((NIGHT,), LATE, MODELS, id="late rows, all models"),
+        nightly((), NIGHT, MODELS, id="new partitions, all models"),
     ],
 )
 def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_same(
@@ -267,9 +268,7 @@ FAULTS: dict[str, tuple[Plant, set[Model]]] = {
 
 
 # Sets of models that show a defect differ in these three where they differ at all.
-@pytest.mark.parametrize(
-    "models", [(A, B, CDIR), pytest.param((C_512, D), marks=pytest.mark.nightly)], ids=["telling models", "the others"]
-)
+@pytest.mark.parametrize("models", [(A, B, CDIR), nightly((C_512, D))], ids=["telling models", "the others"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_other(
     name: str, models: tuple[Model, ...]

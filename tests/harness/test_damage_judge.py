@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from depth import nightly
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def outcomes(judge: Judge, damages: Iterator[Damage]) -> Counter[Outcome]:
         (CHAIN, 5),
         (ORPHANED, 9),
         (WITHOUT_META, 9),
-        pytest.param(CHAIN, 1, marks=pytest.mark.nightly),
+        nightly(CHAIN, 1),
     ],
 )
 def test_the_lowest_bit_of_version_is_the_one_legal_state(questdb_data: Path, name: str, step: int) -> None:
@@ -103,9 +104,9 @@ def test_without_a_readable_neighbour_no_version_is_legal(questdb_data: Path) ->
         (CHAIN, 9),
         (ORPHANED, 9),
         (WITHOUT_META, 9),
-        pytest.param(CHAIN, 1, marks=pytest.mark.nightly),
-        pytest.param(ORPHANED, 5, marks=pytest.mark.nightly),
-        pytest.param(WITHOUT_META, 5, marks=pytest.mark.nightly),
+        nightly(CHAIN, 1),
+        nightly(ORPHANED, 5),
+        nightly(WITHOUT_META, 5),
     ],
 )
 def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, name: str, step: int) -> None:
@@ -129,10 +130,10 @@ def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, n
         (ORPHANED, 39),
         (WITHOUT_META, 39),
         (TYPES, 1_003),
-        pytest.param(CHAIN, 19, marks=pytest.mark.nightly),
-        pytest.param(ORPHANED, 19, marks=pytest.mark.nightly),
-        pytest.param(WITHOUT_META, 19, marks=pytest.mark.nightly),
-        pytest.param(TYPES, 503, marks=pytest.mark.nightly),
+        nightly(CHAIN, 19),
+        nightly(ORPHANED, 19),
+        nightly(WITHOUT_META, 19),
+        nightly(TYPES, 503),
     ],
 )
 def test_damage_of_data_is_exposed_in_pages_only_and_never_silent(questdb_data: Path, name: str, step: int) -> None:
@@ -179,10 +180,10 @@ def sample(judge: Judge, count: int) -> list[Damage]:
         (CHAIN, 20),
         (ORPHANED, 20),
         (WITHOUT_META, 20),
-        pytest.param(CHAIN, 160, marks=pytest.mark.nightly),
-        pytest.param(ORPHANED, 90, marks=pytest.mark.nightly),
-        pytest.param(WITHOUT_META, 90, marks=pytest.mark.nightly),
-        pytest.param(TYPES, 25, marks=pytest.mark.nightly),
+        nightly(CHAIN, 160),
+        nightly(ORPHANED, 90),
+        nightly(WITHOUT_META, 90),
+        nightly(TYPES, 25),
     ],
 )
 def test_judging_the_part_and_the_whole_agree(questdb_data: Path, name: str, count: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from depth import nightly
 from table_situations import ABANDON, GROW, PURGE, table_situation
 
 from harness.explore.random_schedules import Sampler, pct, uniform
@@ -86,7 +87,7 @@ def replays(text: str) -> str:
     return " ".join(hashes)
 
 
-@pytest.mark.parametrize("run_count", [200, pytest.param(1_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("run_count", [200, nightly(1_000)])
 def test_many_runs_have_the_same_traces_whatever_a_process_hashes_by(run_count: int) -> None:
     expected = traces(7, run_count)
     assert len(expected) == run_count and len(set(expected)) > 100

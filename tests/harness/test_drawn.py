@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from depth import nightly
 from hypothesis import given, settings
 
 from harness.explore.crash_world import Lives
@@ -58,7 +59,7 @@ def test_our_implementation_is_valid_and_says_what_was_drawn() -> None:
 
 
 @pytest.mark.parametrize("preset", ["questdb-2026-07", "specification"])
-@pytest.mark.parametrize("examples", [15, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [15, nightly(40)])
 def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str, examples: int) -> None:
     phase = drawn(preset, examples=examples)
     assert phase.verdict is Verdict.INVALID

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from depth import nightly
 
 from harness.faults import hunters
 from harness.faults.catalogue import FAULTS, fault_named
@@ -105,13 +106,9 @@ def hidden() -> list[object]:
     """
     first = {(explorer, fault.scenario): fault for fault, explorer in reversed(HIDDEN)}
     return [
-        pytest.param(
-            fault,
-            explorer,
-            marks=()
-            if explorer is Explorer.SEQUENTIAL or first[explorer, fault.scenario] is fault
-            else pytest.mark.nightly,
-        )
+        (fault, explorer)
+        if explorer is Explorer.SEQUENTIAL or first[explorer, fault.scenario] is fault
+        else nightly(fault, explorer)
         for fault, explorer in HIDDEN
     ]
 
@@ -124,7 +121,7 @@ def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
 
 @pytest.mark.parametrize(
     ("explorer", "scenario"),
-    [*SMALL, *(pytest.param(*kind, marks=pytest.mark.nightly if kind in DEEP else ()) for kind in KINDS)],
+    [*SMALL, *(nightly(*kind) if kind in DEEP else kind for kind in KINDS)],
     ids=str,
 )
 def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from depth import nightly
 from random_runs import (
     HEADER_BEFORE_BODY,
     VERSION_BEFORE_RECORD,
@@ -28,7 +29,7 @@ READERS = {"readers": (Readers(count=2, read_count=2),)}
 
 
 @pytest.mark.parametrize("protocol", [HEADER_BEFORE_BODY, VERSION_BEFORE_RECORD], ids=["header", "version"])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(nightly(seed) for seed in (1, 2))])
 def test_a_schedule_of_the_real_writer_shrinks_to_one_commit_one_reader_and_two_turns(
     protocol: Protocol, seed: int
 ) -> None:

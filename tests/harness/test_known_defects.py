@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from depth import nightly
 
 from harness.explore.observer import Property
 from harness.faults.known import KNOWN, LOOKS, KnownDefect, Size, replayed, replayed_without, shown, size_of
@@ -51,7 +52,7 @@ def times_of_each() -> list[object]:
     """Return each defect, to be replayed ten times: always the first one of each explorer, the others nightly."""
     first = {defect.explorer: defect for defect in reversed(KNOWN)}
     light = [(defect, TIMES if first[defect.explorer] is defect else FEW_TIMES) for defect in KNOWN]
-    deep = [pytest.param(defect, TIMES, marks=pytest.mark.nightly) for defect, times in light if times != TIMES]
+    deep = [nightly(defect, TIMES) for defect, times in light if times != TIMES]
     return [*light, *deep]
 
 

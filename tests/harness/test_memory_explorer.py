@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from depth import nightly
 
 from harness.disk.intercept import Call, CallKind
 from harness.disk.kernel import Kernel
@@ -110,9 +111,7 @@ def test_the_table_in_the_documents_is_the_one_that_is_measured() -> None:
         assert f"| {' | '.join(cells)} |" in page
 
 
-@pytest.mark.parametrize(
-    ("case", "executions"), [(TOTAL_STORE_ORDER, 437), pytest.param(WEAK, 1221, marks=pytest.mark.nightly)], ids=str
-)
+@pytest.mark.parametrize(("case", "executions"), [(TOTAL_STORE_ORDER, 437), nightly(WEAK, 1221)], ids=str)
 def test_three_commits_with_all_fences_are_right_in_every_case(case: MemoryCase, executions: int) -> None:
     three = dataclasses.replace(REWRITES, operations=(REWRITTEN,) * 5)
     assert list(map(counts, explore_variant(three, ALL_FENCES, (case,)))) == [(executions, 0)]

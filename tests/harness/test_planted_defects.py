@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from depth import always_if
 
 from harness.explore.crash import explore_crashes
 from harness.explore.stateful import explore_stateful
@@ -63,13 +64,13 @@ def test_the_crash_explorer_notices(planted: Planted) -> None:
     assert phase.findings and all(finding.sentence for finding in phase.findings)
 
 
+FOR_THE_MACHINE = [planted for planted in PLANTED if planted.text in NOT_FOR_CRASHES]
+
+
 # `test_stateful_faults` plants all of them, and makes no finding small.
 @pytest.mark.parametrize(
     "planted",
-    [
-        pytest.param(planted, marks=pytest.mark.nightly if number else ())
-        for number, planted in enumerate(planted for planted in PLANTED if planted.text in NOT_FOR_CRASHES)
-    ],
+    always_if(lambda planted: planted is FOR_THE_MACHINE[0], FOR_THE_MACHINE),
     ids=by_text,
 )
 def test_the_state_machine_notices(planted: Planted) -> None:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from depth import nightly
 
 from harness.disk.legal_files import Limits
 from harness.disk.persistence import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
@@ -143,7 +144,7 @@ def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> 
 # `test_barriers` explores the same commits in every model, and stops at a finding.
 @pytest.mark.parametrize(
     "model",
-    [C_512, CDIR, *(pytest.param(model, marks=pytest.mark.nightly) for model in (A, B, C_4096))],
+    [C_512, CDIR, *(nightly(model) for model in (A, B, C_4096))],
     ids=str,
 )
 def test_the_hardened_commit_is_safe_and_explored_completely(table: Situation, model: Model) -> None:
@@ -174,7 +175,7 @@ def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(table: Situati
     assert phase.reached[power_points.TORN]
 
 
-@pytest.mark.parametrize("first_life", [(0,), pytest.param((0, 1, 2), marks=pytest.mark.nightly)], ids=len)
+@pytest.mark.parametrize("first_life", [(0,), nightly((0, 1, 2))], ids=len)
 def test_the_hardened_commit_is_safe_when_syncs_fail(table: Situation, first_life: tuple[int, ...]) -> None:
     phase = phase_of(dataclasses.replace(table, first_life=first_life), D)
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from depth import always_if
 from real_tables import read_json, table_image
 
 from harness.disk.memory import MemoryStorage
@@ -87,10 +88,7 @@ def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly if name in ALIKE else ())
-        for name in (*golden_data.TABLES, *golden_data.AFTER_RESTARTS)
-    ],
+    always_if(lambda name: name not in ALIKE, (*golden_data.TABLES, *golden_data.AFTER_RESTARTS)),
 )
 def test_every_release_goes_on_from_a_table_that_was_shut_down(name: str, questdb_data: Path) -> None:
     for preset in RELEASES:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from depth import nightly
 
 from harness.explore.process_messages import Patch
 from harness.explore.processes import explore_processes
@@ -55,13 +56,12 @@ SEEDS = range(2, 12)
             },
             id="recovery goes back by a version",
         ),
-        pytest.param(
+        nightly(
             "impl.partition_change:plan_merge",
             "forgotten_row_groups",
             "writer",
             {"torn_content"},
             id="a merge forgets row groups",
-            marks=pytest.mark.nightly,
         ),
     ],
 )

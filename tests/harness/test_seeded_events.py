@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from depth import nightly
 
 from harness.checkers.snapshot_isolation import judge
 from harness.explore.observer import Property
@@ -53,7 +54,7 @@ WRONG = [
 
 @pytest.mark.parametrize(
     ("of", "seeds"),
-    [*WRONG, *(pytest.param(of, 80, marks=pytest.mark.nightly) for of, seeds in WRONG if seeds < 80)],
+    [*WRONG, *(nightly(of, 80) for of, seeds in WRONG if seeds < 80)],
     ids=lambda value: " ".join(filter(None, value.key)) if isinstance(value, Cell) else str(value),
 )
 def test_histories_of_what_is_wrong_are_judged_as_the_simulator_does_where_they_can_tell(of: Cell, seeds: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 
 from harness.check import capture_table
 from harness.disk.image import DiskImage
@@ -43,10 +44,10 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     ("name", "kind", "steps", "seed"),
     [
         ("9.4.2/dedup", MEMORY, FEW, 2),
-        pytest.param("9.4.2/dedup", MEMORY, SOON, 1, marks=pytest.mark.nightly),
-        pytest.param(None, FILES, SOON, 1, marks=pytest.mark.nightly),
-        pytest.param(None, MEMORY, SOON, 1, marks=pytest.mark.nightly),
-        pytest.param("9.4.2/chain", FILES, SOON, 1, marks=pytest.mark.nightly),
+        nightly("9.4.2/dedup", MEMORY, SOON, 1),
+        nightly(None, FILES, SOON, 1),
+        nightly(None, MEMORY, SOON, 1),
+        nightly("9.4.2/chain", FILES, SOON, 1),
     ],
 )
 def test_a_short_run_is_valid_and_reaches_all_that_it_must(
@@ -84,7 +85,7 @@ def test_nothing_reaches_the_terminal_or_the_working_directory(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [None, pytest.param("9.4.2/dedup", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", [None, nightly("9.4.2/dedup")])
 def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data: Path, name: str | None) -> None:
     path = str(questdb_data / "tables" / name / "table") if name else "/table"
     start = prepare(capture_table(OperatingSystemStorage(), path) if name else None, path)

@@ -12,6 +12,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from depth import always_if
 from real_tables import CHAIN, image_of, put, rows_of, seen, snapshot_of, verified
 
 from harness.disk.image import DiskImage
@@ -305,12 +306,14 @@ def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> 
 
 HEALED = sorted(set(HEALABLE) - set(PLAIN))
 # One image of each run of a server and of each power loss; the others are healed by the same steps.
-INTERRUPTED = {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}
+INTERRUPTED = {
+    *{name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}.values(),
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in INTERRUPTED.values() else pytest.param(name, marks=pytest.mark.nightly) for name in HEALED],
+    always_if(INTERRUPTED.__contains__, HEALED),
 )
 def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)

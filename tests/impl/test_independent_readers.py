@@ -10,6 +10,7 @@ import golden_data
 import polars
 import pyarrow as pa
 import pytest
+from depth import always_if
 from independent_readers import READERS, normalised, ours_and_content, read_with_pyarrow
 from real_tables import parquet_partitions, snapshot_of
 
@@ -30,12 +31,7 @@ ONE_IMAGE_OF_EACH_RUN = {name.rpartition("-")[0]: f"{name}/table" for name in CR
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly)
-        if name.removesuffix("/table") in CRASHED and name not in ONE_IMAGE_OF_EACH_RUN
-        else name
-        for name in READ_FOLDERS
-    ],
+    always_if(lambda name: name in ONE_IMAGE_OF_EACH_RUN or name.removesuffix("/table") not in CRASHED, READ_FOLDERS),
 )
 def test_other_reader_gets_the_same_rows(
     name: str, read: Callable[[bytes, Path], pa.Table], questdb_data: Path, tmp_path: Path

@@ -15,6 +15,7 @@ import pytest
 import table_builder as tb
 import type_values as tv
 import written_tables as wt
+from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_tables import parquet_partitions, rows_of, snapshot_of
@@ -95,7 +96,7 @@ def test_real_tables_are_read_in_part(
         *((name, 30) for name in golden_data.TABLES if name.startswith(NINE) and name != WIDE),
         # Its four types of columns come again and again.
         (WIDE, 6),
-        pytest.param(WIDE, 30, marks=pytest.mark.nightly),
+        nightly(WIDE, 30),
     ],
 )
 def test_any_bound_of_any_real_column_selects_what_a_read_of_everything_does(
@@ -181,7 +182,7 @@ def sql_conditions(draw: st.DrawFn, rows: dict[str, list[Any]]) -> str:
     return f"NOT ({text})" if draw(st.booleans()) else text
 
 
-@pytest.mark.parametrize("example_count", [25, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("example_count", [25, nightly(60)])
 def test_written_rows_are_selected_as_duckdb_selects_them(example_count: int) -> None:
     settings(max_examples=example_count)(given(st.data())(select_as_duckdb_does))()
 

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pruning_cases as pc
 import pytest
+from depth import nightly
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def loses_a_row(case: pc.Case, condition: pc.Condition, may_match: MayMatch) -> 
     return not kept and True in pc.answers_of(condition, case)
 
 
-@pytest.mark.parametrize("example_count", [300, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("example_count", [300, nightly(1000)])
 def test_no_row_is_lost_and_each_row_is_judged_as_python_does(example_count: int) -> None:
     settings(max_examples=example_count)(given(asked())(judge_as_python_does))()
 

@@ -14,6 +14,7 @@ import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_tables import only, parquet_partitions, rows_of, snapshot_of
@@ -131,7 +132,7 @@ def test_every_type_of_the_format_is_stored_here() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("example_count", [25, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("example_count", [25, nightly(100)])
 def test_values_of_every_type_survive_being_stored(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from depth import always_if
 from real_tables import image_of
 from writer_run import MICROSECONDS, Run, start_run
 
@@ -126,7 +127,7 @@ def drive(run: Run, commit_count: int) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ONE_OF_EACH_KIND else pytest.param(name, marks=pytest.mark.nightly) for name in FEW_COMMIT_IMAGES],
+    always_if(lambda name: name in ONE_OF_EACH_KIND, FEW_COMMIT_IMAGES),
 )
 def test_few_commits_are_what_a_plain_merge_makes_and_every_reader_sees(
     name: str, questdb_data: Path, tmp_path: Path

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent_readers import READERS, normalised, ours_and_content, without_decimal256
@@ -134,7 +135,7 @@ def assert_same(storage: Storage, *batches: dict[str, pa.Array]) -> None:
 
 
 @pytest.mark.parametrize("name", CREATED)
-@pytest.mark.parametrize("example_count", [5, pytest.param(12, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("example_count", [5, nightly(12)])
 def test_values_of_every_type_come_back_from_a_table(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brute_force_history import brute_force
+from depth import nightly
 from history_cases import EXCUSED, Case, all_cases, planted_history, right_history
 from pyspark.sql import SparkSession
 
@@ -37,7 +38,7 @@ def write_dataset(cases: list[Case], directory: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("cases", [SOME, pytest.param(CASES, marks=pytest.mark.nightly)], ids=["some", "all"])
+@pytest.mark.parametrize("cases", [SOME, nightly(CASES)], ids=["some", "all"])
 def test_judge_and_sql_and_brute_force_agree_on_all_histories(
     spark: SparkSession, tmp_path: Path, cases: list[Case]
 ) -> None:

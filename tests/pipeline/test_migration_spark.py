@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import quick_java
 from command_line import ROOT
+from depth import nightly
 from legacy_trees import LONG_TABLE, write_legacy_tree
 from pyspark.sql import SparkSession
 
@@ -95,9 +96,7 @@ def damage(tree: Path) -> None:
 # The same as in one process
 
 
-@pytest.mark.parametrize(
-    ("copies", "days", "count"), [(1, 4, 16), pytest.param(2, 20, 44, marks=pytest.mark.nightly)], ids=["few", "many"]
-)
+@pytest.mark.parametrize(("copies", "days", "count"), [(1, 4, 16), nightly(2, 20, 44)], ids=["few", "many"])
 def test_result_is_that_of_one_process(
     spark: SparkSession, legacy_tree: Callable[..., Path], questdb_data: Path, copies: int, days: int, count: int
 ) -> None:
@@ -298,7 +297,7 @@ def demand_whole(tree: Path, before: dict[str, bytes], after: dict[str, bytes]) 
     return len(made)
 
 
-@pytest.mark.parametrize("days", [20, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("days", [20, nightly(60)])
 def test_a_killed_driver_leaves_whole_files_and_a_second_run_finishes(
     spark: SparkSession, legacy_tree: Callable[..., Path], days: int
 ) -> None:

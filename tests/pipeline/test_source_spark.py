@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from depth import nightly
 from golden_data import TABLES
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +73,7 @@ def loaded(session: SparkSession, path: Path, **options: str) -> DataFrame:
     return session.read.format("tornproof").options(**options).load(str(path))
 
 
-@pytest.mark.parametrize("names", [SOME_TABLES, pytest.param(TABLES, marks=pytest.mark.nightly)], ids=["some", "all"])
+@pytest.mark.parametrize("names", [SOME_TABLES, nightly(TABLES)], ids=["some", "all"])
 def test_real_tables_reach_spark_as_our_reader_reads_them(
     session: SparkSession, questdb_data: Path, names: Sequence[str]
 ) -> None:
@@ -159,7 +160,7 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
     assert writer.exitcode == 0
 
 
-@pytest.mark.parametrize("reader_count", [4, pytest.param(10, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("reader_count", [4, nightly(10)])
 def test_reads_beside_a_writer_see_one_committed_version_each(
     session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int
 ) -> None:

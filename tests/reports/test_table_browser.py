@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from depth import nightly
 
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
@@ -43,7 +44,7 @@ def html(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 # Each table in one theme, and in the other one at night.
 @pytest.mark.parametrize(
     ("damaged_theme", "hostile_theme"),
-    [("dark", "light"), pytest.param("light", "dark", marks=pytest.mark.nightly)],
+    [("dark", "light"), nightly("light", "dark")],
 )
 def test_problems_lead_to_their_bytes_and_hostile_names_are_text(
     html: str,

@@ -1,0 +1,18 @@
+"""Which cases of a test are tried always, and which in the nightly run only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+
+def nightly(*values: Any, id: str | None = None) -> Any:
+    """Return the case of a parametrized test that only the nightly run tries."""
+    return pytest.param(*values, marks=pytest.mark.nightly, id=id)
+
+
+def always_if(is_tried_always: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:
+    """Return single values as cases, of which all but some are for the nightly run only."""
+    return [case if is_tried_always(case) else nightly(case) for case in cases]

@@ -44,6 +44,10 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Workers make large arrays again and again: memory that was given back to the system comes again page by page.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
 # Spark sets the root to the level "warn" aloud where it is another one, so what is shown is filtered: an error comes as
 # an exception too, without pages of Java.

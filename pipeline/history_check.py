@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.checkers.attempts import read_writing
-from harness.checkers.ordering import by_process
 from harness.checkers.recorded import NAMES, MalformedHistoryError, read_columns
 from harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from harness.checkers.snapshot_isolation import (
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 SLICE_EVENTS = 1_000_000
 """Row groups are put together up to so many events; a larger row group is a slice of its own."""
+TASKS_A_CORE = 8
 
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.string()), ("reason", pa.string()), ("peak", pa.int64())])
@@ -160,10 +160,11 @@ def _scan_types() -> str:
 
 
 def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema, types: str) -> pa.Table:
-    """Return what some work makes of each number below `count`, each in a task of its own."""
+    """Return what some work makes of each number below `count`."""
     if count == 0:
         return schema.empty_table()
-    numbers = spark.range(0, count, 1, count)
+    # Between two tasks a worker waits some 50 ms, so that each task is given several slices.
+    numbers = spark.range(0, count, 1, min(count, TASKS_A_CORE * spark.sparkContext.defaultParallelism))
     return numbers.mapInArrow(functools.partial(_work_on, work), types).toArrow().cast(schema)
 
 
@@ -201,5 +202,6 @@ def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
     """Judge the events of a slice beside what is known; raises MalformedHistoryError."""
     before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
     columns = read_columns(own, digests=known.timeline.digests, known=pa.concat_tables(before))
-    readings = read_steps(columns, by_process(columns))
-    return judge_readers(columns, readings, known.timeline, excused=terms.excused, seen_survives=terms.seen_survives)
+    return judge_readers(
+        columns, read_steps(columns), known.timeline, excused=terms.excused, seen_survives=terms.seen_survives
+    )

@@ -23,7 +23,7 @@ from harness.checkers.recorded import (
 )
 
 ALWAYS = np.iinfo(np.int64).min
-OF_WRITERS = ("commit_start", "commit_acknowledged", "commit_failed", "killed", "recovered")
+OF_WRITERS = (COMMIT_START, COMMIT_ACKNOWLEDGED, COMMIT_FAILED, KILLED, RECOVERED)
 """The kinds of events from which a writing is made; deaths of readers do no harm."""
 
 
@@ -89,6 +89,8 @@ class _Follower:
         self._columns = writing.columns
         self._client = writing.columns.client.tolist()
         self._version = writing.columns.version.tolist()
+        self._digest = writing.columns.digest.tolist()
+        self._time_ns = writing.columns.time_ns.tolist()
         self._writer: int | None = None
         self._open: Attempt | None = None
         self._is_dead = False
@@ -108,7 +110,7 @@ class _Follower:
             self.writing.anomalies["version_not_next"].append((position,))
         self._writer = self._client[position]
         self._ceiling = max(self._ceiling, version)
-        self._open = self._attempt(position, start_ns=int(self._columns.time_ns[position]))
+        self._open = self._attempt(position, start_ns=self._time_ns[position])
 
     def acknowledges(self, position: int) -> None:
         attempt = self._close(position)
@@ -136,7 +138,7 @@ class _Follower:
                 self.writing.anomalies["acknowledged_version_lost"].append((position, *witness))
             if version > self._ceiling:
                 self.writing.anomalies["recovered_too_new"].append((position,))
-        elif self._columns.digest[position] == NO_DIGEST:
+        elif self._digest[position] == NO_DIGEST:
             raise malformed(self._columns, position, "is the first of all, so it needs the digest of what was there")
         else:
             self._attempt(position, start_ns=ALWAYS)
@@ -150,9 +152,7 @@ class _Follower:
     def _attempt(self, position: int, *, start_ns: int) -> Attempt:
         """Add an attempt, which replaces the one at the same version."""
         version = self._version[position]
-        attempt = Attempt(
-            version=version, digest=int(self._columns.digest[position]), start=position, start_ns=start_ns
-        )
+        attempt = Attempt(version=version, digest=self._digest[position], start=position, start_ns=start_ns)
         earlier = self.writing.live.get(version)
         if earlier is None:
             insort(self._live_versions, version)

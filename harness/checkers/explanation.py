@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.checkers.attempts import Attempt, Writing
 from harness.checkers.readings import Readings
-from harness.checkers.recorded import NO_DIGEST, RECOVERED, Columns, Integers, Truths
+from harness.checkers.recorded import NO_DIGEST, RECOVERED, Integers, Truths
 from harness.checkers.timeline import Timeline
 
 Positions = tuple[int, ...]
@@ -27,8 +27,9 @@ class Observations:
     since_ns: Integers
 
 
-def observed_by_readers(columns: Columns, readings: Readings) -> Observations:
+def observed_by_readers(readings: Readings) -> Observations:
     """Return what the reads saw that succeeded."""
+    columns = readings.columns
     start, end = readings.start[~readings.refused], readings.end[~readings.refused]
     return Observations(
         position=end,
@@ -55,7 +56,7 @@ def unexplained(seen: Observations, timeline: Timeline, *, seen_survives: bool) 
     found: defaultdict[str, list[Positions]] = defaultdict(list)
     for index in np.flatnonzero(~_matches_live(seen, timeline)).tolist():
         at, time_ns = int(seen.position[index]), int(seen.time_ns[index])
-        tried = timeline.attempts.get(int(seen.version[index]), [])
+        tried = timeline.tried.by_version.get(int(seen.version[index]), [])
         kind, witness = _complaint(timeline, int(seen.digest[index]), time_ns, tried)
         if witness is None:
             found[kind].append((at,))
@@ -75,7 +76,8 @@ def _matches_live(seen: Observations, timeline: Timeline) -> Truths:
     live = timeline.live_version
     if not len(live):
         return np.zeros(len(seen.position), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(live, seen.version), len(live) - 1)
+    is_dense = live[-1] - live[0] == len(live) - 1
+    place = np.clip(seen.version - live[0] if is_dense else np.searchsorted(live, seen.version), 0, len(live) - 1)
     return np.asarray(
         (live[place] == seen.version)
         & (timeline.live_digest[place] == seen.digest)
@@ -89,7 +91,7 @@ def _complaint(timeline: Timeline, digest: int, time_ns: int, tried: list[Attemp
         return "unknown_version", None
     same = [attempt for attempt in tried if attempt.digest == digest]
     if not same:
-        other = timeline.writers.get(digest)
+        other = timeline.tried.writers.get(digest)
         return ("torn_content", tried[-1].start) if other is None else ("content_of_another_version", other)
     started = [attempt.discarded for attempt in same if attempt.start_ns <= time_ns]
     discards = [position for position in started if position is not None]

@@ -14,22 +14,24 @@ from harness.checkers.recorded import (
     Columns,
     Integers,
     Truths,
+    is_one_of,
     refuse,
 )
 
 MISSING = "is not the next one of its process: an event is missing or twice there"
 EARLIER = "is earlier than the one before it in its process"
-OF_READERS = (READ_START, READ_END, READ_FAILED, PIN, UNPIN, KILLED)
+OF_LIVING_READERS = (READ_START, READ_END, READ_FAILED, PIN, UNPIN)
 
 
-def by_process(columns: Columns) -> Integers:
-    """Return the positions of the own events by process and sequence."""
-    process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
-    order = _by(process)
-    follows = sequence[order[1:]] > sequence[order[:-1]]
-    if not (follows | (process[order[1:]] != process[order[:-1]])).all():
-        order = np.lexsort((sequence, process))
-    return order
+def by_process(columns: Columns) -> Columns:
+    """Return the own events by process and sequence; `columns` are in the order of their rows."""
+    own = columns.taken(slice(columns.own_count))
+    if not _is_rising(own.process):
+        own = own.taken(np.argsort(own.process, kind="stable"))
+    follows = own.sequence[1:] > own.sequence[:-1]
+    if not (follows | firsts(own.process)[1:]).all():
+        own = own.taken(np.lexsort((own.sequence, own.process)))
+    return own
 
 
 def firsts(owner: Integers) -> Truths:
@@ -39,54 +41,65 @@ def firsts(owner: Integers) -> Truths:
     return is_first
 
 
-def check_steps(columns: Columns, order: Integers) -> None:
+def check_steps(own: Columns) -> None:
     """Raise MalformedHistoryError unless each process numbered its events without a gap, while time did not go back.
 
-    `order` is that of `by_process`; what number a process began with is not looked at.
+    `own` are in the order of `by_process`; what number a process began with is not looked at.
     """
-    within = ~firsts(columns.process[order])[1:]
-    before, after = order[:-1], order[1:]
-    refuse(columns, after[within & (columns.sequence[after] != columns.sequence[before] + 1)], MISSING)
-    refuse(columns, after[within & (columns.time_ns[after] < columns.time_ns[before])], EARLIER)
+    within = ~firsts(own.process)[1:]
+    refuse(own, 1 + np.flatnonzero(within & (own.sequence[1:] != own.sequence[:-1] + 1)), MISSING)
+    refuse(own, 1 + np.flatnonzero(within & (own.time_ns[1:] < own.time_ns[:-1])), EARLIER)
 
 
-def check_beginnings(columns: Columns, order: Integers) -> None:
-    """Raise MalformedHistoryError unless each process began with 0; `order` is that of `by_process`."""
-    first = order[firsts(columns.process[order])]
-    refuse(columns, first[columns.sequence[first] != 0], MISSING)
+def check_beginnings(own: Columns) -> None:
+    """Raise MalformedHistoryError unless each process began with 0; `own` are in the order of `by_process`."""
+    refuse(own, np.flatnonzero(firsts(own.process) & (own.sequence != 0)), MISSING)
 
 
-def by_client(columns: Columns, order: Integers) -> Integers:
-    """Return the positions of what readers did, by client and then time, process, sequence.
+def by_client(columns: Columns) -> Columns:
+    """Return what readers did, by client and then time, process, sequence; `columns` are in the order of their rows.
 
-    `order` is that of `by_process`. The own deaths are left out: all deaths are among the known events.
+    The own deaths are left out: all deaths are among the known events.
     """
-    is_reading = columns.of_kind(*OF_READERS)
-    is_reading[: columns.own_count] &= columns.kind[: columns.own_count] != KILLED
-    known = np.arange(columns.own_count, len(columns))
-    places = np.concatenate([known[is_reading[known]], order[is_reading[order]]])
-    places = places[_by(columns.client[places])]
-    back = _goes_back(columns, places)
-    if back.any():
-        mixed = np.isin(columns.client[places], columns.client[places[1:][back]])
+    own_count = columns.own_count
+    own = np.flatnonzero(is_one_of(columns.kind[:own_count], *OF_LIVING_READERS))
+    known = own_count + np.flatnonzero(is_one_of(columns.kind[own_count:], *OF_LIVING_READERS, KILLED))
+    places = _known_first(columns.client, known, own)
+    reading = columns.taken(places)
+    back = _goes_back(reading)
+    if len(back):
+        mixed = np.isin(reading.client, reading.client[1 + back])
         some = places[mixed]
         keys = (columns.sequence[some], columns.process[some], columns.time_ns[some], columns.client[some])
         places[mixed] = some[np.lexsort(keys)]
-    return places
+        reading = columns.taken(places)
+    return reading
 
 
-def _by(numbers: Integers) -> Integers:
-    """Return a stable order of small numbers, which costs little where they stand in order already."""
-    if (numbers[1:] >= numbers[:-1]).all():
-        return np.arange(len(numbers))
-    return np.argsort(numbers, kind="stable")
+def _known_first(client: Integers, known: Integers, own: Integers) -> Integers:
+    """Return the places of events by client, and of each those that are known before its own ones."""
+    known = known[np.argsort(client[known], kind="stable")]
+    owner = client[own]
+    if not _is_rising(owner):
+        order = np.argsort(owner, kind="stable")
+        own, owner = own[order], owner[order]
+    others, begins = np.unique(client[known], return_index=True)
+    rest = np.split(own, np.searchsorted(owner, others))
+    pairs = zip(np.split(known, begins)[1:], rest[1:], strict=True)
+    return np.concatenate([rest[0], *(part for pair in pairs for part in pair)])
 
 
-def _goes_back(columns: Columns, places: Integers) -> Truths:
-    """Return which events after the first stand before an event of the same client that is later."""
-    before, after = places[:-1], places[1:]
-    is_same = columns.client[before] == columns.client[after]
-    time = columns.time_ns[after] - columns.time_ns[before]
-    process = columns.process[after].astype(np.int64) - columns.process[before]
-    tie = (time == 0) & ((process < 0) | ((process == 0) & (columns.sequence[after] < columns.sequence[before])))
-    return np.asarray(is_same & ((time < 0) | tie))
+def _is_rising(numbers: Integers) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _goes_back(events: Columns) -> Integers:
+    """Return the positions of events whose successor, of the same client, is earlier."""
+    time_ns, process, sequence = events.time_ns, events.process, events.sequence
+    some = np.flatnonzero((time_ns[1:] <= time_ns[:-1]) & ~firsts(events.client)[1:])
+    is_tie = time_ns[some + 1] == time_ns[some]
+    is_tie_of_process = is_tie & (process[some + 1] == process[some])
+    follows = (is_tie & (process[some + 1] > process[some])) | (
+        is_tie_of_process & (sequence[some + 1] >= sequence[some])
+    )
+    return np.asarray(some[~follows])

@@ -22,16 +22,18 @@ from harness.checkers.recorded import (
 )
 
 NOWHERE = -1
+NOTHING = 2 * NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Reads as positions of events: start, end (or failure), pin, and end of the read before it that was not refused.
+    """Reads as positions in `columns`: start, end or failure, pin, end of the read before it that was not refused.
 
     A pin is NOWHERE without one, and so is an earlier read where this life of the client has none. A read is `refused`
     when it failed, and `of_older_snapshot` when its pin stands before its start.
     """
 
+    columns: Columns
     start: Integers
     end: Integers
     pin: Integers
@@ -40,19 +42,17 @@ class Readings:
     of_older_snapshot: Truths
 
 
-def read_readings(columns: Columns, order: Integers) -> Readings:
-    """Pair the events of reads and pins in the order of `by_client`.
+def read_readings(columns: Columns) -> Readings:
+    """Pair the events of reads and pins; `columns` are in the order of `by_client`.
 
     Raises MalformedHistoryError where one has no partner. A client does one thing at a time. A snapshot is pinned
     inside of a read, and unpinned between reads. What is known from elsewhere only says how a client came here.
     """
-    kind, client = columns.kind[order], columns.client[order]
-    is_own = order < columns.own_count
-    first = _first_places(client)
-    bracket = _last_before(is_one_of(kind, READ_START, READ_END, READ_FAILED, KILLED), first)
-    in_read = _is_kind(kind, bracket, READ_START)
-    pins = _last_before(is_one_of(kind, PIN, UNPIN, KILLED), first)
-    is_pinned = _is_kind(kind, pins, PIN)
+    kind = columns.kind
+    is_own = columns.row < columns.own_count
+    first = _first_places(columns.client)
+    bracket, in_read = _last_before(columns, first, READ_START, READ_END, READ_FAILED, KILLED)
+    pins, is_pinned = _last_before(columns, first, PIN, UNPIN, KILLED)
     ends = is_one_of(kind, READ_END, READ_FAILED) & is_own
     for wrong, reason in (
         ((kind == READ_START) & in_read, "stands inside of a read of this client"),
@@ -62,32 +62,37 @@ def read_readings(columns: Columns, order: Integers) -> Readings:
         ((kind == UNPIN) & in_read, "stands inside of a read"),
         ((kind == UNPIN) & ~is_pinned, "has no pin"),
     ):
-        refuse(columns, order[wrong & is_own], reason)
-    last_read = _last_before(is_one_of(kind, READ_END, KILLED), first)
-    read = np.flatnonzero(ends)
-    start, pin, earlier = bracket[read], pins[read], last_read[read]
+        refuse(columns, np.flatnonzero(wrong & is_own), reason)
+    last_read, is_read = _last_before(columns, first, READ_END, KILLED)
+    end = np.flatnonzero(ends)
+    start, pin, earlier = (places[end].astype(np.intp) for places in (bracket, pins, last_read))
     return Readings(
-        start=order[start],
-        end=order[read],
-        pin=np.where(is_pinned[read], order[pin], NOWHERE),
-        earlier=np.where(_is_kind(kind, earlier, READ_END), order[earlier], NOWHERE),
-        refused=kind[read] == READ_FAILED,
-        of_older_snapshot=is_pinned[read] & (pin < start),
+        columns=columns,
+        start=start,
+        end=end,
+        pin=np.where(is_pinned[end], pin, NOWHERE),
+        earlier=np.where(is_read[end], earlier, NOWHERE),
+        refused=kind[end] == READ_FAILED,
+        of_older_snapshot=is_pinned[end] & (pin < start),
     )
 
 
 def _first_places(client: Integers) -> Integers:
     """Return for each event, ordered by client, the place of the first one of its client."""
-    return np.asarray(np.maximum.accumulate(np.where(firsts(client), np.arange(len(client)), 0)))
+    return np.asarray(np.maximum.accumulate(np.where(firsts(client), _places(len(client)), 0)))
 
 
-def _last_before(marked: Truths, first: Integers) -> Integers:
-    """Return for each event the last marked one before it of the same client, or NOWHERE."""
-    before = np.full(len(marked), NOWHERE)
-    np.maximum.accumulate(np.where(marked, np.arange(len(marked)), NOWHERE)[:-1], out=before[1:])
-    before[before < first] = NOWHERE
-    return before
+def _places(count: int) -> Integers:
+    """Return numbers as small as twice as many allow, because here the time goes into moving them."""
+    return np.arange(count, dtype=np.int32 if count < 1 << 30 else np.int64)
 
 
-def _is_kind(kind: Integers, places: Integers, wanted: int) -> Truths:
-    return np.asarray((places != NOWHERE) & (kind[places] == wanted)) if len(kind) else np.zeros(0, dtype=np.bool_)
+def _last_before(columns: Columns, first: Integers, wanted: int, *others: int) -> tuple[Integers, Truths]:
+    """Return for each event the last one of some kinds before it of its client, or NOWHERE, and if it is the wanted."""
+    kind, size = columns.kind, len(columns)
+    # The place and whether it is wanted travel as one number.
+    marks = np.where(is_one_of(kind, wanted, *others), 2 * _places(size) + (kind == wanted), NOTHING)
+    before = np.full_like(marks, NOTHING)
+    np.maximum.accumulate(marks[:-1], out=before[1:])
+    before[before < 2 * first] = NOTHING
+    return before >> 1, (before & 1).astype(np.bool_)

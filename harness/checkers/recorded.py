@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,15 @@ class MalformedHistoryError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Events in the order of the rows of `table`; texts are numbers whose equality is that of the texts.
+    """Events in some order, each with its `row` in `table`; texts are numbers whose equality is that of the texts.
 
     `process` follows the order of the names, `client` is the place in `clients`, and `digest` that in the digests that
-    were asked about. The first `own_count` events are judged; those after them are known from elsewhere.
+    were asked about. The events in the first `own_count` rows are judged; the others are known from elsewhere.
     """
 
     table: pa.Table
     own_count: int
+    row: Integers
     process: Integers
     sequence: Integers
     client: Integers
@@ -81,9 +83,17 @@ class Columns:
         """Return which events are of one of some kinds."""
         return is_one_of(self.kind, *kinds)
 
+    def taken(self, positions: Integers | slice) -> Columns:
+        """Return the events at some positions, in that order; those of a slice are not copied."""
+        return replace(self, **{name: getattr(self, name)[positions] for name in ("row", *_ARRAYS)})
+
+    def recorded(self, positions: Integers) -> pa.Table:
+        """Return the events at some positions as they were recorded."""
+        return self.table.take(pa.array(self.row[positions]))
+
     def event(self, position: int) -> dict[str, Any]:
         """Return the event at a position as it was recorded."""
-        (event,) = self.table.slice(position, 1).to_pylist()
+        (event,) = self.table.slice(int(self.row[position]), 1).to_pylist()
         return dict(event)
 
     def moment(self, position: int) -> tuple[int, int, int]:
@@ -91,11 +101,13 @@ class Columns:
         return int(self.time_ns[position]), int(self.process[position]), int(self.sequence[position])
 
 
+_ARRAYS = ("process", "sequence", "client", "kind", "time_ns", "version", "digest")
+
+
 def is_one_of(kind: Integers, *kinds: int) -> Truths:
     """Return which of many kinds are among a few."""
-    wanted = np.zeros(len(KINDS), dtype=np.bool_)
-    wanted[list(kinds)] = True
-    return np.asarray(wanted[kind])
+    # A comparison looks at many small numbers at a time, a table at one.
+    return functools.reduce(np.logical_or, (kind == each for each in kinds))
 
 
 def with_dictionaries(table: pa.Table) -> pa.Table:
@@ -123,10 +135,10 @@ def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = N
     process, processes = _codes(table.column("process"))
     ranks = np.argsort(np.argsort(np.array(processes.to_pylist(), dtype=object), kind="stable"), kind="stable")
     client, clients = _codes(table.column("client"))
-    digest, contents = _codes(table.column("digest"))
     columns = Columns(
         table=table,
         own_count=len(own),
+        row=np.arange(len(table)),
         process=_small(ranks)[process],
         sequence=_integers(table.column("sequence")),
         client=client,
@@ -134,7 +146,7 @@ def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = N
         kind=_kinds(table.column("kind")),
         time_ns=_integers(table.column("time_ns")),
         version=_integers(table.column("version")),
-        digest=_places(contents, digests)[digest],
+        digest=_places(table.column("digest"), digests),
     )
     _check_values(columns)
     return columns
@@ -145,8 +157,16 @@ def writer_digests(table: pa.Table) -> pa.Array:
     return pc.drop_null(with_dictionaries(table).column("digest").cast(pa.string())).unique()
 
 
+def kinds_of(events: pa.Table) -> Integers:
+    """Return the kind of each event as its place in `KINDS`; raises MalformedHistoryError."""
+    column = events.column("kind")
+    if column.null_count:
+        raise MalformedHistoryError("an event has no kind")
+    return _kinds(column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode())
+
+
 def _integers(column: pa.ChunkedArray) -> Integers:
-    return np.asarray(pc.fill_null(column, NO_VERSION).to_numpy(), dtype=np.int64)
+    return np.asarray(_filled(column, NO_VERSION).to_numpy(), dtype=np.int64)
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
@@ -154,8 +174,12 @@ def _codes(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     chunks = column.unify_dictionaries().chunks
     if not chunks:
         return np.zeros(0, dtype=np.int64), pa.array([], pa.string())
-    parts = [np.asarray(pc.fill_null(chunk.indices, -1)) for chunk in chunks]
+    parts = [np.asarray(_filled(chunk.indices, -1)) for chunk in chunks]
     return _small(np.concatenate(parts), len(chunks[0].dictionary)), chunks[0].dictionary
+
+
+def _filled(values: pa.Array | pa.ChunkedArray, number: int) -> pa.Array | pa.ChunkedArray:
+    return pc.fill_null(values, number) if values.null_count else values
 
 
 def _small(numbers: Integers, count: int | None = None) -> Integers:
@@ -164,10 +188,20 @@ def _small(numbers: Integers, count: int | None = None) -> Integers:
     return numbers.astype(np.int16) if fits else numbers
 
 
-def _places(contents: pa.Array, digests: pa.Array) -> Integers:
-    """Return where each content stands in `digests`, and last what no digest at all becomes."""
-    places = pc.fill_null(pc.index_in(contents.cast(pa.string()), value_set=digests), OTHER_DIGEST)
-    return np.append(np.asarray(places).astype(np.int32), np.int32(NO_DIGEST))
+def _places(column: pa.ChunkedArray, digests: pa.Array) -> Integers:
+    """Return where the content of each event stands in `digests`."""
+    if not column.num_chunks:
+        return np.zeros(0, dtype=np.int32)
+    # Looked up once for all chunks, because each time begins with a table of all digests.
+    contents = [chunk.dictionary.cast(pa.string()) for chunk in column.chunks]
+    found = np.asarray(pc.fill_null(pc.index_in(pa.concat_arrays(contents), value_set=digests), OTHER_DIGEST))
+    places = np.split(found, np.cumsum([len(each) for each in contents[:-1]]))
+    return np.concatenate(
+        [
+            np.append(own, np.int32(NO_DIGEST))[np.asarray(_filled(chunk.indices, -1))]
+            for own, chunk in zip(places, column.chunks, strict=True)
+        ]
+    )
 
 
 def _kinds(column: pa.ChunkedArray) -> Integers:

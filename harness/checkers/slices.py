@@ -24,10 +24,8 @@ from harness.checkers.recorded import (
     READ_START,
     TEXTS,
     UNPIN,
-    Columns,
     Integers,
     MalformedHistoryError,
-    Truths,
     moment_of,
     named,
     read_columns,
@@ -62,23 +60,19 @@ def scan(own: pa.Table, number: int) -> pa.Table:
     Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
     """
     columns = read_columns(own, digests=pa.array([], TEXT))
-    process = by_process(columns)
-    is_first = firsts(columns.process[process])
-    ends = np.flatnonzero(_lasts(is_first))
-    counts = np.diff(ends, prepend=-1)
-    client = by_client(columns, process)
-    is_client_first = firsts(columns.client[client])
+    steps, reading = by_process(columns), by_client(columns)
+    begins, ends = _ends(steps.process)
+    client_begins, client_ends = _ends(reading.client)
     parts = [
         _with_role(shared_events(own).select(NAMES), number, SHARED),
-        _with_role(_rows(columns, process[is_first]), number, PROCESS_FIRST),
-        _with_role(_rows(columns, process[ends]), number, PROCESS_LAST, counts),
-        _with_role(_rows(columns, client[is_client_first]), number, CLIENT_FIRST),
-        _with_role(_rows(columns, client[_lasts(is_client_first)]), number, CLIENT_LAST),
+        _with_role(steps.recorded(begins), number, PROCESS_FIRST),
+        _with_role(steps.recorded(ends), number, PROCESS_LAST, ends - begins + 1),
+        _with_role(reading.recorded(client_begins), number, CLIENT_FIRST),
+        _with_role(reading.recorded(client_ends), number, CLIENT_LAST),
     ]
     for state, kinds in STATES.items():
-        some = client[columns.of_kind(*kinds)[client]]
-        last = some[_lasts(firsts(columns.client[some]))]
-        parts.append(_with_role(_rows(columns, last), number, state))
+        some = np.flatnonzero(reading.of_kind(*kinds))
+        parts.append(_with_role(reading.recorded(some[_ends(reading.client[some])[1]]), number, state))
     return pa.concat_tables(parts)
 
 
@@ -161,12 +155,10 @@ def _check_client(client: str, spans: list[Span]) -> None:
             raise ScatteredHistoryError(f"the events of client {client} are not together")
 
 
-def _lasts(is_first: Truths) -> Truths:
-    return np.append(is_first[1:], True)[: len(is_first)]
-
-
-def _rows(columns: Columns, positions: Integers) -> pa.Table:
-    return columns.table.take(positions)
+def _ends(owner: Integers) -> tuple[Integers, Integers]:
+    """Return the positions of the first and of the last event of each process, or client, in ordered events."""
+    begins = np.flatnonzero(firsts(owner))
+    return begins, np.append(begins[1:], len(owner))[: len(begins)] - 1
 
 
 def _with_role(events: pa.Table, number: int, role: str, counts: Integers | None = None) -> pa.Table:

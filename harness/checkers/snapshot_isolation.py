@@ -23,8 +23,9 @@ from harness.checkers.readings import Readings, read_readings
 from harness.checkers.recorded import (
     KINDS,
     Columns,
-    Integers,
     MalformedHistoryError,
+    is_one_of,
+    kinds_of,
     moment_of,
     read_columns,
     writer_digests,
@@ -82,9 +83,8 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     try:
         shared = shared_events(history)
         columns = read_columns(history, digests=writer_digests(shared), known=deaths(shared))
-        order = by_process(columns)
-        check_beginnings(columns, order)
-        readings = read_steps(columns, order)
+        check_beginnings(by_process(columns))
+        readings = read_steps(columns)
         writing = read_writing(shared)
     except MalformedHistoryError as error:
         return unknown(str(error), len(history))
@@ -103,7 +103,7 @@ def unknown(reason: str, event_count: int) -> Judgement:
 
 def shared_events(history: pa.Table) -> pa.Table:
     """Return the events that matter to more than the client that recorded them: the writer's, and deaths."""
-    return history.filter(pc.is_in(history.column("kind").cast(pa.string()), value_set=pa.array(OF_WRITERS)))
+    return history.take(pa.array(np.flatnonzero(is_one_of(kinds_of(history), *OF_WRITERS))))
 
 
 def deaths(shared: pa.Table) -> pa.Table:
@@ -111,13 +111,10 @@ def deaths(shared: pa.Table) -> pa.Table:
     return shared.filter(pc.equal(shared.column("kind").cast(pa.string()), "killed"))
 
 
-def read_steps(columns: Columns, order: Integers) -> Readings:
-    """Return what readers did; raises MalformedHistoryError where events are missing or have no partner.
-
-    `order` is that of `by_process`.
-    """
-    check_steps(columns, order)
-    return read_readings(columns, by_client(columns, order))
+def read_steps(columns: Columns) -> Readings:
+    """Return what readers did; raises MalformedHistoryError where events are missing or have no partner."""
+    check_steps(by_process(columns))
+    return read_readings(by_client(columns))
 
 
 def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -> Part:
@@ -126,7 +123,7 @@ def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -
     seen = observed_by_writer(writing)
     case = Case(
         columns=nothing,
-        readings=read_readings(nothing, np.zeros(0, dtype=np.int64)),
+        readings=read_readings(nothing),
         timeline=timeline,
         unexplained=unexplained(seen, timeline, seen_survives=seen_survives),
         written=writing.anomalies,
@@ -139,9 +136,9 @@ def judge_readers(
     columns: Columns, readings: Readings, timeline: Timeline, *, excused: Collection[str], seen_survives: bool
 ) -> Part:
     """Judge what some readers saw beside the timeline of the writer."""
-    seen = observed_by_readers(columns, readings)
+    seen = observed_by_readers(readings)
     case = Case(
-        columns=columns,
+        columns=readings.columns,
         readings=readings,
         timeline=timeline,
         unexplained=unexplained(seen, timeline, seen_survives=seen_survives),

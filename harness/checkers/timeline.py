@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +13,43 @@ import pyarrow as pa
 from harness.checkers.attempts import Attempt, Writing
 from harness.checkers.recorded import Columns, Integers
 
+NEVER = -1
+"""The position of an event that there is not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """All attempts in their order as arrays, which are sent to workers; `discarded` is NEVER where nothing did it."""
+
+    version: Integers
+    digest: Integers
+    start: Integers
+    start_ns: Integers
+    discarded: Integers
+
+    @cached_property
+    def by_version(self) -> dict[int, list[Attempt]]:
+        """The attempts at each version; made where something is to be explained."""
+        found: defaultdict[int, list[Attempt]] = defaultdict(list)
+        columns = (self.version, self.digest, self.start, self.start_ns, self.discarded)
+        for version, digest, start, start_ns, discarded in zip(*(each.tolist() for each in columns), strict=True):
+            attempt = Attempt(version=version, digest=digest, start=start, start_ns=start_ns)
+            attempt.discarded = None if discarded == NEVER else discarded
+            found[version].append(attempt)
+        return dict(found)
+
+    @cached_property
+    def writers(self) -> dict[int, int]:
+        """Where the first attempt with each content started."""
+        return dict(zip(self.digest[::-1].tolist(), self.start[::-1].tolist(), strict=True))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """Versions that stayed, in order, and versions that were there to stay since some time, in order of time.
 
-    `settled_newest` is the newest version up to each time. `attempts` are all attempts by version, `writers` the first
-    one of each content. Positions are those in `columns`, which are the writer's.
+    `settled_newest` is the newest version up to each time; `tried` are all attempts. Positions are those in `columns`,
+    which are the writer's.
     """
 
     columns: Columns
@@ -29,8 +60,7 @@ class Timeline:
     settled: Integers
     settled_ns: Integers
     settled_newest: Integers
-    attempts: dict[int, list[Attempt]] = field(repr=False)
-    writers: dict[int, int] = field(repr=False)
+    tried: Tried = field(repr=False)
 
 
 def timeline_of(writing: Writing) -> Timeline:
@@ -38,11 +68,6 @@ def timeline_of(writing: Writing) -> Timeline:
     columns = writing.columns
     live = [writing.live[version] for version in sorted(writing.live)]
     settled = _integers(position for position, _ in writing.settled)
-    attempts: defaultdict[int, list[Attempt]] = defaultdict(list)
-    writers: dict[int, int] = {}
-    for attempt in writing.attempts:
-        attempts[attempt.version].append(attempt)
-        writers.setdefault(attempt.digest, attempt.start)
     return Timeline(
         columns=columns,
         digests=writing.digests,
@@ -52,8 +77,17 @@ def timeline_of(writing: Writing) -> Timeline:
         settled=settled,
         settled_ns=columns.time_ns[settled],
         settled_newest=np.maximum.accumulate(_integers(version for _, version in writing.settled)),
-        attempts=dict(attempts),
-        writers=writers,
+        tried=_tried(writing.attempts),
+    )
+
+
+def _tried(attempts: list[Attempt]) -> Tried:
+    return Tried(
+        version=_integers(attempt.version for attempt in attempts),
+        digest=_integers(attempt.digest for attempt in attempts),
+        start=_integers(attempt.start for attempt in attempts),
+        start_ns=_integers(attempt.start_ns for attempt in attempts),
+        discarded=_integers(NEVER if attempt.discarded is None else attempt.discarded for attempt in attempts),
     )
 
 

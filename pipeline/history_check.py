@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 SLICE_EVENTS = 1_000_000
 """Row groups are put together up to so many events; a larger row group is a slice of its own."""
-TASKS_A_CORE = 8
+TASKS_A_CORE = 4
 
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.string()), ("reason", pa.string()), ("peak", pa.int64())])
@@ -201,7 +201,7 @@ def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Te
 def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
     """Judge the events of a slice beside what is known; raises MalformedHistoryError."""
     before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
-    columns = read_columns(own, digests=known.timeline.digests, known=pa.concat_tables(before))
+    columns = read_columns(own, known=pa.concat_tables(before))
     return judge_readers(
         columns, read_steps(columns), known.timeline, excused=terms.excused, seen_survives=terms.seen_survives
     )

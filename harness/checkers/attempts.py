@@ -19,7 +19,7 @@ from harness.checkers.recorded import (
     Columns,
     malformed,
     read_columns,
-    writer_digests,
+    with_equal_digests,
 )
 
 ALWAYS = np.iinfo(np.int64).min
@@ -46,13 +46,12 @@ class Attempt:
 class Writing:
     """All attempts in order, the one at each version that was not discarded, and what is wrong with the numbers.
 
-    Positions are those in `columns`, which are the writer's; `digests` are what numbers of contents stand for.
+    Positions are those in `columns`, which are the writer's, and hold each content once.
     `settled` are positions of acknowledgements and recoveries with their versions: readers must see them from then on.
     Of the anomalies, each holds the positions of its events. The first version of a history is not a recovery.
     """
 
     columns: Columns
-    digests: pa.Array
     attempts: list[Attempt] = field(default_factory=list)
     live: dict[int, Attempt] = field(default_factory=dict)
     settled: list[tuple[int, int]] = field(default_factory=list)
@@ -65,9 +64,8 @@ def read_writing(events: pa.Table) -> Writing:
 
     Raises MalformedHistoryError where an event has no partner.
     """
-    digests = writer_digests(events)
-    columns = read_columns(events, digests=digests)
-    follower = _Follower(Writing(columns=columns, digests=digests))
+    columns = with_equal_digests(read_columns(events))
+    follower = _Follower(Writing(columns=columns))
     steps = {
         COMMIT_START: follower.starts,
         COMMIT_ACKNOWLEDGED: follower.acknowledges,

@@ -23,15 +23,16 @@ EARLIER = "is earlier than the one before it in its process"
 OF_LIVING_READERS = (READ_START, READ_END, READ_FAILED, PIN, UNPIN)
 
 
-def by_process(columns: Columns) -> Columns:
-    """Return the own events by process and sequence; `columns` are in the order of their rows."""
-    own = columns.taken(slice(columns.own_count))
-    if not _is_rising(own.process):
-        own = own.taken(np.argsort(own.process, kind="stable"))
-    follows = own.sequence[1:] > own.sequence[:-1]
-    if not (follows | firsts(own.process)[1:]).all():
-        own = own.taken(np.lexsort((own.sequence, own.process)))
-    return own
+def by_process(columns: Columns) -> Integers:
+    """Return the rows of the own events by process and sequence; `columns` are in the order of their rows."""
+    process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
+    rows = columns.row[: columns.own_count]
+    if not (process[1:] >= process[:-1]).all():
+        rows = np.argsort(process, kind="stable")
+        process, sequence = process[rows], sequence[rows]
+    if not ((sequence[1:] > sequence[:-1]) | firsts(process)[1:]).all():
+        rows = np.lexsort((columns.sequence[: columns.own_count], columns.process[: columns.own_count]))
+    return rows
 
 
 def firsts(owner: Integers) -> Truths:
@@ -41,56 +42,58 @@ def firsts(owner: Integers) -> Truths:
     return is_first
 
 
-def check_steps(own: Columns) -> None:
+def check_steps(columns: Columns, rows: Integers) -> None:
     """Raise MalformedHistoryError unless each process numbered its events without a gap, while time did not go back.
 
-    `own` are in the order of `by_process`; what number a process began with is not looked at.
+    `rows` are those of `by_process`; what number a process began with is not looked at.
     """
-    within = ~firsts(own.process)[1:]
-    refuse(own, 1 + np.flatnonzero(within & (own.sequence[1:] != own.sequence[:-1] + 1)), MISSING)
-    refuse(own, 1 + np.flatnonzero(within & (own.time_ns[1:] < own.time_ns[:-1])), EARLIER)
+    within = ~firsts(columns.process[rows])[1:]
+    sequence, time_ns = columns.sequence[rows], columns.time_ns[rows]
+    refuse(columns, rows[1:][within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
+    refuse(columns, rows[1:][within & (time_ns[1:] < time_ns[:-1])], EARLIER)
 
 
-def check_beginnings(own: Columns) -> None:
-    """Raise MalformedHistoryError unless each process began with 0; `own` are in the order of `by_process`."""
-    refuse(own, np.flatnonzero(firsts(own.process) & (own.sequence != 0)), MISSING)
+def check_beginnings(columns: Columns, rows: Integers) -> None:
+    """Raise MalformedHistoryError unless each process began with 0; `rows` are those of `by_process`."""
+    first = rows[firsts(columns.process[rows])]
+    refuse(columns, first[columns.sequence[first] != 0], MISSING)
 
 
-def by_client(columns: Columns) -> Columns:
-    """Return what readers did, by client and then time, process, sequence; `columns` are in the order of their rows.
+def by_client(columns: Columns, rows: Integers) -> Columns:
+    """Return what readers did, by client and then time, process, sequence; `rows` are those of `by_process`.
 
     The own deaths are left out: all deaths are among the known events.
     """
-    own_count = columns.own_count
-    own = np.flatnonzero(is_one_of(columns.kind[:own_count], *OF_LIVING_READERS))
-    known = own_count + np.flatnonzero(is_one_of(columns.kind[own_count:], *OF_LIVING_READERS, KILLED))
-    places = _known_first(columns.client, known, own)
+    own = rows[is_one_of(columns.kind[rows], *OF_LIVING_READERS)]
+    known = columns.row[columns.own_count :]
+    known = known[is_one_of(columns.kind[known], *OF_LIVING_READERS, KILLED)]
+    places = _known_first(columns, known, own)
     reading = columns.taken(places)
     back = _goes_back(reading)
     if len(back):
-        mixed = np.isin(reading.client, reading.client[1 + back])
+        mixed = np.isin(reading.client, reading.client[back])
         some = places[mixed]
-        keys = (columns.sequence[some], columns.process[some], columns.time_ns[some], columns.client[some])
-        places[mixed] = some[np.lexsort(keys)]
+        places[mixed] = some[_moments(columns, some)]
         reading = columns.taken(places)
     return reading
 
 
-def _known_first(client: Integers, known: Integers, own: Integers) -> Integers:
-    """Return the places of events by client, and of each those that are known before its own ones."""
-    known = known[np.argsort(client[known], kind="stable")]
-    owner = client[own]
-    if not _is_rising(owner):
+def _known_first(columns: Columns, known: Integers, own: Integers) -> Integers:
+    """Return the rows of events by client, and of each those that are known before its own ones."""
+    known = known[_moments(columns, known)]
+    owner = columns.client[own]
+    if not (owner[1:] >= owner[:-1]).all():
         order = np.argsort(owner, kind="stable")
         own, owner = own[order], owner[order]
-    others, begins = np.unique(client[known], return_index=True)
+    others, begins = np.unique(columns.client[known], return_index=True)
     rest = np.split(own, np.searchsorted(owner, others))
     pairs = zip(np.split(known, begins)[1:], rest[1:], strict=True)
     return np.concatenate([rest[0], *(part for pair in pairs for part in pair)])
 
 
-def _is_rising(numbers: Integers) -> bool:
-    return bool((numbers[1:] >= numbers[:-1]).all())
+def _moments(columns: Columns, rows: Integers) -> Integers:
+    """Return the order of some rows by client, time, process, sequence."""
+    return np.lexsort((columns.sequence[rows], columns.process[rows], columns.time_ns[rows], columns.client[rows]))
 
 
 def _goes_back(events: Columns) -> Integers:

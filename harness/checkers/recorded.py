@@ -60,8 +60,8 @@ class MalformedHistoryError(Exception):
 class Columns:
     """Events in some order, each with its `row` in `table`; texts are numbers whose equality is that of the texts.
 
-    `process` follows the order of the names, `client` is the place in `clients`, and `digest` that in the digests that
-    were asked about. The events in the first `own_count` rows are judged; the others are known from elsewhere.
+    `process` follows the order of the names, `client` is the place in `clients`, and `digest` one in `contents`, where
+    a text may stand twice. The events in the first `own_count` rows are judged; the others are known from elsewhere.
     """
 
     table: pa.Table
@@ -75,6 +75,7 @@ class Columns:
     time_ns: Integers
     version: Integers
     digest: Integers
+    contents: pa.Array
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -83,8 +84,8 @@ class Columns:
         """Return which events are of one of some kinds."""
         return is_one_of(self.kind, *kinds)
 
-    def taken(self, positions: Integers | slice) -> Columns:
-        """Return the events at some positions, in that order; those of a slice are not copied."""
+    def taken(self, positions: Integers) -> Columns:
+        """Return the events at some positions, in that order."""
         return replace(self, **{name: getattr(self, name)[positions] for name in ("row", *_ARRAYS)})
 
     def recorded(self, positions: Integers) -> pa.Table:
@@ -121,7 +122,7 @@ def with_dictionaries(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=RECORDED)
 
 
-def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = None) -> Columns:
+def read_columns(own: pa.Table, *, known: pa.Table | None = None) -> Columns:
     """Return the columns of events, and after them of some that are `known` from elsewhere.
 
     Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
@@ -135,6 +136,7 @@ def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = N
     process, processes = _codes(table.column("process"))
     ranks = np.argsort(np.argsort(np.array(processes.to_pylist(), dtype=object), kind="stable"), kind="stable")
     client, clients = _codes(table.column("client"))
+    digest, contents = _texts(table.column("digest"))
     columns = Columns(
         table=table,
         own_count=len(own),
@@ -146,15 +148,18 @@ def read_columns(own: pa.Table, *, digests: pa.Array, known: pa.Table | None = N
         kind=_kinds(table.column("kind")),
         time_ns=_integers(table.column("time_ns")),
         version=_integers(table.column("version")),
-        digest=_places(table.column("digest"), digests),
+        digest=digest,
+        contents=contents,
     )
     _check_values(columns)
     return columns
 
 
-def writer_digests(table: pa.Table) -> pa.Array:
-    """Return the contents that a writer's events name."""
-    return pc.drop_null(with_dictionaries(table).column("digest").cast(pa.string())).unique()
+def with_equal_digests(columns: Columns) -> Columns:
+    """Return columns with each content once, so that the numbers of digests can be compared."""
+    contents = columns.contents.unique()
+    place = np.asarray(pc.index_in(columns.contents, value_set=contents))
+    return replace(columns, contents=contents, digest=np.append(place, np.int32(NO_DIGEST))[columns.digest])
 
 
 def kinds_of(events: pa.Table) -> Integers:
@@ -188,20 +193,15 @@ def _small(numbers: Integers, count: int | None = None) -> Integers:
     return numbers.astype(np.int16) if fits else numbers
 
 
-def _places(column: pa.ChunkedArray, digests: pa.Array) -> Integers:
-    """Return where the content of each event stands in `digests`."""
-    if not column.num_chunks:
-        return np.zeros(0, dtype=np.int32)
-    # Looked up once for all chunks, because each time begins with a table of all digests.
-    contents = [chunk.dictionary.cast(pa.string()) for chunk in column.chunks]
-    found = np.asarray(pc.fill_null(pc.index_in(pa.concat_arrays(contents), value_set=digests), OTHER_DIGEST))
-    places = np.split(found, np.cumsum([len(each) for each in contents[:-1]]))
-    return np.concatenate(
-        [
-            np.append(own, np.int32(NO_DIGEST))[np.asarray(_filled(chunk.indices, -1))]
-            for own, chunk in zip(places, column.chunks, strict=True)
-        ]
-    )
+def _texts(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+    """Return where the text of each event stands among some texts, of which one may stand there twice, and these."""
+    parts, start = [np.zeros(0, dtype=np.int32)], 0
+    for chunk in column.chunks:
+        place = np.asarray(_filled(chunk.indices, NO_DIGEST))
+        parts.append(np.where(place == NO_DIGEST, place, place + np.int32(start)) if start else place)
+        start += len(chunk.dictionary)
+    texts = [chunk.dictionary.cast(pa.string()) for chunk in column.chunks]
+    return np.concatenate(parts), pa.concat_arrays(texts) if texts else pa.array([], pa.string())
 
 
 def _kinds(column: pa.ChunkedArray) -> Integers:

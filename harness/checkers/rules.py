@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from harness.checkers.explanation import Positions
 from harness.checkers.readings import NOWHERE, Readings
 from harness.checkers.recorded import Columns, Integers
-from harness.checkers.timeline import Timeline
+from harness.checkers.timeline import Timeline, places_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,12 @@ def _stale_reads(case: Case) -> list[Positions]:
         return []
     fresh = ~readings.refused & ~readings.of_older_snapshot
     start, end = readings.start[fresh], readings.end[fresh]
-    earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start], side="left")
-    due = timeline.settled_newest[np.maximum(earlier - 1, 0)]
-    stale = (earlier > 0) & (columns.version[end] < due)
-    witness = timeline.settled[np.searchsorted(timeline.settled_newest, due[stale])]
+    newer = places_among(timeline.settled_newest, columns.version[end], "right")
+    newer_ns = timeline.settled_ns[np.minimum(newer, len(timeline.settled) - 1)]
+    stale = (newer < len(timeline.settled)) & (newer_ns < columns.time_ns[start])
+    earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start[stale]], side="left")
+    due = timeline.settled_newest[earlier - 1]
+    witness = timeline.settled[np.searchsorted(timeline.settled_newest, due)]
     return _tuples(start[stale], end[stale], ~witness)
 
 

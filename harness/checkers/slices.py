@@ -59,14 +59,15 @@ def scan(own: pa.Table, number: int) -> pa.Table:
 
     Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
     """
-    columns = read_columns(own, digests=pa.array([], TEXT))
-    steps, reading = by_process(columns), by_client(columns)
-    begins, ends = _ends(steps.process)
+    columns = read_columns(own)
+    rows = by_process(columns)
+    reading = by_client(columns, rows)
+    begins, ends = _ends(columns.process[rows])
     client_begins, client_ends = _ends(reading.client)
     parts = [
         _with_role(shared_events(own).select(NAMES), number, SHARED),
-        _with_role(steps.recorded(begins), number, PROCESS_FIRST),
-        _with_role(steps.recorded(ends), number, PROCESS_LAST, ends - begins + 1),
+        _with_role(columns.recorded(rows[begins]), number, PROCESS_FIRST),
+        _with_role(columns.recorded(rows[ends]), number, PROCESS_LAST, ends - begins + 1),
         _with_role(reading.recorded(client_begins), number, CLIENT_FIRST),
         _with_role(reading.recorded(client_ends), number, CLIENT_LAST),
     ]

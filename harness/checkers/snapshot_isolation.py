@@ -28,7 +28,6 @@ from harness.checkers.recorded import (
     kinds_of,
     moment_of,
     read_columns,
-    writer_digests,
 )
 from harness.checkers.rules import RULES, Case
 from harness.checkers.timeline import Timeline, timeline_of
@@ -82,8 +81,8 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     """
     try:
         shared = shared_events(history)
-        columns = read_columns(history, digests=writer_digests(shared), known=deaths(shared))
-        check_beginnings(by_process(columns))
+        columns = read_columns(history, known=deaths(shared))
+        check_beginnings(columns, by_process(columns))
         readings = read_steps(columns)
         writing = read_writing(shared)
     except MalformedHistoryError as error:
@@ -113,13 +112,14 @@ def deaths(shared: pa.Table) -> pa.Table:
 
 def read_steps(columns: Columns) -> Readings:
     """Return what readers did; raises MalformedHistoryError where events are missing or have no partner."""
-    check_steps(by_process(columns))
-    return read_readings(by_client(columns))
+    rows = by_process(columns)
+    check_steps(columns, rows)
+    return read_readings(by_client(columns, rows))
 
 
 def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -> Part:
     """Judge the numbers of a writer and the contents that it recovered."""
-    nothing = read_columns(timeline.columns.table.slice(0, 0), digests=timeline.digests)
+    nothing = read_columns(timeline.columns.table.slice(0, 0))
     seen = observed_by_writer(writing)
     case = Case(
         columns=nothing,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
 from harness.checkers.attempts import Attempt, Writing
 from harness.checkers.recorded import Columns, Integers
@@ -27,21 +26,33 @@ class Tried:
     start_ns: Integers
     discarded: Integers
 
-    @cached_property
-    def by_version(self) -> dict[int, list[Attempt]]:
-        """The attempts at each version; made where something is to be explained."""
-        found: defaultdict[int, list[Attempt]] = defaultdict(list)
-        columns = (self.version, self.digest, self.start, self.start_ns, self.discarded)
-        for version, digest, start, start_ns, discarded in zip(*(each.tolist() for each in columns), strict=True):
-            attempt = Attempt(version=version, digest=digest, start=start, start_ns=start_ns)
-            attempt.discarded = None if discarded == NEVER else discarded
-            found[version].append(attempt)
-        return dict(found)
+    def at(self, version: int) -> list[Attempt]:
+        """Return the attempts at a version, in their order."""
+        first, end = np.searchsorted(self._versions, [version, version + 1]).tolist()
+        return [self._attempt(place) for place in self._by_version[first:end].tolist()]
 
     @cached_property
     def writers(self) -> dict[int, int]:
         """Where the first attempt with each content started."""
         return dict(zip(self.digest[::-1].tolist(), self.start[::-1].tolist(), strict=True))
+
+    @cached_property
+    def _by_version(self) -> Integers:
+        return np.argsort(self.version, kind="stable")
+
+    @cached_property
+    def _versions(self) -> Integers:
+        return self.version[self._by_version]
+
+    def _attempt(self, place: int) -> Attempt:
+        discarded = int(self.discarded[place])
+        return Attempt(
+            version=int(self.version[place]),
+            digest=int(self.digest[place]),
+            start=int(self.start[place]),
+            start_ns=int(self.start_ns[place]),
+            discarded=None if discarded == NEVER else discarded,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +60,10 @@ class Timeline:
     """Versions that stayed, in order, and versions that were there to stay since some time, in order of time.
 
     `settled_newest` is the newest version up to each time; `tried` are all attempts. Positions are those in `columns`,
-    which are the writer's.
+    which are the writer's, and digests those of their `contents`.
     """
 
     columns: Columns
-    digests: pa.Array
     live_version: Integers
     live_digest: Integers
     live_start_ns: Integers
@@ -70,7 +80,6 @@ def timeline_of(writing: Writing) -> Timeline:
     settled = _integers(position for position, _ in writing.settled)
     return Timeline(
         columns=columns,
-        digests=writing.digests,
         live_version=_integers(attempt.version for attempt in live),
         live_digest=_integers(attempt.digest for attempt in live),
         live_start_ns=_integers(attempt.start_ns for attempt in live),
@@ -79,6 +88,16 @@ def timeline_of(writing: Writing) -> Timeline:
         settled_newest=np.maximum.accumulate(_integers(version for _, version in writing.settled)),
         tried=_tried(writing.attempts),
     )
+
+
+def places_among(ordered: Integers, versions: Integers, side: Literal["left", "right"]) -> Integers:
+    """Return what `np.searchsorted` does; many versions of a short range are looked up once each."""
+    if not len(versions):
+        return np.zeros(0, dtype=np.intp)
+    low, high = int(versions.min()), int(versions.max())
+    if high - low >= len(versions):
+        return np.searchsorted(ordered, versions, side)
+    return np.asarray(np.searchsorted(ordered, np.arange(low, high + 1), side)[versions - low])
 
 
 def _tried(attempts: list[Attempt]) -> Tried:

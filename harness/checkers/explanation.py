@@ -87,6 +87,8 @@ def _without_live(seen: Observations, timeline: Timeline) -> list[tuple[int, int
     """
     expected = _expected(seen, timeline)
     some = np.flatnonzero(~_has_text(seen, expected, timeline.columns.contents))
+    if not len(some):
+        return []
     contents = seen.contents.take(pa.array(seen.digest[some]))
     places = pc.fill_null(pc.index_in(contents, value_set=timeline.columns.contents), OTHER_DIGEST)
     digest = np.asarray(places)

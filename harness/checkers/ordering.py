@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from harness.checkers.recorded import (
@@ -23,16 +25,29 @@ EARLIER = "is earlier than the one before it in its process"
 OF_LIVING_READERS = (READ_START, READ_END, READ_FAILED, PIN, UNPIN)
 
 
-def by_process(columns: Columns) -> Integers:
-    """Return the rows of the own events by process and sequence; `columns` are in the order of their rows."""
-    process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """The own events by process and sequence: the row of each, and these two."""
+
+    rows: Integers
+    process: Integers
+    sequence: Integers
+
+
+def by_process(columns: Columns) -> Steps:
+    """Return the steps of events that are in the order of their rows."""
     rows = columns.row[: columns.own_count]
+    process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
+    steps = Steps(rows=rows, process=process, sequence=sequence)
     if not (process[1:] >= process[:-1]).all():
-        rows = np.argsort(process, kind="stable")
-        process, sequence = process[rows], sequence[rows]
-    if not ((sequence[1:] > sequence[:-1]) | firsts(process)[1:]).all():
-        rows = np.lexsort((columns.sequence[: columns.own_count], columns.process[: columns.own_count]))
-    return rows
+        steps = _in_order(steps, np.argsort(process, kind="stable"))
+    if not ((steps.sequence[1:] > steps.sequence[:-1]) | firsts(steps.process)[1:]).all():
+        steps = _in_order(steps, np.lexsort((steps.sequence, steps.process)))
+    return steps
+
+
+def _in_order(steps: Steps, order: Integers) -> Steps:
+    return Steps(rows=steps.rows[order], process=steps.process[order], sequence=steps.sequence[order])
 
 
 def firsts(owner: Integers) -> Truths:
@@ -42,29 +57,31 @@ def firsts(owner: Integers) -> Truths:
     return is_first
 
 
-def check_steps(columns: Columns, rows: Integers) -> None:
+def check_steps(columns: Columns, steps: Steps) -> None:
     """Raise MalformedHistoryError unless each process numbered its events without a gap, while time did not go back.
 
-    `rows` are those of `by_process`; what number a process began with is not looked at.
+    What number a process began with is not looked at.
     """
-    within = ~firsts(columns.process[rows])[1:]
-    sequence, time_ns = columns.sequence[rows], columns.time_ns[rows]
-    refuse(columns, rows[1:][within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
-    refuse(columns, rows[1:][within & (time_ns[1:] < time_ns[:-1])], EARLIER)
+    after, sequence = steps.rows[1:], steps.sequence
+    # Where events stand in order, time is not moved either.
+    time_ns = columns.time_ns[: columns.own_count]
+    time_ns = time_ns if (after > steps.rows[:-1]).all() else time_ns[steps.rows]
+    within = ~firsts(steps.process)[1:]
+    refuse(columns, after[within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
+    refuse(columns, after[within & (time_ns[1:] < time_ns[:-1])], EARLIER)
 
 
-def check_beginnings(columns: Columns, rows: Integers) -> None:
-    """Raise MalformedHistoryError unless each process began with 0; `rows` are those of `by_process`."""
-    first = rows[firsts(columns.process[rows])]
-    refuse(columns, first[columns.sequence[first] != 0], MISSING)
+def check_beginnings(columns: Columns, steps: Steps) -> None:
+    """Raise MalformedHistoryError unless each process began with 0."""
+    refuse(columns, steps.rows[firsts(steps.process) & (steps.sequence != 0)], MISSING)
 
 
-def by_client(columns: Columns, rows: Integers) -> Columns:
-    """Return what readers did, by client and then time, process, sequence; `rows` are those of `by_process`.
+def by_client(columns: Columns, steps: Steps) -> Columns:
+    """Return what readers did, by client and then time, process, sequence.
 
     The own deaths are left out: all deaths are among the known events.
     """
-    own = rows[is_one_of(columns.kind[rows], *OF_LIVING_READERS)]
+    own = steps.rows[is_one_of(columns.kind, *OF_LIVING_READERS)[steps.rows]]
     known = columns.row[columns.own_count :]
     known = known[is_one_of(columns.kind[known], *OF_LIVING_READERS, KILLED)]
     places = _known_first(columns, known, own)
@@ -98,11 +115,10 @@ def _moments(columns: Columns, rows: Integers) -> Integers:
 
 def _goes_back(events: Columns) -> Integers:
     """Return the positions of events whose successor, of the same client, is earlier."""
-    time_ns, process, sequence = events.time_ns, events.process, events.sequence
+    time_ns = events.time_ns
     some = np.flatnonzero((time_ns[1:] <= time_ns[:-1]) & ~firsts(events.client)[1:])
+    before, after = events.row[some], events.row[some + 1]
+    process, sequence = events.process, events.sequence
+    is_next = (process[after] == process[before]) & (sequence[after] >= sequence[before])
     is_tie = time_ns[some + 1] == time_ns[some]
-    is_tie_of_process = is_tie & (process[some + 1] == process[some])
-    follows = (is_tie & (process[some + 1] > process[some])) | (
-        is_tie_of_process & (sequence[some + 1] >= sequence[some])
-    )
-    return np.asarray(some[~follows])
+    return np.asarray(some[~(is_tie & ((process[after] > process[before]) | is_next))])

@@ -62,13 +62,14 @@ class Columns:
 
     `process` follows the order of the names, `client` is the place in `clients`, and `digest` one in `contents`, where
     a text may stand twice. The events in the first `own_count` rows are judged; the others are known from elsewhere.
+    `process` and `sequence`, which are seldom asked about, are in the order of the rows.
     """
 
     table: pa.Table
     own_count: int
-    row: Integers
     process: Integers
     sequence: Integers
+    row: Integers
     client: Integers
     clients: pa.Array
     kind: Integers
@@ -86,7 +87,7 @@ class Columns:
 
     def taken(self, positions: Integers) -> Columns:
         """Return the events at some positions, in that order."""
-        return replace(self, **{name: getattr(self, name)[positions] for name in ("row", *_ARRAYS)})
+        return replace(self, **{name: getattr(self, name)[positions] for name in _IN_ORDER})
 
     def recorded(self, positions: Integers) -> pa.Table:
         """Return the events at some positions as they were recorded."""
@@ -99,10 +100,11 @@ class Columns:
 
     def moment(self, position: int) -> tuple[int, int, int]:
         """Return what orders events: time, process, sequence."""
-        return int(self.time_ns[position]), int(self.process[position]), int(self.sequence[position])
+        row = self.row[position]
+        return int(self.time_ns[position]), int(self.process[row]), int(self.sequence[row])
 
 
-_ARRAYS = ("process", "sequence", "client", "kind", "time_ns", "version", "digest")
+_IN_ORDER = ("row", "client", "kind", "time_ns", "version", "digest")
 
 
 def is_one_of(kind: Integers, *kinds: int) -> Truths:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.checkers.attempts import OF_WRITERS
 from harness.checkers.ordering import EARLIER, MISSING, by_client, by_process, firsts
 from harness.checkers.recorded import (
     NAMES,
@@ -30,7 +31,6 @@ from harness.checkers.recorded import (
     named,
     read_columns,
 )
-from harness.checkers.snapshot_isolation import shared_events
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -60,14 +60,14 @@ def scan(own: pa.Table, number: int) -> pa.Table:
     Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
     """
     columns = read_columns(own)
-    rows = by_process(columns)
-    reading = by_client(columns, rows)
-    begins, ends = _ends(columns.process[rows])
+    steps = by_process(columns)
+    reading = by_client(columns, steps)
+    begins, ends = _ends(steps.process)
     client_begins, client_ends = _ends(reading.client)
     parts = [
-        _with_role(shared_events(own).select(NAMES), number, SHARED),
-        _with_role(columns.recorded(rows[begins]), number, PROCESS_FIRST),
-        _with_role(columns.recorded(rows[ends]), number, PROCESS_LAST, ends - begins + 1),
+        _with_role(columns.recorded(np.flatnonzero(columns.of_kind(*OF_WRITERS))), number, SHARED),
+        _with_role(columns.recorded(steps.rows[begins]), number, PROCESS_FIRST),
+        _with_role(columns.recorded(steps.rows[ends]), number, PROCESS_LAST, ends - begins + 1),
         _with_role(reading.recorded(client_begins), number, CLIENT_FIRST),
         _with_role(reading.recorded(client_ends), number, CLIENT_LAST),
     ]

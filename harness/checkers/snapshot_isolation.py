@@ -112,9 +112,9 @@ def deaths(shared: pa.Table) -> pa.Table:
 
 def read_steps(columns: Columns) -> Readings:
     """Return what readers did; raises MalformedHistoryError where events are missing or have no partner."""
-    rows = by_process(columns)
-    check_steps(columns, rows)
-    return read_readings(by_client(columns, rows))
+    steps = by_process(columns)
+    check_steps(columns, steps)
+    return read_readings(by_client(columns, steps))
 
 
 def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -> Part:

@@ -86,9 +86,10 @@ bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)
 
 bench-pipeline: setup
-	@rm -f benchmarks/results/pipeline.txt
-	@for job in campaign history migration source archive; do said=$$(.venv/bin/python benchmarks/pipeline_$$job.py); code=$$?; \
-	  echo "$$said" | tee -a benchmarks/results/pipeline.txt; [ $$code = 0 ] || exit $$code; done
+	@mkdir -p .build; rm -f benchmarks/results/pipeline.txt
+	@for job in campaign history migration source archive; do \
+	  { .venv/bin/python benchmarks/pipeline_$$job.py; echo $$? > .build/code; } | tee -a benchmarks/results/pipeline.txt; \
+	  [ $$(cat .build/code) = 0 ] || exit 1; done
 	@.venv/bin/python benchmarks/document.py
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))

@@ -97,7 +97,7 @@ def places_among(ordered: Integers, versions: Integers, side: Literal["left", "r
     low, high = int(versions.min()), int(versions.max())
     if high - low >= len(versions):
         return np.searchsorted(ordered, versions, side)
-    return np.asarray(np.searchsorted(ordered, np.arange(low, high + 1), side)[versions - low])
+    return np.asarray(np.searchsorted(ordered, low + np.arange(high - low + 1), side)[versions - low])
 
 
 def _tried(attempts: list[Attempt]) -> Tried:

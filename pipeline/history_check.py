@@ -94,6 +94,8 @@ def check_files(
     then, because two processes recorded it at the same time, is beyond what slices can judge.
     """
     terms = terms or Terms()
+    # Executors have another working directory.
+    files = [file.absolute() for file in files]
     try:
         return check_slices(spark, files, terms=terms, slice_events=slice_events)
     except ScatteredHistoryError:

@@ -95,7 +95,7 @@ def difference(judgements: dict[str, Judgement], answers: dict[str, Answer], nam
     for what, ours, theirs in (
         ("verdict", judgement.verdict.name, answer.verdict),
         ("anomalies", judgement.counts, answer.counts),
-        ("counts", {key: judgement.denominators[key] for key in answer.denominators}, answer.denominators),
+        ("counts", {key: judgement.denominators.get(key) for key in answer.denominators}, answer.denominators),
     ):
         if ours != theirs:
             return name, f"{what}: {ours} by the judge, {theirs} by SQL"

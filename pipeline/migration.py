@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from impl.errors import StorageError
@@ -43,7 +45,11 @@ def convert_tables(
 
     `progress` is told how many are converted. Raises what PySpark raises when a job fails.
     """
-    work = iter([(plan.table, partition) for plan in plans for partition in plan.partitions])
+    # Executors have another working directory.
+    tables = [replace(plan.table, path=str(Path(plan.table.path).absolute())) for plan in plans]
+    work = iter(
+        [(table, partition) for table, plan in zip(tables, plans, strict=True) for partition in plan.partitions]
+    )
     slots = spark.sparkContext.defaultParallelism
     converted_count = 0
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from pyspark.sql.types import StructType
 
@@ -21,13 +22,16 @@ class OptionRefusedError(TornproofError):
 
 
 def path_of(path: str | None) -> str:
-    """Return a path of this machine's file system; raises OptionRefusedError for other places."""
+    """Return an absolute path in the file system; raises OptionRefusedError for other places.
+
+    Executors have another working directory.
+    """
     if not path:
         raise OptionRefusedError("the table's directory is missing: load(TABLE) or save(TABLE)")
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     if "://" in local:
         raise OptionRefusedError(f"{path}: tables are read from a file system that is mounted on every machine")
-    return local.rstrip("/") or "/"
+    return str(Path(local).absolute())
 
 
 def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotColumn, ...]:

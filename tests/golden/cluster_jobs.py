@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,11 +65,14 @@ def do_jobs(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
     summary = run_campaign(spark, SPEC, folder / "campaign")
     dataset = open_dataset([folder / "campaign" / EVENTS])
     judged = check_dataset(spark, dataset, terms=Terms())
+    with chdir(inputs):
+        alone = check_dataset(spark, open_dataset([Path("events.parquet")]), terms=Terms())
     archived = run_archive(spark, [str(inputs / "frames.jsonl.gz")], str(folder / "archived"), ArchiveSettings())
     return {
         "migration": migrate_tree(spark, folder / "tree", OperatingSystemStorage()),
         "campaign": summary.result_hash,
         "history": [str(judged.verdict), judged.counts, judged.denominators, judged.disagreements],
+        "one history": [str(alone.verdict), alone.counts, alone.denominators],
         "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
         "source": read_rows(spark, str(folder / "archived")),
     }
@@ -77,12 +81,13 @@ def do_jobs(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
 def migrate_tree(spark: SparkSession, tree: Path, storage: OperatingSystemStorage) -> dict[str, str]:
     """Migrate every table below; the tables reach executors with this storage."""
     own = OperatingSystemStorage()
-    found = [plan_table(own, str(path.parent)) for path in sorted(tree.rglob("_txn"))]
-    plans = [plan for plan in found if isinstance(plan, TablePlan)]
-    shipped = [replace(plan, table=replace(plan.table, storage=storage)) for plan in plans]
-    converted = convert_tables(spark, shipped, ConversionMode.SERVER, keeps_sound=True)
-    for plan in plans:
-        assert publish_table(own, plan, converted, dry_run=False, out=None).is_complete
+    with chdir(tree):
+        found = [plan_table(own, str(path.parent)) for path in sorted(Path().rglob("_txn"))]
+        plans = [plan for plan in found if isinstance(plan, TablePlan)]
+        shipped = [replace(plan, table=replace(plan.table, storage=storage)) for plan in plans]
+        converted = convert_tables(spark, shipped, ConversionMode.SERVER, keeps_sound=True)
+        for plan in plans:
+            assert publish_table(own, plan, converted, dry_run=False, out=None).is_complete
     return digests(tree, "_pm")
 
 

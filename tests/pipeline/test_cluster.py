@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import cluster_jobs
+import pyarrow.parquet as pq
 import pytest
 import quick_java
 from command_line import ROOT
+from history_cases import right_history
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
+
+from harness.history import to_arrow
 
 CLUSTER_SECONDS_MAX = 300
 FRAME_COUNT = 50
@@ -31,6 +35,7 @@ NOISE = re.compile(r"WARN|INFO|java|scala|apache")
 def inputs(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     write_legacy_tree(questdb_data, folder / "tree", copies=1, days=2)
+    pq.write_table(to_arrow(right_history(7)).sort_by("time_ns"), folder / "events.parquet", row_group_size=20)
     frames = (
         {"ts": f"2024-01-0{1 + number % 3}T00:00:{number % 60:02}Z", "v": number} for number in range(FRAME_COUNT)
     )
@@ -85,7 +90,7 @@ def test_code_of_executors_is_what_was_shipped(on_cluster: dict[str, Any]) -> No
         assert all("tornproof-code.zip" in file for file in files)
 
 
-@pytest.mark.parametrize("job", ["migration", "campaign", "history", "archive", "source"])
+@pytest.mark.parametrize("job", ["migration", "campaign", "history", "one history", "archive", "source"])
 def test_a_job_comes_to_the_same_as_on_threads(
     on_cluster: dict[str, Any], on_threads: dict[str, Any], job: str
 ) -> None:

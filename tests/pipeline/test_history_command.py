@@ -133,7 +133,8 @@ def test_judges_that_disagree_know_nothing() -> None:
         "anomalies"
         in difference({"a": good}, {"a": Answer(verdict="VALID", counts={"torn_content": 1}, denominators={})}, "a")[1]
     )
-    assert "verdict" in difference({"a": unknown("why", 0)}, {"a": answer}, "a")[1]
+    full = Answer(verdict="VALID", counts={}, denominators=good.denominators)
+    assert "verdict" in difference({"a": unknown("why", 0)}, {"a": full}, "a")[1]
     assert difference({"a": good}, {}, "a")[1] == "is not known to SQL"
     assert Report(judgements={"a": good}).verdict is Verdict.VALID
     assert Report(judgements={"a": good}, disagreements={"a": "verdict"}).verdict is Verdict.UNKNOWN

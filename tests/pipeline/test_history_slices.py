@@ -14,7 +14,7 @@ from depth import nightly
 from history_cases import EXCUSED, INCOMPLETE, PLANTS, Case, all_cases, right_history
 
 from harness.checkers.attempts import read_writing
-from harness.checkers.recorded import MalformedHistoryError
+from harness.checkers.recorded import MalformedHistoryError, with_dictionaries
 from harness.checkers.rules import RULES
 from harness.checkers.slices import SHARED, ScatteredHistoryError, events_of, link, scan
 from harness.checkers.snapshot_isolation import Judgement, conclude, deaths, judge, judge_writer, unknown
@@ -127,6 +127,30 @@ def test_each_event_in_a_slice_of_its_own_is_judged_as_the_whole_is(one_of: int)
     for case in PLANTED[:: 18 * one_of]:
         events = by_time(to_arrow(case.events))
         assert in_slices(cut(events, range(len(events)))) == judge(events, excused=[EXCUSED]), case.name
+
+
+def test_row_groups_that_number_their_texts_each_by_itself_are_judged_as_one() -> None:
+    for case in PLANTED[::18]:
+        events = by_time(to_arrow(case.events))
+        chunks = pa.concat_tables([with_dictionaries(each) for each in cut(events, [10, 20, 40])])
+        assert chunks.column("digest").num_chunks > 1
+        assert judge(chunks, excused=[EXCUSED]) == judge(events, excused=[EXCUSED]), case.name
+
+
+@pytest.mark.parametrize(("supervisor", "verdict"), [("zoe", Verdict.VALID), ("abe", Verdict.UNKNOWN)])
+def test_a_death_at_the_time_of_an_event_stands_where_the_names_of_processes_put_it(
+    supervisor: str, verdict: Verdict
+) -> None:
+    events = [
+        Event(process="w", sequence=0, client="w", kind=EventKind.RECOVERED, time_ns=0, version=0, digest="a"),
+        Event(process="ann", sequence=0, client="ann", kind=EventKind.READ_START, time_ns=10),
+        Event(process="ann", sequence=1, client="ann", kind=EventKind.READ_END, time_ns=20, version=0, digest="a"),
+        Event(process=supervisor, sequence=0, client="ann", kind=EventKind.KILLED, time_ns=20),
+    ]
+    table = to_arrow(events)
+    assert brute_force(events).verdict == verdict.name
+    assert judge(table).verdict is verdict
+    assert in_slices(cut(table, [2, 3])).verdict is verdict
 
 
 @pytest.mark.parametrize("one_of", [pytest.param(2, id="some"), ALL])

@@ -72,7 +72,7 @@ def write_file(work: tuple[str, int, int, int, int]) -> None:
 
 
 def generate(directory: Path, frame_count: int) -> None:
-    directory.mkdir()
+    directory.mkdir(parents=True)
     work = [
         (str(directory / f"{number:05d}.jsonl.gz"), number, first, min(FILE_FRAMES, frame_count - first), frame_count)
         for number, first in enumerate(range(0, frame_count, FILE_FRAMES))

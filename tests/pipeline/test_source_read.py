@@ -30,7 +30,7 @@ from impl.writer_options import BloomOptions, WriterOptions
 from pipeline import source_pins
 from pipeline.source import PushdownReader, TornproofReader, TornproofSource, pinned
 from pipeline.source_metrics import read_metrics
-from pipeline.source_options import OptionRefusedError
+from pipeline.source_options import OptionRefusedError, path_of
 from pipeline.source_read import Piece, SnapshotGoneError, splits_of
 from pipeline.source_types import spark_arrow_schema, to_spark
 
@@ -392,3 +392,13 @@ def test_process_holds_a_version_for_a_minute_and_few_of_them(table: Path) -> No
         assert second - max(taken) < source_pins.RENEWAL_SECONDS
         assert second - min(taken) <= source_pins.HOLD_SECONDS
         assert len(taken) <= 5
+
+
+def test_executors_are_told_a_path_that_does_not_depend_on_their_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wanted = str(tmp_path / "some" / "table")
+    assert [path_of(path) for path in ("some/table", "some/table/", wanted, f"file:{wanted}", f"file://{wanted}")] == [
+        wanted
+    ] * 5

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.arrow_bytes import arrow_bytes
 from harness.checkers.attempts import read_writing
+from harness.checkers.ordering import by_process
 from harness.checkers.recorded import NAMES, MalformedHistoryError, read_columns
 from harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from harness.checkers.snapshot_isolation import (
@@ -172,11 +174,7 @@ def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.T
 def _work_on(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            answer = work(number)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, answer.schema) as stream:
-                stream.write_table(answer)
-            yield pa.record_batch({"part": pa.array([sink.getvalue().to_pybytes()])})
+            yield pa.record_batch({"part": pa.array([arrow_bytes(work(number))])})
 
 
 def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
@@ -207,6 +205,5 @@ def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
     """Judge the events of a slice beside what is known; raises MalformedHistoryError."""
     before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
     columns = read_columns(own, known=pa.concat_tables(before))
-    return judge_readers(
-        columns, read_steps(columns), known.timeline, excused=terms.excused, seen_survives=terms.seen_survives
-    )
+    readings = read_steps(columns, by_process(columns))
+    return judge_readers(columns, readings, known.timeline, excused=terms.excused, seen_survives=terms.seen_survives)

@@ -45,11 +45,7 @@ def convert_tables(
 
     `progress` is told how many are converted. Raises what PySpark raises when a job fails.
     """
-    # Executors have another working directory.
-    tables = [replace(plan.table, path=str(Path(plan.table.path).absolute())) for plan in plans]
-    work = iter(
-        [(table, partition) for table, plan in zip(tables, plans, strict=True) for partition in plan.partitions]
-    )
+    work = _work_of(plans)
     slots = spark.sparkContext.defaultParallelism
     converted_count = 0
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):
@@ -71,6 +67,14 @@ def convert_all(work: Iterator[Work], *, mode: ConversionMode, keeps_sound: bool
                 reason="it does not see the table; all need the same file system at the same path",
             )
         yield convert_partition(table, partition, mode, keeps_sound=keeps_sound)
+
+
+def _work_of(plans: Sequence[TablePlan]) -> Iterator[Work]:
+    for plan in plans:
+        # Executors have another working directory.
+        table = replace(plan.table, path=str(Path(plan.table.path).absolute()))
+        for partition in plan.partitions:
+            yield table, partition
 
 
 def _tell(progress: Callable[[int], None], before: int, wave_count: int, done_tasks: int, task_count: int) -> None:

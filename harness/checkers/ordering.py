@@ -39,7 +39,7 @@ def by_process(columns: Columns) -> Steps:
     rows = columns.row[: columns.own_count]
     process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
     steps = Steps(rows=rows, process=process, sequence=sequence)
-    if not (process[1:] >= process[:-1]).all():
+    if not _is_rising(process):
         steps = _in_order(steps, np.argsort(process, kind="stable"))
     if not ((steps.sequence[1:] > steps.sequence[:-1]) | firsts(steps.process)[1:]).all():
         steps = _in_order(steps, np.lexsort((steps.sequence, steps.process)))
@@ -48,6 +48,10 @@ def by_process(columns: Columns) -> Steps:
 
 def _in_order(steps: Steps, order: Integers) -> Steps:
     return Steps(rows=steps.rows[order], process=steps.process[order], sequence=steps.sequence[order])
+
+
+def _is_rising(numbers: Integers) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def firsts(owner: Integers) -> Truths:
@@ -65,7 +69,7 @@ def check_steps(columns: Columns, steps: Steps) -> None:
     after, sequence = steps.rows[1:], steps.sequence
     # Where events stand in order, time is not moved either.
     time_ns = columns.time_ns[: columns.own_count]
-    time_ns = time_ns if (after > steps.rows[:-1]).all() else time_ns[steps.rows]
+    time_ns = time_ns if _is_rising(steps.rows) else time_ns[steps.rows]
     within = ~firsts(steps.process)[1:]
     refuse(columns, after[within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
     refuse(columns, after[within & (time_ns[1:] < time_ns[:-1])], EARLIER)
@@ -81,7 +85,7 @@ def by_client(columns: Columns, steps: Steps) -> Columns:
 
     The own deaths are left out: all deaths are among the known events.
     """
-    own = steps.rows[is_one_of(columns.kind, *OF_LIVING_READERS)[steps.rows]]
+    own = steps.rows[columns.of_kind(*OF_LIVING_READERS)[steps.rows]]
     known = columns.row[columns.own_count :]
     known = known[is_one_of(columns.kind[known], *OF_LIVING_READERS, KILLED)]
     places = _known_first(columns, known, own)
@@ -99,7 +103,7 @@ def _known_first(columns: Columns, known: Integers, own: Integers) -> Integers:
     """Return the rows of events by client, and of each those that are known before its own ones."""
     known = known[_moments(columns, known)]
     owner = columns.client[own]
-    if not (owner[1:] >= owner[:-1]).all():
+    if not _is_rising(owner):
         order = np.argsort(owner, kind="stable")
         own, owner = own[order], owner[order]
     others, begins = np.unique(columns.client[known], return_index=True)

@@ -17,7 +17,6 @@ from harness.checkers.recorded import (
     Columns,
     Integers,
     Truths,
-    is_one_of,
     refuse,
 )
 
@@ -53,7 +52,7 @@ def read_readings(columns: Columns) -> Readings:
     first = _first_places(columns.client)
     bracket, in_read = _last_before(columns, first, READ_START, READ_END, READ_FAILED, KILLED)
     pins, is_pinned = _last_before(columns, first, PIN, UNPIN, KILLED)
-    ends = is_one_of(kind, READ_END, READ_FAILED) & is_own
+    ends = columns.of_kind(READ_END, READ_FAILED) & is_own
     for wrong, reason in (
         ((kind == READ_START) & in_read, "stands inside of a read of this client"),
         (ends & ~in_read, "has no start"),
@@ -91,7 +90,7 @@ def _last_before(columns: Columns, first: Integers, wanted: int, *others: int) -
     """Return for each event the last one of some kinds before it of its client, or NOWHERE, and if it is the wanted."""
     kind, size = columns.kind, len(columns)
     # The place and whether it is wanted travel as one number.
-    marks = np.where(is_one_of(kind, wanted, *others), 2 * _places(size) + (kind == wanted), NOTHING)
+    marks = np.where(columns.of_kind(wanted, *others), 2 * _places(size) + (kind == wanted), NOTHING)
     before = np.full_like(marks, NOTHING)
     np.maximum.accumulate(marks[:-1], out=before[1:])
     before[before < 2 * first] = NOTHING

@@ -97,7 +97,7 @@ def _refused_reads(case: Case) -> list[Positions]:
     refused = np.flatnonzero(case.readings.refused & (case.readings.pin == NOWHERE))
     if not len(refused):
         return []
-    reasons = case.columns.recorded(case.readings.end[refused]).column("details").cast(pa.string())
+    reasons = case.columns.table.column("details").take(case.columns.row[case.readings.end[refused]]).cast(pa.string())
     is_excused = pc.is_in(reasons, value_set=pa.array(sorted(case.excused), pa.string())).to_numpy()
     wrong = refused[~is_excused]
     return _tuples(case.readings.start[wrong], case.readings.end[wrong])

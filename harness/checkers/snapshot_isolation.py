@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from harness.checkers.attempts import OF_WRITERS, Writing, read_writing
 from harness.checkers.explanation import Positions, observed_by_readers, observed_by_writer, unexplained
-from harness.checkers.ordering import by_client, by_process, check_beginnings, check_steps
+from harness.checkers.ordering import Steps, by_client, by_process, check_beginnings, check_steps
 from harness.checkers.readings import Readings, read_readings
 from harness.checkers.recorded import (
     KINDS,
@@ -82,8 +82,9 @@ def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bo
     try:
         shared = shared_events(history)
         columns = read_columns(history, known=deaths(shared))
-        check_beginnings(columns, by_process(columns))
-        readings = read_steps(columns)
+        steps = by_process(columns)
+        check_beginnings(columns, steps)
+        readings = read_steps(columns, steps)
         writing = read_writing(shared)
     except MalformedHistoryError as error:
         return unknown(str(error), len(history))
@@ -110,9 +111,8 @@ def deaths(shared: pa.Table) -> pa.Table:
     return shared.filter(pc.equal(shared.column("kind").cast(pa.string()), "killed"))
 
 
-def read_steps(columns: Columns) -> Readings:
+def read_steps(columns: Columns, steps: Steps) -> Readings:
     """Return what readers did; raises MalformedHistoryError where events are missing or have no partner."""
-    steps = by_process(columns)
     check_steps(columns, steps)
     return read_readings(by_client(columns, steps))
 

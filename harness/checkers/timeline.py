@@ -10,15 +10,13 @@ from typing import Literal
 import numpy as np
 
 from harness.checkers.attempts import Attempt, Writing
+from harness.checkers.readings import NOWHERE
 from harness.checkers.recorded import Columns, Integers
-
-NEVER = -1
-"""The position of an event that there is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """All attempts in their order as arrays, which are sent to workers; `discarded` is NEVER where nothing did it."""
+    """All attempts in their order as arrays, which are sent to workers; `discarded` is NOWHERE where nothing did it."""
 
     version: Integers
     digest: Integers
@@ -51,7 +49,7 @@ class Tried:
             digest=int(self.digest[place]),
             start=int(self.start[place]),
             start_ns=int(self.start_ns[place]),
-            discarded=None if discarded == NEVER else discarded,
+            discarded=None if discarded == NOWHERE else discarded,
         )
 
 
@@ -106,7 +104,7 @@ def _tried(attempts: list[Attempt]) -> Tried:
         digest=_integers(attempt.digest for attempt in attempts),
         start=_integers(attempt.start for attempt in attempts),
         start_ns=_integers(attempt.start_ns for attempt in attempts),
-        discarded=_integers(NEVER if attempt.discarded is None else attempt.discarded for attempt in attempts),
+        discarded=_integers(NOWHERE if attempt.discarded is None else attempt.discarded for attempt in attempts),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from harness.arrow_bytes import arrow_bytes
 from harness.faults.patch import replaced
 from impl.parquet.encoded import EncodedRowGroup
 from impl.partition_change import RowGroupEncoder
@@ -28,10 +29,7 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
     def remembered(stored: pa.Table, *, bounds: Any, **settings: Any) -> EncodedRowGroup:
         if settings:
             return encode(stored, bounds=bounds, **settings)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, stored.schema) as stream:
-            stream.write_table(stored)
-        key = (sink.getvalue().to_pybytes(), tuple(sorted(bounds.items())))
+        key = (arrow_bytes(stored), tuple(sorted(bounds.items())))
         found: EncodedRowGroup = look_up(known, key, lambda: encode(stored, bounds=bounds))
         return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from harness.arrow_bytes import arrow_bytes
 from harness.explore.story_document import document_of, operation_of
 from harness.findings.encoded_groups import EncoderMemory
 from harness.presets import PRESETS, Preset
@@ -87,7 +88,7 @@ def _field_document(value: Any) -> Any:
     """Write tables, numbers, and whether something is done."""
     if isinstance(value, tuple):
         return [_field_document(each) for each in value]
-    return {"arrow": base64.b64encode(_arrow_bytes(value)).decode()} if isinstance(value, pa.Table) else value
+    return {"arrow": base64.b64encode(arrow_bytes(value)).decode()} if isinstance(value, pa.Table) else value
 
 
 def _field_of(document: Any) -> Any:
@@ -96,13 +97,6 @@ def _field_of(document: Any) -> Any:
     if isinstance(document, dict):
         return pa.ipc.open_stream(base64.b64decode(document["arrow"])).read_all()
     return document if isinstance(document, bool) else int(document)
-
-
-def _arrow_bytes(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    return bytes(sink.getvalue())
 
 
 def _table_document(target: TableTarget, preset: Preset) -> dict[str, Any]:

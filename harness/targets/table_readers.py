@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
+from harness.arrow_bytes import arrow_bytes
 from harness.explore.answer import read_answer
 from harness.targets.protocol import Target
 from impl.errors import CorruptError, FileMissingError, TornproofError
@@ -56,15 +55,12 @@ def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -
 def seen_in(snapshot: Snapshot) -> Seen:
     """Return what a snapshot holds; raises what reading it raises."""
     answer = read_answer(snapshot)
-    sink = pa.BufferOutputStream()
     rows = answer.rows.combine_chunks()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
     return Seen(
         version=answer.version,
         names=answer.names,
         row_count=rows.num_rows,
-        digest=hashlib.blake2b(sink.getvalue(), digest_size=16).hexdigest(),
+        digest=hashlib.blake2b(arrow_bytes(rows), digest_size=16).hexdigest(),
     )
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.checkers.attempts import Attempt
-from harness.checkers.timeline import NEVER, Tried, places_among
+from harness.checkers.readings import NOWHERE
+from harness.checkers.timeline import Tried, places_among
 
 NEAR = st.integers(-5, 40)
 FAR = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -30,7 +31,7 @@ def test_attempts_come_back_in_their_order() -> None:
         digest=np.array([7, 5, 6, 7]),
         start=np.array([10, 40, 30, 20]),
         start_ns=np.array([1, 2, 3, 4]),
-        discarded=np.array([30, NEVER, NEVER, NEVER]),
+        discarded=np.array([30, NOWHERE, NOWHERE, NOWHERE]),
     )
     first = Attempt(version=2, digest=7, start=10, start_ns=1, discarded=30)
     assert tried.at(2) == [first, Attempt(version=2, digest=6, start=30, start_ns=3)]

@@ -306,9 +306,9 @@ def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> 
 
 HEALED = sorted(set(HEALABLE) - set(PLAIN))
 # One image of each run of a server and of each power loss; the others are healed by the same steps.
-INTERRUPTED = {
-    *{name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}.values(),
-}
+INTERRUPTED = set(
+    {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}.values()
+)
 
 
 @pytest.mark.parametrize(

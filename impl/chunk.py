@@ -7,7 +7,6 @@ the values are compared with what `_pm` says of them. What a chunk may cost in m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from impl.arrow_types import arrow_type, is_double_array, valid_decimal_shape
+from impl.chunk_expansion import BY_DICTIONARY, PYARROW_ERRORS, bound_bytes, check_expansion
 from impl.chunk_metadata import Leaf, chunk_metadata
-from impl.chunk_statistics import check_bounds, check_counts, reject
-from impl.errors import UnsupportedError
+from impl.chunk_statistics import check_bounds, check_counts, refuse, reject
 from impl.footer_comparison import encodings_mask
-from impl.layout.pm import PHYSICAL_WIDTH_BYTES
 from impl.parquet.fields import Codec, PageType
 from impl.parquet.pages import PageInfo, walk_pages
 from impl.pm.block import Chunk
@@ -29,12 +27,8 @@ from impl.questdb_types import TypeTag, array_dimensions, tag_of
 from impl.raw_arrays import lists_of
 
 VALUE_COUNT_MAX = 1 << 24
-EXPANDED_MAX_BYTES = 64 << 20
-EXPANSION_MAX = 64
 ASCII_END = 0x80
-PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 3, 7, 8
-BY_DICTIONARY = {PLAIN_DICTIONARY, RLE_DICTIONARY}
-PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
+RLE = 3
 
 _INTEGER_TAGS = {
     TypeTag.BYTE,
@@ -96,11 +90,13 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
     if len(content) != chunk.total_compressed:
         reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
     if chunk.num_values > VALUE_COUNT_MAX:
-        _refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
+        refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
     if chunk.codec == Codec.LZO:
-        _refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
+        refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
     pages = pages_of(content, chunk, file=file)
-    return CheckedPages(leaf=leaf, pages=pages, as_dictionary=_check_expansion(pages, column, chunk, file))
+    return CheckedPages(
+        leaf=leaf, pages=pages, as_dictionary=check_expansion(content, leaf, pages, column, chunk, file)
+    )
 
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
@@ -167,48 +163,12 @@ def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
         or column.max_def_level not in (all_optional, only_outer_optional)
     ):
         levels = f"type {column.type}, repetition level {dimensions}, definition level {column.max_def_level}"
-        _refuse(column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels)
+        refuse(column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels)
     return Leaf(physical_type=DOUBLE, dimensions=dimensions, lists_optional=column.max_def_level == all_optional)
 
 
 def _is_nested_array(column: Column) -> bool:
     return is_double_array(column.type) and column.physical_type == DOUBLE
-
-
-def _check_expansion(pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str) -> bool:
-    """Refuse pages that may decode to too much; return whether only a dictionary's real lengths can tell."""
-    physical = column.physical_type
-    width_bytes = column.fixed_byte_len if physical == FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical, 0)
-    dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
-    dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
-    if dictionary is not None and dictionary.value_count > dictionary_bytes:
-        reject(column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count)
-    expanded_bytes = chunk.num_values * max(width_bytes, 0)
-    by_dictionary_bytes = 0
-    has_other_pages = False
-    for page in pages:
-        expanded_bytes += page.uncompressed_size_bytes
-        if physical != BYTE_ARRAY or page.kind is PageType.DICTIONARY:
-            continue
-        if page.encoding in BY_DICTIONARY:
-            by_dictionary_bytes += page.value_count * dictionary_bytes
-        elif page.encoding == DELTA_BYTE_ARRAY:
-            # Each value can repeat all that came before it in its page.
-            expanded_bytes += page.value_count * page.uncompressed_size_bytes
-        has_other_pages |= page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY)
-    bound_bytes = _bound_bytes(chunk)
-    if expanded_bytes + by_dictionary_bytes <= bound_bytes:
-        return False
-    # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
-    if expanded_bytes > bound_bytes or has_other_pages:
-        expected = f"pages that cannot decode to more than {bound_bytes} bytes"
-        _refuse(column, chunk, file, "pages", expected, expanded_bytes + by_dictionary_bytes)
-    return True
-
-
-def _bound_bytes(chunk: Chunk) -> int:
-    """Return what a chunk may decode to: real data takes room on disk too, however well it compresses."""
-    return max(EXPANDED_MAX_BYTES, EXPANSION_MAX * chunk.total_compressed)
 
 
 def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *, as_dictionary: bool) -> pa.Array:
@@ -240,8 +200,8 @@ def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str)
     """Return a dictionary array as plain values, once their length together is known to be small."""
     lengths = pc.binary_length(values.dictionary).cast(pa.int64())
     expanded_bytes = pc.sum(lengths.take(values.indices)).as_py() or 0
-    if expanded_bytes > _bound_bytes(chunk):
-        _refuse(column, chunk, file, "pages", f"at most {_bound_bytes(chunk)} bytes of values", expanded_bytes)
+    if expanded_bytes > bound_bytes(chunk):
+        refuse(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
     return values.dictionary_decode()
 
 
@@ -282,13 +242,3 @@ def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: 
         lists = lists.values
         if lists.null_count:
             reject(column, chunk, file, "values", "no null inside of an array but elements", "a null list")
-
-
-def _refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
-    raise UnsupportedError(
-        file=file,
-        field=f"{field} of column {column.name!r}",
-        offset_bytes=chunk.byte_range_start,
-        expected=expected,
-        actual=actual,
-    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from impl.chunk import EXPANSION_MAX, decode_chunk
+from impl.chunk import decode_chunk
+from impl.chunk_expansion import EXPANSION_MAX
 from impl.errors import TornproofError, UnsupportedError
 from impl.partition import read_chunk
 from impl.pm.block import Chunk

@@ -9,7 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from impl.arrow_types import arrow_type, is_nullable, missing_value
-from impl.chunk import EXPANSION_MAX, VALUE_COUNT_MAX, decode_chunk
+from impl.chunk import VALUE_COUNT_MAX, decode_chunk
+from impl.chunk_expansion import EXPANSION_MAX
 from impl.decoding import AT_ONCE, Decoding, InOrder
 from impl.errors import UnsupportedError
 from impl.partition import PartitionFiles, read_chunk

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from impl import chunk as chunk_module
+from impl import chunk_expansion
 from impl.chunk import VALUE_COUNT_MAX, decode_chunk
 from impl.errors import CorruptError, ProblemError, UnsupportedError
 from impl.footer_comparison import encodings_mask
@@ -383,29 +383,47 @@ def test_dictionary_page_cannot_claim_more_values_than_bytes() -> None:
 
 
 def test_values_that_repeat_their_predecessors_are_measured_before_they_are_expanded() -> None:
-    texts = [f"{index:050}" for index in range(30_000)]
     options: dict[str, Any] = {"column_encoding": {"x": "DELTA_BYTE_ARRAY"}, "use_dictionary": False}
-    assert written(pa.array(texts[:500]), TypeTag.VARCHAR, **options).decode().to_pylist() == texts[:500]
-    assert refused(written(pa.array(texts), TypeTag.VARCHAR, **options), UnsupportedError) == "pages"
+    long = "l" * MIB
+    for page_version in ("1.0", "2.0"):
+        for texts in ([f"{index:050}" for index in range(30_000)], [long, None] * 20):
+            sound = written(pa.array(texts), TypeTag.VARCHAR, data_page_version=page_version, **options)
+            assert sound.decode().to_pylist() == texts
+        bomb = written(pa.array([long, None] * 65), TypeTag.VARCHAR, data_page_version=page_version, **options)
+        assert refused(bomb, UnsupportedError) == "pages"
+
+
+def test_lengths_that_do_not_decode_are_damage() -> None:
+    options: dict[str, Any] = {"column_encoding": {"x": "DELTA_BYTE_ARRAY"}, "use_dictionary": False}
+    case = written(pa.array(["l" * MIB] * 65), TypeTag.VARCHAR, compression="none", **options)
+    _, body_at = decode(case.content, file="data.parquet")
+    levels_length_bytes = 4 + int.from_bytes(case.content[body_at : body_at + 4], "little")
+    place = body_at + levels_length_bytes
+    # A block's size, its parts, 65 lengths and the first of them come first (Apache Parquet format, "Encodings").
+    header = b"\x80\x01\x04\x41"
+    assert case.content[place:].startswith(header + b"\x00")
+    for lengths in (b"\xff" * 20, header + b"\x01"):
+        content = case.content[:place] + lengths + case.content[place + len(lengths) :]
+        assert refused(case.with_content(content), CorruptError) == "page"
 
 
 def test_wide_fixed_values_are_measured_before_they_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     case = written(pa.array([b"a" * 100] * 100, pa.binary(100)), -1)
     # 100 values of 100 bytes, and pages of 111: what the pages unpack to counts beside what the values take.
     needed_bytes = 10_000 + 111
-    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 1)
-    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", needed_bytes)
+    monkeypatch.setattr(chunk_expansion, "EXPANSION_MAX", 1)
+    monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", needed_bytes)
     assert len(case.decode()) == 100
-    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", needed_bytes - 1)
+    monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", needed_bytes - 1)
     assert refused(case, UnsupportedError) == "pages"
 
 
 def test_what_a_chunk_may_expand_to_grows_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     case = written(pa.array([b"a" * 100] * 100, pa.binary(100)), -1)
-    assert (chunk_module.EXPANDED_MAX_BYTES, chunk_module.EXPANSION_MAX) == (64 * MIB, 64)
+    assert (chunk_expansion.EXPANDED_MAX_BYTES, chunk_expansion.EXPANSION_MAX) == (64 * MIB, 64)
     assert 38 * case.chunk.total_compressed < 10_111 < 39 * case.chunk.total_compressed
-    monkeypatch.setattr(chunk_module, "EXPANDED_MAX_BYTES", 0)
-    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 39)
+    monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", 0)
+    monkeypatch.setattr(chunk_expansion, "EXPANSION_MAX", 39)
     assert len(case.decode()) == 100
-    monkeypatch.setattr(chunk_module, "EXPANSION_MAX", 38)
+    monkeypatch.setattr(chunk_expansion, "EXPANSION_MAX", 38)
     assert refused(case, UnsupportedError) == "pages"

@@ -13,6 +13,8 @@ from impl.errors import UnsupportedError
 from impl.layout import pm as layout
 from impl.metadata_file import META_FILE, TableColumn, TableMetadata
 from impl.parquet.fields import PhysicalType, Repetition
+from impl.parquet.schema import SchemaElement
+from impl.parquet.thrift import encode
 from impl.parquet.tree import Field, Kind, Struct, Value
 from impl.pm.header import Column, FileHeader, encode_header
 from impl.questdb_types import DESIGNATED, NANOSECOND, TypeTag, tag_of
@@ -66,6 +68,11 @@ class _Annotation:
     scale: int | None = None
     precision: int | None = None
 
+    def without_places(self) -> tuple[int | None, bytes | None, int | None, int | None]:
+        """Return what it says, wherever in a file it says so."""
+        logical = None if self.logical_type is None else encode(self.logical_type)
+        return self.converted_type, logical, self.scale, self.precision
+
 
 def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
     """Return the physical type and the FIXED_BYTE_LEN that QuestDB stores a type with, None for impossible types."""
@@ -77,6 +84,18 @@ def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
     ):
         return None
     return _PHYSICAL_TYPES[tag], FIXED_BYTE_LENS.get(tag, 0)
+
+
+def has_questdb_form(element: SchemaElement, column_type: int) -> bool:
+    """Whether an element stores values of a type, and says what they mean, as every release of QuestDB does."""
+    said = _Annotation(
+        converted_type=element.converted_type,
+        logical_type=element.logical_type,
+        scale=element.scale,
+        precision=element.precision,
+    )
+    form = (element.physical_type, element.type_length or 0)
+    return form == physical_form(column_type) and said.without_places() == _annotation(column_type).without_places()
 
 
 def new_header(

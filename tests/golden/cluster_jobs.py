@@ -35,9 +35,10 @@ from pipeline.history_job import check_dataset, open_dataset
 from pipeline.migration import convert_tables
 from pipeline.session import spark_session
 from pipeline.source import register
+from pipeline.source_scan import scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CLUSTER = "local-cluster[2,1,1024]"
 SPEC = Spec(
@@ -75,6 +76,7 @@ def do_jobs(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
         "one history": [str(alone.verdict), alone.counts, alone.denominators],
         "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
         "source": read_rows(spark, str(folder / "archived")),
+        "scan": scan_rows(spark, str(folder / "archived"), folder / "staging"),
     }
 
 
@@ -94,7 +96,19 @@ def migrate_tree(spark: SparkSession, tree: Path, storage: OperatingSystemStorag
 def read_rows(spark: SparkSession, table: str) -> list[list[Any]]:
     """Read a table through the data source."""
     register(spark)
-    rows = spark.read.format("tornproof").load(table).selectExpr("count(*)", "sum(v)", "min(ts)", "max(ts)")
+    return sums_of(spark.read.format("tornproof").load(table))
+
+
+def scan_rows(spark: SparkSession, table: str, staging: Path) -> list[list[Any]]:
+    """Read a table through Spark's own reader."""
+    staging.mkdir()
+    with scan(spark, table, staging=str(staging)) as frame:
+        return sums_of(frame)
+
+
+def sums_of(frame: DataFrame) -> list[list[Any]]:
+    """Return what tells the rows of `archived` apart from others."""
+    rows = frame.selectExpr("count(*)", "sum(v)", "min(ts)", "max(ts)")
     return [[str(value) for value in row] for row in rows.collect()]
 
 

@@ -18,10 +18,11 @@ from impl.metadata_file import PartitionBy, TableColumn, TableMetadata
 from impl.parquet.footer import read_footer_tail
 from impl.parquet.thrift import decode, encode
 from impl.parquet.tree import Field, Items, Kind, Struct
-from impl.partition_schema import new_header, physical_form, schema_elements
+from impl.partition_schema import has_questdb_form, new_header, physical_form, schema_elements
 from impl.pm.header import Column, FileHeader, decode_header, encode_header
-from impl.questdb_types import DECIMAL_TYPE, DESIGNATED, TypeTag, tag_of
+from impl.questdb_types import DECIMAL_TYPE, DESIGNATED, NANOSECOND, TypeTag, tag_of
 from impl.reader import Snapshot
+from impl.verify import check_thrift_footer
 
 TABLES = tuple(
     f"{name}/table"
@@ -204,3 +205,42 @@ def test_pyarrow_reads_the_schema_with_the_types_meaning() -> None:
         ("array", pa.binary(), True),
         ("letter", pa.uint16(), False),
     ]
+
+
+@pytest.mark.parametrize("name", [TYPES_TABLE, "tables/2026-07/nanosecond/table"])
+def test_columns_of_real_files_have_the_form_of_their_type_and_of_no_other(questdb_data: Path, name: str) -> None:
+    snapshot = snapshot_of(questdb_data / name)
+    compared = 0
+    for partition in parquet_partitions(snapshot):
+        resolved = snapshot.resolve(partition)
+        footer, problems = check_thrift_footer(resolved)
+        assert footer is not None and problems == []
+        types = [column.type for column in resolved.metadata.header.columns]
+        for leaf, stored_as in zip(footer.leaves, types, strict=True):
+            for of in types:
+                assert has_questdb_form(leaf.element, of) == (form_name(of) == form_name(stored_as))
+                compared += 1
+            element = leaf.element
+            for odd in (
+                replace(element, converted_type=1 if element.converted_type is None else None),
+                replace(element, scale=1 if element.scale is None else None),
+                replace(element, precision=1 if element.precision is None else None),
+                replace(element, logical_type=element.logical_type and Struct(())),
+                replace(element, type_length=1 if element.type_length is None else None),
+            ):
+                assert odd == element or not any(has_questdb_form(odd, of) for of in types)
+    assert compared
+
+
+def form_name(column_type: int) -> tuple[TypeTag, bool]:
+    """Return a name that types have in common which are stored and annotated alike."""
+    same = {
+        TypeTag.SYMBOL: TypeTag.STRING,
+        TypeTag.VARCHAR: TypeTag.STRING,
+        TypeTag.ARRAY: TypeTag.BINARY,
+        TypeTag.GEOBYTE: TypeTag.BYTE,
+        TypeTag.GEOSHORT: TypeTag.SHORT,
+    }
+    tag = tag_of(column_type)
+    assert tag is not None
+    return same.get(tag, tag), tag is TypeTag.TIMESTAMP and bool(NANOSECOND.get(column_type))

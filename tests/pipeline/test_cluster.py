@@ -90,7 +90,7 @@ def test_code_of_executors_is_what_was_shipped(on_cluster: dict[str, Any]) -> No
         assert all("tornproof-code.zip" in file for file in files)
 
 
-@pytest.mark.parametrize("job", ["migration", "campaign", "history", "one history", "archive", "source"])
+@pytest.mark.parametrize("job", ["migration", "campaign", "history", "one history", "archive", "source", "scan"])
 def test_a_job_comes_to_the_same_as_on_threads(
     on_cluster: dict[str, Any], on_threads: dict[str, Any], job: str
 ) -> None:

@@ -29,6 +29,7 @@ from impl.table_writer import open_writer
 from impl.writer_options import WriterOptions
 from pipeline.source import register
 from pipeline.source_metrics import read_metrics
+from pipeline.source_scan import scan
 from pipeline.source_types import spark_arrow_schema, to_spark
 
 STORAGE = OperatingSystemStorage()
@@ -161,18 +162,27 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("reader_count", [4, nightly(10)])
+@pytest.mark.parametrize("by", ["source", "scan"])
 def test_reads_beside_a_writer_see_one_committed_version_each(
-    session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int
+    session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int, by: str
 ) -> None:
     deadline = time.monotonic() + 30
     while open_table(STORAGE, str(busy_table)).transaction().version < 5 and time.monotonic() < deadline:
         time.sleep(COMMIT_SECONDS)
 
     def read(number: int) -> tuple[int, int, int, int]:
+        time.sleep(2 * number * COMMIT_SECONDS)
+        if by == "scan":
+            with scan(session, str(busy_table)) as frame:
+                count, total, numbers = summed(frame)
+            return numbers, count, total, numbers
         folder = str(tmp_path / f"m{number}")
-        frame = loaded(session, busy_table, metrics=folder, splits="4")
-        (row,) = frame.selectExpr("count(*) count", "sum(v) sum", "count(distinct v) numbers").collect()
-        return read_metrics(folder)[-1]["version"], row["count"], row["sum"], row["numbers"]
+        count, total, numbers = summed(loaded(session, busy_table, metrics=folder, splits="4"))
+        return read_metrics(folder)[-1]["version"], count, total, numbers
+
+    def summed(frame: DataFrame) -> tuple[int, int, int]:
+        (row,) = frame.selectExpr("count(*)", "sum(v)", "count(distinct v)").collect()
+        return row[0], row[1], row[2]
 
     with ThreadPoolExecutor(reader_count) as pool:
         seen = list(pool.map(read, range(reader_count)))

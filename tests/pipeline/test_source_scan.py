@@ -1,0 +1,320 @@
+"""Tables through Spark's own reader: the rows that our reader finds, or those of the slower way with a warning."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from depth import always_if, nightly
+from golden_data import CRASHES, TABLES
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession, functions
+from type_values import NEVER_NULL, SHOWN, TYPES, arrow
+
+from impl.create import NewColumn, create_table
+from impl.errors import CorruptError, NotATableError
+from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
+from impl.operating_system import OperatingSystemStorage
+from impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
+from impl.parquet.fields import Codec
+from impl.partition import DATA_FILE
+from impl.partition_schema import physical_form
+from impl.questdb_types import TypeTag
+from impl.reader import UnknownColumnError, open_snapshot
+from impl.table import open_table
+from impl.table_writer import open_writer
+from impl.writer_options import WriterOptions
+from pipeline.source_options import OptionRefusedError
+from pipeline.source_scan import SlowScanWarning, scan
+from pipeline.source_types import spark_arrow_schema, to_spark
+
+STORAGE = OperatingSystemStorage()
+ROW_COUNT = 300
+IN_PLACE = WriterOptions(row_group_row_count_max=100, rewrite_unused_ratio=1.0)
+SLOW_TABLES = {"tables/9.4.2/oddcols": "still called", "tables/9.4.2/types": "has no reader for"}
+SOME_TABLES = (*SLOW_TABLES, "tables/9.4.2/bloom", "tables/9.4.2/many", "tables/2026-07/nanosecond")
+SPARK_LACKS = ("array", "array of 3 dimensions", "decimal256")
+
+
+def expected_of(path: Path, names: list[str] | None = None) -> pa.Table:
+    """Return what our own reader finds, in Spark's types."""
+    snapshot = open_snapshot(open_table(STORAGE, str(path)))
+    schema = spark_arrow_schema(snapshot.schema_of(snapshot.selected(names)))
+    return pa.Table.from_batches([to_spark(batch, schema) for batch in snapshot.batches(names)], schema=schema)
+
+
+def assert_same_rows(frame: DataFrame, expected: pa.Table) -> None:
+    found = frame.toArrow()
+    assert (found.schema.names, found.schema.types) == (expected.schema.names, expected.schema.types)
+    assert sorted(map(repr, rows_of(found))) == sorted(map(repr, rows_of(expected)))
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return rows of which times are integers, since most instants have no Python object."""
+    columns = [
+        (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist() for column in table
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def assert_native(spark: SparkSession, path: Path, names: list[str] | None = None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SlowScanWarning)
+        with scan(spark, str(path), columns=names) as frame:
+            assert_same_rows(frame, expected_of(path, names))
+
+
+def assert_slow(spark: SparkSession, path: Path, reason: str, names: list[str] | None = None) -> None:
+    with pytest.warns(SlowScanWarning, match=reason), scan(spark, str(path), columns=names) as frame:
+        assert_same_rows(frame, expected_of(path, names))
+
+
+def times_from(first: int, count: int) -> pa.Array:
+    return pa.array(np.arange(first, first + count) * 1_000_000, pa.timestamp("us", tz="UTC"))
+
+
+def commit(path: Path, rows: dict[str, Any], options: WriterOptions = IN_PLACE) -> None:
+    with open_writer(STORAGE, str(path), options=options) as writer:
+        writer.write(pa.table(rows))
+        writer.commit()
+
+
+def new_table(path: Path, **types: int) -> Path:
+    columns = [NewColumn(name=name, type=of) for name, of in {"ts": TypeTag.TIMESTAMP, **types}.items()]
+    create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = new_table(tmp_path / "t", v=TypeTag.LONG)
+    commit(path, {"ts": times_from(0, ROW_COUNT), "v": range(ROW_COUNT)})
+    return path
+
+
+def data_of(path: Path) -> Path:
+    (found,) = path.glob(f"*/{DATA_FILE}")
+    return found
+
+
+@pytest.mark.parametrize("names", [SOME_TABLES, nightly(TABLES)], ids=["some", "all"])
+def test_real_tables_have_the_rows_that_our_reader_finds(
+    spark: SparkSession, questdb_data: Path, names: Sequence[str]
+) -> None:
+    for name in names:
+        path = questdb_data / name / "table"
+        if name in SLOW_TABLES:
+            assert_slow(spark, path, SLOW_TABLES[name])
+        else:
+            assert_native(spark, path)
+
+
+@pytest.mark.parametrize("name", always_if(lambda name: name == CRASHES[0], CRASHES))
+def test_what_a_killed_server_left_behind_the_committed_bytes_is_not_read(
+    spark: SparkSession, questdb_data: Path, name: str
+) -> None:
+    assert_native(spark, questdb_data / name / "table")
+
+
+def test_real_columns_of_every_type_but_those_spark_lacks_are_read_by_spark(
+    spark: SparkSession, questdb_data: Path
+) -> None:
+    path = questdb_data / "tables/9.4.2/types/table"
+    lacking = {"arr", "arr2", "dec256"}
+    names = [name for name in open_snapshot(open_table(STORAGE, str(path))).schema.names if name not in lacking]
+    assert_native(spark, path, names)
+
+
+@pytest.fixture(scope="module")
+def some_values() -> dict[str, pa.Array]:
+    """The extremes of each type and a null, over and over."""
+    values = {}
+    for name, (low, high) in SHOWN.items():
+        if name not in SPARK_LACKS:
+            given = [low, high, low if name in NEVER_NULL else None] * (ROW_COUNT // 3)
+            values[name] = arrow(given, TYPES[name][1])
+    return values
+
+
+def written(path: Path, values: dict[str, pa.Array], encoding: EncodeOptions) -> Path:
+    new_table(path, **{name: TYPES[name][0] for name in values})
+    commit(path, {"ts": times_from(0, ROW_COUNT), **values}, WriterOptions(encoding=encoding))
+    return path
+
+
+@pytest.mark.parametrize("codec", PYARROW_CODECS)
+def test_pages_of_every_codec_that_spark_has_are_read_by_spark(
+    spark: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array], codec: Codec
+) -> None:
+    path = written(tmp_path / "t", some_values, EncodeOptions(codec=codec))
+    if codec is Codec.BROTLI:
+        assert_slow(spark, path, "column 'ts' is compressed with BROTLI")
+    else:
+        assert_native(spark, path)
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_pages_of_every_encoding_that_spark_has_are_read_by_spark(
+    spark: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array], encoding: Encoding
+) -> None:
+    forms = {name: physical_form(TYPES[name][0]) for name in some_values}
+    fitting = [name for name, form in forms.items() if form is not None and form[0] in ENCODABLE[encoding]]
+    options = EncodeOptions(columns={name: ColumnOptions(encoding=encoding) for name in fitting})
+    path = written(tmp_path / "t", some_values, options)
+    if encoding is Encoding.BYTE_STREAM_SPLIT:
+        assert_slow(spark, path, "is encoded as BYTE_STREAM_SPLIT", ["ts", "ipv4"])
+    else:
+        assert_native(spark, path)
+
+
+@pytest.mark.parametrize("stride", [11, nightly(1)])
+def test_filters_find_the_same_rows_as_without_any_statistics(
+    spark: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array], stride: int
+) -> None:
+    path = written(tmp_path / "t", some_values, EncodeOptions())
+    with scan(spark, str(path)) as frame:
+        rows = spark.createDataFrame(frame.toArrow(), frame.schema).cache()
+        asked = []
+        for name in some_values:
+            value = functions.lit(rows.agg(functions.max(name)).collect()[0][0])
+            column = functions.col(name)
+            asked += [column == value, column < value, column >= value, column != value, column.isNull()]
+        expected = rows.select(*[functions.count_if(each) for each in asked[::stride]]).first()
+        assert [frame.where(each).count() for each in asked[::stride]] == list(expected or ())
+        rows.unpersist()
+
+
+def test_spark_itself_leaves_columns_and_row_groups_out(spark: SparkSession, table: Path) -> None:
+    with scan(spark, str(table)) as frame:
+        plan = frame.where("v = 5").select("v")._jdf.queryExecution().toString()
+    assert re.search(r"PushedFilters: \[IsNotNull\(v\), EqualTo\(v,5\)\]", plan)
+    assert re.search(r"ReadSchema: struct<v:bigint>", plan)
+
+
+def test_bytes_behind_the_committed_ones_are_not_read(spark: SparkSession, table: Path) -> None:
+    expected = expected_of(table)
+    with data_of(table).open("ab") as file:
+        file.write(bytes(1 << 20))
+    with pytest.raises(Py4JJavaError, match="is not a Parquet file"):
+        spark.read.parquet(str(data_of(table))).count()
+    with scan(spark, str(table)) as frame:
+        assert_same_rows(frame, expected)
+
+
+def test_frame_stays_that_of_its_version_while_the_partition_grows_is_rewritten_and_purged(
+    spark: SparkSession, table: Path
+) -> None:
+    expected = expected_of(table)
+    with scan(spark, str(table)) as frame:
+        commit(table, {"ts": times_from(ROW_COUNT, ROW_COUNT), "v": range(ROW_COUNT)})
+        assert_same_rows(frame, expected)
+        before = data_of(table)
+        with open_writer(STORAGE, str(table), options=IN_PLACE) as writer:
+            writer.rewrite_partition(0)
+            writer.commit()
+            writer.purge()
+        assert before.exists()
+        assert_same_rows(frame, expected)
+    with open_writer(STORAGE, str(table), options=IN_PLACE) as writer:
+        writer.purge()
+    assert not before.exists()
+    assert_native(spark, table)
+
+
+def test_columns_are_found_by_what_they_are_and_not_by_what_they_were_called(spark: SparkSession, table: Path) -> None:
+    """`v` was dropped, and another column got its name; the first partition predates both new ones."""
+    columns = (
+        TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
+        TableColumn(id=1, name="v", type=-TypeTag.LONG),
+        TableColumn(id=2, name="v", type=TypeTag.VARCHAR),
+        TableColumn(id=3, name="odd `name", type=TypeTag.CHAR),
+    )
+    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
+    (table / META_FILE).write_bytes(encode_metadata_file(metadata, table_id=1))
+    rows = {"ts": times_from(86_400, 2), "v": ["x", None], "odd `name": pa.array([1, 65_535], pa.uint16())}
+    commit(table, rows)
+    assert set(expected_of(table)["v"].to_pylist()) == {None, "x"}
+    assert_native(spark, table)
+    assert_native(spark, table, ["odd `name"])
+    assert_native(spark, table, ["v"])
+
+
+def test_table_without_rows_has_a_schema(spark: SparkSession, tmp_path: Path) -> None:
+    assert_native(spark, new_table(tmp_path / "t", v=TypeTag.UUID))
+
+
+def test_damaged_page_fails_and_is_not_read_as_something_else(spark: SparkSession, tmp_path: Path) -> None:
+    path = new_table(tmp_path / "t", v=TypeTag.LONG)
+    encoding = EncodeOptions(codec=Codec.UNCOMPRESSED, columns={"v": ColumnOptions(encoding=Encoding.PLAIN)})
+    commit(path, {"ts": times_from(0, 2), "v": [0x1122334455667788] * 2}, WriterOptions(encoding=encoding))
+    content = data_of(path).read_bytes()
+    place = content.index(bytes.fromhex("8877665544332211") * 2)
+    data_of(path).write_bytes(content[:place] + b"\x89" + content[place + 1 :])
+    with scan(spark, str(path)) as frame, pytest.raises(Py4JJavaError, match="CRC checksum verification failed"):
+        frame.collect()
+
+
+def test_footer_that_contradicts_pm_is_not_given_to_spark(spark: SparkSession, table: Path) -> None:
+    content = data_of(table).read_bytes()
+    footer_length = int.from_bytes(content[-8:-4], "little")
+    place = content.index(b"\x18\x01v", len(content) - 8 - footer_length) + 2
+    data_of(table).write_bytes(content[:place] + b"w" + content[place + 1 :])
+    assert_slow(spark, table, "name at byte [0-9]+: expected 'v', as in _pm, found 'w'")
+
+
+def test_names_that_differ_by_case_alone_are_not_given_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = new_table(tmp_path / "t", v=TypeTag.LONG, w=TypeTag.LONG)
+    commit(path, {"ts": times_from(0, 2), "v": [1, 2], "w": [3, 4]})
+    columns = [
+        TableColumn(id=number, name=name, type=of)
+        for number, (name, of) in enumerate({"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "V": TypeTag.LONG}.items())
+    ]
+    metadata = TableMetadata(columns=tuple(columns), partition_by=PartitionBy.DAY, timestamp_id=0)
+    (path / META_FILE).write_bytes(encode_metadata_file(metadata, table_id=1))
+    commit(path, {"ts": times_from(86_400, 2), "v": [5, 6], "V": [7, 8]})
+    assert_slow(spark, path, "column 'v' is called like another one but for case", ["v"])
+
+
+def test_missing_tables_and_columns_are_refused_as_by_the_source(
+    spark: SparkSession, table: Path, questdb_data: Path
+) -> None:
+    with pytest.raises(NotATableError, match="there is nothing at this path"), scan(spark, str(table / "missing")):
+        pass
+    with pytest.raises(UnknownColumnError, match="there is no column 'q'"), scan(spark, str(table), columns=["q"]):
+        pass
+    shutil.rmtree(data_of(table).parent)
+    with pytest.raises(CorruptError, match="expected a file, because _txn names it"), scan(spark, str(table)):
+        pass
+
+
+def test_list_of_files_lies_where_it_is_asked_for_and_is_gone_afterwards(
+    spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    staging = tmp_path / "für %20 alle"
+    staging.mkdir()
+    with scan(spark, str(table), staging=str(staging)) as frame:
+        assert len(list(staging.iterdir())) == 1
+        assert frame.count() == ROW_COUNT
+    assert list(staging.iterdir()) == []
+    pattern = tmp_path / "[a]"
+    pattern.mkdir()
+    with (
+        pytest.raises(OptionRefusedError, match=r"takes '\[' for a part"),
+        scan(spark, str(table), staging=str(pattern)),
+    ):
+        pass
+    assert list(pattern.iterdir()) == []
+
+
+def test_cluster_is_told_where_all_machines_see_the_list(table: Path) -> None:
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://somewhere:7077"))
+    with pytest.raises(OptionRefusedError, match=r"name a folder that every machine sees"), scan(session, str(table)):
+        pass

@@ -4,7 +4,8 @@
 
 A table in one partition, with its data.parquet copied for the peer, and one of a partition a day, whose files the peer
 reads as a list of paths. A full scan hands every value of every row to Spark, which aggregates them or lets them go
-(`noop`). Beside it stands a source of Spark in Python that has nothing to read: its batches are ready, so what it
+(`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark, and by the format
+`tornproof`. Beside them stands a source of Spark in Python that has nothing to read: its batches are ready, so what it
 takes is what Spark takes to move rows out of Python, and no such source can be quicker.
 """
 
@@ -14,7 +15,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 from large_table import STORAGE, TRADE_TYPES, create, trades
@@ -27,6 +30,7 @@ from impl.partition import DATA_FILE
 from impl.table import open_table
 from impl.table_writer import open_writer
 from impl.writer_options import WriterOptions
+from pipeline import source_scan
 from pipeline.session import spark_session
 from pipeline.source import register
 
@@ -35,6 +39,7 @@ GROUP_COUNT = 100
 TASKS = 6
 DAY_MICROSECONDS = 86_400_000_000
 ROUNDS = 9
+Opened: TypeAlias = Callable[[], AbstractContextManager[DataFrame]]
 
 
 class ReadySource(DataSource):
@@ -94,6 +99,9 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
     def theirs(paths: list[str]) -> DataFrame:
         return session.read.parquet(*paths)
 
+    def scanned(path: Path) -> Opened:
+        return lambda: source_scan.scan(session, str(path))
+
     hour = "1970-01-01 01:00:00"
     near = f"ts >= timestamp'{hour}' and ts < timestamp'{hour}' + interval 100 seconds"
     day = f"ts >= timestamp_micros({50 * DAY_MICROSECONDS}) and ts < timestamp_micros({51 * DAY_MICROSECONDS})"
@@ -101,10 +109,19 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
     return [
         against("a full scan of batches that are ready", ready.load, lambda: theirs(peer), scan),
         against("their sums", ready.load, lambda: theirs(peer), sums),
-        against("full scan, all columns", lambda: ours(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
-        against("full scan, sums of all columns", lambda: ours(in_one), lambda: theirs(peer), sums, goal=1 / 1.5),
+        against("scan(), all columns", scanned(in_one), lambda: theirs(peer), scan, goal=1 / 1.5),
+        against("scan(), sums of all columns", scanned(in_one), lambda: theirs(peer), sums, goal=1 / 1.5),
         against(
-            "full scan, one column",
+            f"scan(), all columns of {len(peer_by_day)} partitions",
+            scanned(by_day),
+            lambda: theirs(peer_by_day),
+            scan,
+            goal=1 / 1.5,
+        ),
+        against("the format, all columns", lambda: ours(in_one), lambda: theirs(peer), scan),
+        against("the format, sums of all columns", lambda: ours(in_one), lambda: theirs(peer), sums),
+        against(
+            "the format, one column",
             lambda: ours(in_one, columns="price"),
             lambda: theirs(peer).select("price"),
             scan,
@@ -127,18 +144,25 @@ def rows(session: SparkSession, in_one: Path, peer: list[str], by_day: Path, pee
 
 def against(
     what: str,
-    ours: Callable[[], DataFrame],
+    ours: Opened | Callable[[], DataFrame],
     theirs: Callable[[], DataFrame],
     action: Callable[[DataFrame], object],
     goal: float | None = None,
 ) -> Row:
     """Load and act in each round, as a query does that is asked once; check first that both see the same."""
-    assert ours().count() == theirs().count() > 0
+    assert within(ours, DataFrame.count) == theirs().count() > 0
 
-    def work(frame: Callable[[], DataFrame]) -> Work:
-        return lambda: action(frame())
+    def work(frame: Opened | Callable[[], DataFrame]) -> Work:
+        return lambda: within(frame, action)
 
     return compare(what, work(ours), "spark.read.parquet", work(theirs), goal=goal, rounds=ROUNDS, round_seconds=0)
+
+
+def within(frame: Opened | Callable[[], DataFrame], action: Callable[[DataFrame], object]) -> object:
+    """Act on a frame, inside of the block that it is valid in where it comes as one."""
+    opened = frame()
+    with nullcontext(opened) if isinstance(opened, DataFrame) else opened as found:
+        return action(found)
 
 
 def scan(frame: DataFrame) -> None:

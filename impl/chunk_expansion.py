@@ -58,7 +58,7 @@ def check_expansion(
             return False
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
     has_other_pages = any(page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY) for page in data_pages)
-    if plain_bytes + shared_bytes > bound or has_other_pages:
+    if plain_bytes > bound or has_other_pages:
         expected = f"pages that cannot decode to more than {bound} bytes"
         refuse(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import table_builder
 from depth import always_if, nightly
 from golden_data import CRASHES, TABLES
 from py4j.protocol import Py4JJavaError
@@ -32,6 +34,7 @@ from impl.reader import UnknownColumnError, open_snapshot
 from impl.table import open_table
 from impl.table_writer import open_writer
 from impl.writer_options import WriterOptions
+from pipeline.hadoop_archive import SUFFIX, Beginning, write_archive
 from pipeline.source_options import OptionRefusedError
 from pipeline.source_scan import SlowScanWarning, scan
 from pipeline.source_types import spark_arrow_schema, to_spark
@@ -247,6 +250,42 @@ def test_columns_are_found_by_what_they_are_and_not_by_what_they_were_called(spa
     assert_native(spark, table, ["v"])
 
 
+def test_nulls_of_types_that_have_none_are_read_as_our_reader_reads_them(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        "b": (TypeTag.BOOLEAN, pa.array([True, None])),
+        "y": (TypeTag.BYTE, pa.array([-1, None], pa.int8())),
+        "s": (TypeTag.SHORT, pa.array([-1, None], pa.int16())),
+        "c": (TypeTag.CHAR, pa.array([1, None], pa.uint16())),
+        "i": (TypeTag.INT, pa.array([1, None], pa.int32())),
+    }
+    path = table_builder.build(columns, use_dictionary=False).write_to(tmp_path)
+    assert expected_of(path, ["b", "y", "s", "c", "i"]).slice(1).to_pylist() == [
+        {"b": False, "y": 0, "s": 0, "c": 0, "i": None}
+    ]
+    assert_native(spark, path, ["b", "y", "s", "c"])
+
+
+def test_columns_that_other_writers_annotate_otherwise_are_not_given_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark would read these addresses as negative numbers."""
+    columns = {"a": (TypeTag.IPV4, pa.array([-2, -1], pa.int32()))}
+    path = table_builder.build(columns, use_dictionary=False).write_to(tmp_path)
+    assert expected_of(path, ["a"])["a"].to_pylist() == [(1 << 32) - 2, (1 << 32) - 1]
+    assert_slow(spark, path, "column 'a' is not stored as QuestDB stores uint32", ["a"])
+
+
+def test_files_are_local_whatever_file_system_is_the_default(spark: SparkSession, table: Path) -> None:
+    assert spark._jsc is not None
+    configuration = spark._jsc.hadoopConfiguration()
+    default = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", "hdfs://nowhere.invalid:1")
+    try:
+        assert_native(spark, table)
+    finally:
+        configuration.set("fs.defaultFS", default)
+
+
 def test_table_without_rows_has_a_schema(spark: SparkSession, tmp_path: Path) -> None:
     assert_native(spark, new_table(tmp_path / "t", v=TypeTag.UUID))
 
@@ -301,7 +340,8 @@ def test_list_of_files_lies_where_it_is_asked_for_and_is_gone_afterwards(
     staging = tmp_path / "für %20 alle"
     staging.mkdir()
     with scan(spark, str(table), staging=str(staging)) as frame:
-        assert len(list(staging.iterdir())) == 1
+        (directory,) = staging.iterdir()
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o755
         assert frame.count() == ROW_COUNT
     assert list(staging.iterdir()) == []
     pattern = tmp_path / "[a]"
@@ -312,6 +352,18 @@ def test_list_of_files_lies_where_it_is_asked_for_and_is_gone_afterwards(
     ):
         pass
     assert list(pattern.iterdir()) == []
+
+
+def test_files_of_an_archive_may_be_called_anything(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    directory = tmp_path / f"a{SUFFIX}"
+    directory.mkdir()
+    data = data_of(table)
+    size_bytes = data.stat().st_size
+    names = ("a b.parquet", "a+b.parquet", "a%20b.parquet", "ü.parquet")
+    write_archive(directory, [Beginning(folder="0", name=name, path=data, size_bytes=size_bytes) for name in names])
+    frame = spark.read.parquet(f"har://{directory}/0")
+    assert frame.count() == len(names) * ROW_COUNT
+    assert len(frame.inputFiles()) == len(names)
 
 
 def test_cluster_is_told_where_all_machines_see_the_list(table: Path) -> None:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from day_tables import new_table
 from golden_data import TABLES
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
 from pyspark.sql.types import StructType
 
-from impl.create import NewColumn, create_table
 from impl.errors import CorruptError, NotATableError
-from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
 from impl.partition import DATA_FILE
 from impl.predicate_literal import PredicateError
@@ -46,13 +45,6 @@ def rows_from(first: int, count: int, microseconds_a_row: int = 1_000_000) -> pa
     numbers = np.arange(first, first + count)
     times = pa.array(numbers * microseconds_a_row, pa.timestamp("us", tz="UTC"))
     return pa.table({"ts": times, "v": numbers, "n": [f"name-{number}" for number in numbers]})
-
-
-def new_table(path: Path, **keys: bool) -> Path:
-    types = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "n": TypeTag.VARCHAR}
-    columns = [NewColumn(name=name, type=tag, is_dedup_key=keys.get(name, False)) for name, tag in types.items()]
-    create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    return path
 
 
 def commit(path: Path, rows: pa.Table, options: WriterOptions = OPTIONS) -> int:
@@ -85,7 +77,7 @@ def let_go() -> None:
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """Ten row groups of one day, and one of the next."""
-    path = new_table(tmp_path / "t")
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG, "n": TypeTag.VARCHAR})
     commit(path, rows_from(0, 10 * GROUP_ROW_COUNT))
     commit(path, rows_from(86_400, GROUP_ROW_COUNT))
     return path
@@ -338,7 +330,7 @@ def test_task_without_a_value_reads_nothing(table: Path) -> None:
 
 
 def test_tasks_do_not_carry_the_list_of_partitions(tmp_path: Path) -> None:
-    path = new_table(tmp_path / "t")
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG, "n": TypeTag.VARCHAR})
     commit(path, rows_from(0, 200, microseconds_a_row=DAY_LENGTH))
     reader = reader_of(path)
     whole = len(pickle.dumps(reader.__dict__))

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import table_builder
+from day_tables import new_table
 from depth import always_if, nightly
 from golden_data import CRASHES, TABLES
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 
-from impl.create import NewColumn, create_table
 from impl.errors import CorruptError, NotATableError
 from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
 from impl.operating_system import OperatingSystemStorage
@@ -90,15 +90,9 @@ def commit(path: Path, rows: dict[str, Any], options: WriterOptions = IN_PLACE) 
         writer.commit()
 
 
-def new_table(path: Path, **types: int) -> Path:
-    columns = [NewColumn(name=name, type=of) for name, of in {"ts": TypeTag.TIMESTAMP, **types}.items()]
-    create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    return path
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = new_table(tmp_path / "t", v=TypeTag.LONG)
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG})
     commit(path, {"ts": times_from(0, ROW_COUNT), "v": range(ROW_COUNT)})
     return path
 
@@ -148,7 +142,7 @@ def some_values() -> dict[str, pa.Array]:
 
 
 def written(path: Path, values: dict[str, pa.Array], encoding: EncodeOptions) -> Path:
-    new_table(path, **{name: TYPES[name][0] for name in values})
+    new_table(path, {name: TYPES[name][0] for name in values})
     commit(path, {"ts": times_from(0, ROW_COUNT), **values}, WriterOptions(encoding=encoding))
     return path
 
@@ -287,11 +281,11 @@ def test_files_are_local_whatever_file_system_is_the_default(spark: SparkSession
 
 
 def test_table_without_rows_has_a_schema(spark: SparkSession, tmp_path: Path) -> None:
-    assert_native(spark, new_table(tmp_path / "t", v=TypeTag.UUID))
+    assert_native(spark, new_table(tmp_path / "t", {"v": TypeTag.UUID}))
 
 
 def test_damaged_page_fails_and_is_not_read_as_something_else(spark: SparkSession, tmp_path: Path) -> None:
-    path = new_table(tmp_path / "t", v=TypeTag.LONG)
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG})
     encoding = EncodeOptions(codec=Codec.UNCOMPRESSED, columns={"v": ColumnOptions(encoding=Encoding.PLAIN)})
     commit(path, {"ts": times_from(0, 2), "v": [0x1122334455667788] * 2}, WriterOptions(encoding=encoding))
     content = data_of(path).read_bytes()
@@ -310,7 +304,7 @@ def test_footer_that_contradicts_pm_is_not_given_to_spark(spark: SparkSession, t
 
 
 def test_names_that_differ_by_case_alone_are_not_given_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    path = new_table(tmp_path / "t", v=TypeTag.LONG, w=TypeTag.LONG)
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG, "w": TypeTag.LONG})
     commit(path, {"ts": times_from(0, 2), "v": [1, 2], "w": [3, 4]})
     columns = [
         TableColumn(id=number, name=name, type=of)

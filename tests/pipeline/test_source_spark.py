@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from day_tables import new_table
 from depth import nightly
 from golden_data import TABLES
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from impl.create import NewColumn, create_table
-from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
 from impl.partition import DATA_FILE
 from impl.questdb_types import TypeTag
@@ -45,12 +44,6 @@ def rows_from(first: int, count: int) -> pa.Table:
     return pa.table({"ts": pa.array(numbers * 1_000_000, pa.timestamp("us", tz="UTC")), "v": numbers})
 
 
-def new_table(path: Path) -> Path:
-    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
-    create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    return path
-
-
 def commit(path: Path, rows: pa.Table) -> None:
     with open_writer(STORAGE, str(path), options=OPTIONS) as writer:
         writer.write(rows)
@@ -65,7 +58,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = new_table(tmp_path / "t")
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG})
     commit(path, rows_from(0, 10 * GROUP_ROW_COUNT))
     return path
 
@@ -112,7 +105,7 @@ def test_number_of_tasks_is_that_of_the_row_groups_where_it_is_asked_for(session
 
 
 def test_empty_table_has_a_schema_and_no_rows(session: SparkSession, tmp_path: Path) -> None:
-    frame = loaded(session, new_table(tmp_path / "t"))
+    frame = loaded(session, new_table(tmp_path / "t", {"v": TypeTag.LONG}))
     assert (frame.columns, frame.count()) == (["ts", "v"], 0)
 
 
@@ -150,7 +143,7 @@ def write_until(stop: Event, path: str) -> None:
 @pytest.fixture
 def busy_table(tmp_path: Path) -> Iterator[Path]:
     """A table with a process that commits to it; a version holds as many rows of each number up to its own."""
-    path = new_table(tmp_path / "t")
+    path = new_table(tmp_path / "t", {"v": TypeTag.LONG})
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     writer = context.Process(target=write_until, args=(stop, str(path)), daemon=True)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from day_tables import new_table
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from impl.create import NewColumn, create_table
-from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
 from impl.table_writer import TableWriter, open_writer
@@ -33,18 +32,9 @@ OPTIONS = WriterOptions(row_group_row_count_max=10, rewrite_unused_ratio=1.0)
 Offset = dict[str, Any]
 
 
-def new_table(path: Path, *, keys: bool = False) -> Path:
-    columns = [
-        NewColumn(name="ts", type=TypeTag.TIMESTAMP, is_dedup_key=keys),
-        NewColumn(name="v", type=TypeTag.LONG),
-    ]
-    create_table(STORAGE, str(path), columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    return path
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return new_table(tmp_path / "t")
+    return new_table(tmp_path / "t", {"v": TypeTag.LONG})
 
 
 def writer_on(path: Path) -> TableWriter:
@@ -153,7 +143,7 @@ def test_rows_put_among_those_that_were_returned_end_the_stream(
 
 
 def test_rewrite_of_a_table_with_keys_ends_the_stream_because_rows_may_be_replaced(tmp_path: Path) -> None:
-    table = new_table(tmp_path / "t", keys=True)
+    table = new_table(tmp_path / "t", {"v": TypeTag.LONG}, keys=["ts"])
     reader = reader_of(table)
     commit(table, range(20))
     first = latest(reader, reader.initialOffset())

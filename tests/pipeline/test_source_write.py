@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from day_tables import new_table
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from impl.create import NewColumn, create_table
 from impl.errors import NotATableError, StorageError
-from impl.metadata_file import PartitionBy
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
 from impl.reader import open_snapshot
@@ -34,10 +33,7 @@ SOME_UUID = "11111111-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    types = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "u": TypeTag.UUID}
-    columns = [NewColumn(name=name, type=tag) for name, tag in types.items()]
-    create_table(STORAGE, str(tmp_path / "t"), columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    return tmp_path / "t"
+    return new_table(tmp_path / "t", {"v": TypeTag.LONG, "u": TypeTag.UUID})
 
 
 def values_of(path: Path) -> list[int]:

@@ -49,6 +49,10 @@ READ_OPTIONS = {
     "fs.defaultFS": "file:///",
     # Not all that is damaged is so broken that it cannot be decoded.
     "parquet.page.verify-checksum.enabled": "true",
+    # Whatever a session is set to: a version is read whole and as it was written, or not at all.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
 }
 PATTERN = re.compile(r"[][{}*?\\]")
 """What makes Spark take a path for a pattern, which it cannot look for in an archive."""

@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -293,6 +293,47 @@ def test_damaged_page_fails_and_is_not_read_as_something_else(spark: SparkSessio
     data_of(path).write_bytes(content[:place] + b"\x89" + content[place + 1 :])
     with scan(spark, str(path)) as frame, pytest.raises(Py4JJavaError, match="CRC checksum verification failed"):
         frame.collect()
+
+
+@pytest.fixture
+def lenient(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose settings let Spark leave out what it cannot read, and take old times for those of Julius."""
+    settings = {
+        "spark.sql.files.ignoreCorruptFiles": "true",
+        "spark.sql.files.ignoreMissingFiles": "true",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.parquet.binaryAsString": "true",
+        "spark.sql.parquet.enableVectorizedReader": "false",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in settings:
+        spark.conf.unset(name)
+
+
+def test_settings_of_the_session_do_not_change_what_is_read(
+    lenient: SparkSession, tmp_path: Path, some_values: dict[str, pa.Array]
+) -> None:
+    path = written(tmp_path / "t", some_values, EncodeOptions())
+    lenient.conf.set("spark.sql.parquet.enableVectorizedReader", "true")
+    assert_native(lenient, path)
+    lenient.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    assert_native(lenient, path)
+
+
+def test_files_that_vanish_or_break_are_not_left_out_whatever_the_session_allows(
+    lenient: SparkSession, table: Path
+) -> None:
+    content = data_of(table).read_bytes()
+    with scan(lenient, str(table)) as frame:
+        data_of(table).write_bytes(content[:4] + bytes(100) + content[104:])
+        with pytest.raises(Py4JJavaError, match="FAILED_READ_FILE"):
+            frame.collect()
+        data_of(table).unlink()
+        with pytest.raises(Py4JJavaError, match=r"1970-01-01\.0\.parquet"):
+            frame.collect()
 
 
 def test_footer_that_contradicts_pm_is_not_given_to_spark(spark: SparkSession, table: Path) -> None:

@@ -13,6 +13,7 @@ from impl.arrow_types import is_double_array, is_nullable, valid_decimal_shape
 from impl.metadata_file import TableColumn
 from impl.questdb_types import GEOHASH_PRECISION, TypeTag, array_dimensions, tag_of
 from impl.reader import open_snapshot
+from impl.refused_rows import RowsRefusedError
 from impl.symbols import read_table_symbols
 from impl.table import Table
 
@@ -26,7 +27,8 @@ def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bo
     """Return one row for each timestamp, in the order given, with all columns of the table.
 
     Row i has the values that belong to the number `seed` + i. Symbols are some that the table knows, and nulls stand
-    in every column that can hold them. `is_ascii` keeps texts to ASCII.
+    in every column that can hold them. `is_ascii` keeps texts to ASCII. Raises RowsRefusedError for a type that is not
+    known, as a damaged `_meta` has it.
     """
     assert table.metadata is not None
     symbols = read_table_symbols(table, table.transaction())
@@ -68,7 +70,8 @@ def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Calla
         return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column.type))
     if tag in (TypeTag.STRING, TypeTag.VARCHAR):
         return lambda number: _text(number, is_ascii)
-    assert tag is not None
+    if tag is None or tag not in _MAKERS:
+        raise RowsRefusedError.at(column.name, None, expected="a type that is known", actual=column.type)
     return _MAKERS[tag]
 
 

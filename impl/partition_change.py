@@ -29,6 +29,7 @@ from impl.partition_writer import (
 from impl.pm.header import FileHeader
 from impl.questdb_json import QUESTDB_KEY, JsonColumn, new_json
 from impl.questdb_types import TypeTag, tag_of
+from impl.readable_row_groups import readable_row_groups
 from impl.reader_protocol import ReaderProtocol
 from impl.row_group import SnapshotColumn, row_group_columns
 from impl.stored_arrays import stored_table
@@ -166,15 +167,19 @@ class PartitionChanger:
         }
         file_names = {names[column.id]: column.name for column in header.columns}
         options = encode_options(self.options, file_names, self.timestamp_name)
-        for part in self._parts(in_file_order):
+
+        def encoded(part: pa.Table) -> EncodedRowGroup:
             stored, bounds = stored_table(part, header.columns, symbols)
             bitsets = self._bitsets(stored, header, names)
             settings: dict[str, Any] = {} if options is None else {"options": options}
             if bitsets and (header.blooms_external or self._also_in_data()):
                 settings["bitsets"] = bitsets
             # By default nothing but bounds is given, so that any encoder of row groups will do.
-            encoded = self.encode(stored, bounds=bounds, **settings)
-            yield replace(encoded, bitsets=bitsets) if bitsets else encoded
+            group = self.encode(stored, bounds=bounds, **settings)
+            return replace(group, bitsets=bitsets) if bitsets else group
+
+        for part in self._parts(in_file_order):
+            yield from readable_row_groups(part, encoded)
 
     def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Yield the rows of each row group."""

@@ -13,6 +13,7 @@ from impl.adoption import PreparedPartition
 from impl.metadata_file import TableMetadata
 from impl.parquet.encoded import EncodedRowGroup
 from impl.partition_build import PartitionBuild
+from impl.readable_row_groups import readable_row_groups
 from impl.storage import Storage
 from impl.writer_options import WriterOptions
 from pipeline.archive_publish import prepared_path
@@ -44,14 +45,22 @@ def build_partition(storage: Storage, task: BuildTask, attempt: str) -> Prepared
         PartitionBuild(storage, place, task.metadata, task.options, table_name=task.table_name) as build,
         ThreadPoolExecutor(task.thread_count) as threads,
     ):
-        waiting: deque[Future[EncodedRowGroup]] = deque()
+        waiting: deque[Future[list[EncodedRowGroup]]] = deque()
+
+        def encoded(rows: pa.Table) -> list[EncodedRowGroup]:
+            return list(readable_row_groups(rows, build.encoded))
+
+        def append_first() -> None:
+            for group in waiting.popleft().result():
+                build.append(group)
+
         for rows in row_groups(runs, task.runs, task.options):
-            waiting.append(threads.submit(build.encoded, rows))
+            waiting.append(threads.submit(encoded, rows))
             del rows
             if len(waiting) >= task.thread_count:
-                build.append(waiting.popleft().result())
+                append_first()
         while waiting:
-            build.append(waiting.popleft().result())
+            append_first()
         return build.finish(task.timestamp)
 
 

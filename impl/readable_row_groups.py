@@ -1,0 +1,71 @@
+"""Row groups that every reader of this library takes, however well their values compress.
+
+A reader bounds what a page, a chunk, and all columns of a row group together may cost in memory by their bytes on disk,
+so that a few hostile bytes cannot stand for gigabytes (format document, "Limits"). Rows that would look like that to it
+are written as more row groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from impl.chunk import VALUE_COUNT_MAX, pages_of
+from impl.chunk_expansion import EXPANSION_MAX, bound_bytes
+from impl.errors import UnsupportedError
+from impl.parquet.encoded import HOME_BYTES, EncodedRowGroup
+from impl.parquet.pages import PAGE_SIZE_MAX_BYTES
+from impl.partition import CHUNK_LIMIT_BYTES
+from impl.pm.block import Chunk
+from impl.refused_rows import RowsRefusedError
+from impl.row_group import BATCH_FLOOR_BYTES, VARIABLE_WIDTH_BYTES
+
+
+def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowGroup]) -> Iterator[EncodedRowGroup]:
+    """Yield rows as one row group, or as halves and their halves until each can be read.
+
+    The columns are in the order of the chunks. Raises as `encode`, and RowsRefusedError for a row that no reader takes.
+    """
+    group = encode(rows)
+    if _is_readable(rows, group):
+        yield group
+        return
+    if rows.num_rows == 1:
+        sizes = {name: column.nbytes for name, column in zip(rows.column_names, rows.columns, strict=True)}
+        largest = max(sizes, key=lambda name: sizes[name])
+        expected = f"at most {PAGE_SIZE_MAX_BYTES} bytes a value and {BATCH_FLOOR_BYTES} a row"
+        raise RowsRefusedError.at(largest, None, expected=expected, actual=f"{sizes[largest]} in one row")
+    middle = rows.num_rows // 2
+    del group
+    yield from readable_row_groups(rows.slice(0, middle), encode)
+    yield from readable_row_groups(rows.slice(middle), encode)
+
+
+def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
+    """Whether readers are sure to take a row group of these rows."""
+    row_count = rows.num_rows
+    if row_count > VALUE_COUNT_MAX:
+        return False
+    sizes = [int(column.nbytes) for column in rows.columns]
+    stored_bytes = sum(chunk.total_compressed for chunk in group.chunks)
+    together = sum(max(size, VARIABLE_WIDTH_BYTES * row_count) + row_count for size in sizes)
+    return together <= max(BATCH_FLOOR_BYTES, EXPANSION_MAX * stored_bytes) and all(
+        _is_readable_chunk(size, row_count, chunk, group) for size, chunk in zip(sizes, group.chunks, strict=True)
+    )
+
+
+def _is_readable_chunk(size_bytes: int, row_count: int, chunk: Chunk, group: EncodedRowGroup) -> bool:
+    # The values, the pages that they come from, and eight bytes a value for levels, offsets and narrow types. One
+    # value repeats no other, so it is measured by its page alone.
+    cost_bytes = size_bytes * min(row_count, 2) + VARIABLE_WIDTH_BYTES * row_count
+    if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > CHUNK_LIMIT_BYTES:
+        return False
+    if cost_bytes <= PAGE_SIZE_MAX_BYTES:
+        return True
+    start = chunk.byte_range_start - HOME_BYTES
+    try:
+        pages_of(group.content[start : start + chunk.total_compressed], chunk, file="")
+    except UnsupportedError:
+        return False
+    return True

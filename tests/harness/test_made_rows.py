@@ -1,0 +1,31 @@
+"""Rows are made up for every type that is known, and for no other."""
+
+from __future__ import annotations
+
+import pytest
+from type_values import array_type, decimal_type
+from written_tables import PATH, new_table
+
+from harness.made_rows import rows_for
+from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
+from impl.questdb_types import TypeTag
+from impl.refused_rows import RowsRefusedError
+from impl.storage import OpenMode
+from impl.table import open_table
+
+
+@pytest.mark.parametrize(
+    "column_type", [255, (1 << 31) - 1, decimal_type(TypeTag.DECIMAL8, 9, 1), array_type(1) - (TypeTag.DOUBLE << 8)]
+)
+def test_a_type_that_a_damaged_table_claims_is_refused(column_type: int) -> None:
+    storage, _ = new_table()
+    columns = (
+        TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
+        TableColumn(id=1, name="v", type=column_type),
+    )
+    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
+    with storage.open_for_writing(f"{PATH}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
+    with pytest.raises(RowsRefusedError, match="column 'v': expected a type that is known, found"):
+        rows_for(open_table(storage, PATH), [0, 1], seed=0)

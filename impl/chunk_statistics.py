@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impl.arrow_types import valid_decimal_shape
-from impl.errors import CorruptError, UnsupportedError
+from impl.errors import CorruptError, ProblemError, UnsupportedError
 from impl.pm.block import Chunk, Statistic
 from impl.pm.header import Column
 from impl.pm.statistics import INT32, INT64, INT96, Bound, value_of
@@ -67,18 +67,18 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 
 def reject(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
     """Raise CorruptError about a column's chunk, placed at its start."""
-    raise CorruptError(
-        file=file,
-        field=f"{field} of column {column.name!r}",
-        offset_bytes=chunk.byte_range_start,
-        expected=expected,
-        actual=actual,
-    )
+    raise _about(CorruptError, column, chunk, file, field, expected, actual)
 
 
 def refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
     """Raise UnsupportedError about a column's chunk, placed at its start."""
-    raise UnsupportedError(
+    raise _about(UnsupportedError, column, chunk, file, field, expected, actual)
+
+
+def _about(
+    kind: type[ProblemError], column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object
+) -> ProblemError:
+    return kind(
         file=file,
         field=f"{field} of column {column.name!r}",
         offset_bytes=chunk.byte_range_start,

@@ -8,12 +8,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from impl.chunk import decode_chunk
-from impl.chunk_expansion import EXPANSION_MAX
 from impl.errors import TornproofError, UnsupportedError
 from impl.partition import read_chunk
 from impl.pm.block import Chunk
 from impl.pm.header import Column
-from impl.row_group import BATCH_FLOOR_BYTES, Described, SnapshotColumn, is_all_null
+from impl.row_group import Described, SnapshotColumn, batch_bound_bytes, is_all_null
 from impl.storage import ReadableFile
 
 
@@ -57,7 +56,7 @@ def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, file: str) 
 
 def _check_size(column: SnapshotColumn, chunk: Chunk, file: str) -> None:
     """Refuse a few bytes, or none, that stand for gigabytes."""
-    bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * chunk.total_compressed)
+    bound_bytes = batch_bound_bytes([chunk])
     if chunk.num_values * column.width_bytes > bound_bytes:
         raise UnsupportedError(
             file=file,

@@ -30,7 +30,7 @@ from impl.pm.statistics import (
 )
 from impl.predicate import LONG256_BYTES, And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate, is_long256
 from impl.questdb_types import TypeTag, tag_of
-from impl.row_group import SnapshotColumn, column_key, is_all_null
+from impl.row_group import SnapshotColumn, column_key, column_places, is_all_null
 
 BitsetOf = Callable[[int], bytes | None]
 """The bloom filter of the column at a position of the header, None where there is none."""
@@ -56,7 +56,7 @@ class Pruner:
     def __init__(self, header: FileHeader) -> None:
         """Remember where the partition has which column."""
         self._header = header
-        self._places = {column_key(place, column): place for place, column in enumerate(header.columns)}
+        self._places = column_places(header)
         dts = header.designated_timestamp
         self._timestamp_id = column_key(dts, header.columns[dts]) if dts >= 0 else None
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from impl.chunk import VALUE_COUNT_MAX, pages_of
-from impl.chunk_expansion import EXPANSION_MAX, bound_bytes
+from impl.chunk_expansion import bound_bytes
 from impl.errors import UnsupportedError
 from impl.parquet.encoded import HOME_BYTES, EncodedRowGroup
 from impl.parquet.pages import PAGE_SIZE_MAX_BYTES
 from impl.partition import CHUNK_LIMIT_BYTES
 from impl.pm.block import Chunk
 from impl.refused_rows import RowsRefusedError
-from impl.row_group import BATCH_FLOOR_BYTES, VARIABLE_WIDTH_BYTES
+from impl.row_group import BATCH_FLOOR_BYTES, VARIABLE_WIDTH_BYTES, batch_bound_bytes
 
 
 def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowGroup]) -> Iterator[EncodedRowGroup]:
@@ -48,9 +48,8 @@ def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
     if row_count > VALUE_COUNT_MAX:
         return False
     sizes = [int(column.nbytes) for column in rows.columns]
-    stored_bytes = sum(chunk.total_compressed for chunk in group.chunks)
     together = sum(max(size, VARIABLE_WIDTH_BYTES * row_count) + row_count for size in sizes)
-    return together <= max(BATCH_FLOOR_BYTES, EXPANSION_MAX * stored_bytes) and all(
+    return together <= batch_bound_bytes(group.chunks) and all(
         _is_readable_chunk(size, row_count, chunk, group) for size, chunk in zip(sizes, group.chunks, strict=True)
     )
 

@@ -85,9 +85,14 @@ class Snapshot:
         columns = self.selected(names)
         predicate = self.predicate_of(times, where)
         account = account or ReadAccount()
+        for partition in self.parquet_partitions():
+            yield from self._partition_batches(partition, columns, predicate, account, decoding)
+
+    def parquet_partitions(self) -> Iterator[Partition]:
+        """Yield the partitions that are read; raises CorruptError at one that says it is native and is not."""
         for partition in self.transaction.partitions:
             if partition.is_parquet:
-                yield from self._partition_batches(partition, columns, predicate, account, decoding)
+                yield partition
             else:
                 raise_first(check_native(self.table.files_of(partition), partition))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from impl.errors import UnsupportedError
 from impl.partition import PartitionFiles, read_chunk
 from impl.pm.block import Block, Chunk
 from impl.pm.chain import Metadata
-from impl.pm.header import Column
+from impl.pm.header import Column, FileHeader
 from impl.pm.statistics import BYTE_ARRAY
 from impl.storage import ReadableFile
 
@@ -73,6 +73,11 @@ def column_key(position: int, column: Column) -> int:
     return column.id if column.id >= 0 else -2 - position
 
 
+def column_places(header: FileHeader) -> dict[int, int]:
+    """Return where a partition has its columns, by what tells them apart."""
+    return {column_key(place, column): place for place, column in enumerate(header.columns)}
+
+
 class Described(Protocol):
     """A partition's files and a generation that describes them, as a reader resolves or a writer remembers it."""
 
@@ -100,7 +105,7 @@ def row_group_columns(
     """
     _check_row_count(resolved, block)
     header = resolved.metadata.header
-    places = {column_key(place, column): place for place, column in enumerate(header.columns)}
+    places = column_places(header)
     fetched = {
         column.id: places[column.id]
         for column in columns
@@ -141,8 +146,7 @@ class _Group:
     bound_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        stored_bytes = sum(chunk.total_compressed for chunk in self.block.chunks)
-        self.bound_bytes = max(BATCH_FLOOR_BYTES, EXPANSION_MAX * stored_bytes)
+        self.bound_bytes = batch_bound_bytes(self.block.chunks)
 
     def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
         chunk, header = self.block.chunks[place], self.resolved.metadata.header
@@ -184,6 +188,11 @@ class _Group:
 def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
     """Order what takes long to decode first, so that no thread waits long for the last one of a row group."""
     return column.physical_type != BYTE_ARRAY, -chunk.total_compressed
+
+
+def batch_bound_bytes(chunks: Iterable[Chunk]) -> int:
+    """Return what the values of chunks that are read together may take."""
+    return max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in chunks))
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:

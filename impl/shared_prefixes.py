@@ -14,15 +14,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from impl.chunk_metadata import Leaf, chunk_metadata
-from impl.parquet.fields import PageType
-from impl.parquet.pages import PageInfo
-from impl.parquet.thrift import encode
+from impl.parquet.fields import DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, PAGE_HEADER, PageType, ids_of
+from impl.parquet.pages import HEADER_NAMES, PageInfo
+from impl.parquet.thrift import decode, encode
 from impl.parquet.tree import Field, Kind, Struct
+from impl.parquet.tree_edit import value_of, with_fields
 from impl.pm.block import Chunk
 from impl.pm.statistics import INT32
 
 DELTA_BINARY_PACKED = 5
-DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2 = 5, 8
+PAGE_FIELDS = ids_of(PAGE_HEADER)
+ENCODING_FIELDS = {
+    PageType.DATA_V1: ids_of(DATA_PAGE_HEADER)["encoding"],
+    PageType.DATA_V2: ids_of(DATA_PAGE_HEADER_V2)["encoding"],
+}
 
 
 def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *, is_optional: bool) -> int:
@@ -30,10 +35,7 @@ def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *
 
     `content` is the whole chunk. Raises pyarrow's errors, and ValueError for lengths that are none.
     """
-    start = chunk.byte_range_start
-    lengths = b"".join(
-        _header_of_lengths(page) + content[page.body_offset_bytes - start : page.end_bytes - start] for page in pages
-    )
+    lengths = b"".join(_as_lengths(content, chunk.byte_range_start, page) for page in pages)
     as_numbers = Leaf(physical_type=INT32, is_optional=is_optional)
     metadata = chunk_metadata(as_numbers, chunk.codec, sum(page.value_count for page in pages), len(lengths))
     found = pq.ParquetFile(pa.BufferReader(lengths), metadata=metadata).read(use_threads=False).column(0)
@@ -42,19 +44,12 @@ def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *
     return pc.sum(found).as_py() or 0
 
 
-def _header_of_lengths(page: PageInfo) -> bytes:
-    """Return the page's header as it would be if its lengths were all that it holds."""
-    if page.kind is PageType.DATA_V2:
-        numbers = (page.value_count, page.null_count, page.row_count, DELTA_BINARY_PACKED)
-        levels = (page.definition_levels_length_bytes, page.repetition_levels_length_bytes)
-        inner = [*_numbers(*numbers, *levels), Field(7, Kind.BOOL, page.is_compressed)]
-        field = Field(DATA_PAGE_HEADER_V2, Kind.STRUCT, Struct(tuple(inner)))
-    else:
-        inner = _numbers(page.value_count, DELTA_BINARY_PACKED, *page.level_encodings)
-        field = Field(DATA_PAGE_HEADER, Kind.STRUCT, Struct(tuple(inner)))
-    sizes = _numbers(int(page.kind), page.uncompressed_size_bytes, page.compressed_size_bytes)
-    return encode(Struct((*sizes, field)))
-
-
-def _numbers(*values: int | None) -> list[Field]:
-    return [Field(place, Kind.I32, value) for place, value in enumerate(values, start=1) if value is not None]
+def _as_lengths(content: bytes, start: int, page: PageInfo) -> bytes:
+    """Return a page whose lengths are all that it holds, for what its header says."""
+    header, _ = decode(content, file="", start=page.header_offset_bytes - start)
+    field_id = PAGE_FIELDS[HEADER_NAMES[page.kind]]
+    inner = value_of(header, field_id)
+    assert isinstance(inner, Struct)
+    encoding = Field(ENCODING_FIELDS[page.kind], Kind.I32, DELTA_BINARY_PACKED)
+    changed = with_fields(header, Field(field_id, Kind.STRUCT, with_fields(inner, encoding)))
+    return encode(changed) + content[page.body_offset_bytes - start : page.end_bytes - start]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from impl.errors import ProblemError, StorageError, TornproofError
 from impl.kept_row_groups import kept_ordinals
-from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, ResolvedPartition, check_native
+from impl.partition import DATA_FILE, PM_FILE, PartitionFiles, ResolvedPartition
 from impl.partition_names import interval_end, interval_start
 from impl.pm.block import Block
 from impl.predicate import And, Predicate, columns_of
@@ -96,11 +96,8 @@ def plan_read(snapshot: Snapshot, request: ReadRequest) -> Plan:
     """
     plan = Plan()
     times = TimeRange() if request.predicate is None else implied_range(request.predicate, snapshot.timestamp_id)
-    for partition in snapshot.transaction.partitions:
+    for partition in snapshot.parquet_partitions():
         files = snapshot.table.files_of(partition)
-        if not partition.is_parquet:
-            raise_first(check_native(files, partition))
-            continue
         plan.partition_count += 1
         if _lies_outside(snapshot, partition, times):
             plan.partitions_left_out += 1

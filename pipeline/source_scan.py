@@ -25,11 +25,11 @@ from impl.layout.pm import CODEC_NAMES
 from impl.operating_system import OperatingSystemStorage
 from impl.parquet.fields import Codec
 from impl.parquet.footer import ParquetFooter
-from impl.partition import DATA_FILE, ResolvedPartition, check_native
+from impl.partition import DATA_FILE, ResolvedPartition
 from impl.partition_schema import has_questdb_form
 from impl.pins import pin_committed
-from impl.reader import Snapshot, raise_first, snapshot_of
-from impl.row_group import SnapshotColumn, column_key
+from impl.reader import Snapshot, snapshot_of
+from impl.row_group import SnapshotColumn, column_places
 from impl.table import open_table
 from impl.verify import check_thrift_footer
 from pipeline.hadoop_archive import SUFFIX, Beginning, write_archive
@@ -126,11 +126,8 @@ def _native_frame(
     request = ReadRequest.of(snapshot, tuple(columns))
     folders: dict[_Layout, str] = {}
     beginnings = []
-    for partition in snapshot.transaction.partitions:
+    for partition in snapshot.parquet_partitions():
         files = snapshot.table.files_of(partition)
-        if not partition.is_parquet:
-            raise_first(check_native(files, partition))
-            continue
         with explained(files, request):
             layout = _layout_of(snapshot.resolve(partition), columns)
         folder = folders.setdefault(layout, str(len(folders)))
@@ -160,16 +157,17 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
                 old = ".".join(chunk.path_in_schema)
                 raise _NotForSparkError(f"{label}: column {leaf.dotted_path!r} is still called {old!r} in row groups")
     name_counts = Counter(leaf.top.name.casefold() for leaf in footer.leaves)
-    places = {column_key(place, column): place for place, column in enumerate(resolved.metadata.header.columns)}
+    places = column_places(resolved.metadata.header)
     layout: list[_Stored | None] = []
     for column in columns:
         if column.id not in places:
             layout.append(None)
             continue
         leaf = footer.leaves[places[column.id]]
-        is_ambiguous = name_counts[leaf.top.name.casefold()] > 1
-        reason = "is called like another one but for case" if is_ambiguous else None
-        if reason := reason or _why_unreadable(footer, places[column.id], column):
+        reason = _why_unreadable(footer, places[column.id], column)
+        if name_counts[leaf.top.name.casefold()] > 1:
+            reason = "is called like another one but for case"
+        if reason is not None:
             raise _NotForSparkError(f"{label}: column {leaf.top.name!r} {reason}")
         layout.append(_Stored(leaf.top.name, leaf.max_def > 0))
     return tuple(layout)

@@ -10,10 +10,10 @@ from real_tables import rows_of, snapshot_of, verified
 
 from harness.disk.memory import MemoryStorage
 from impl.create import NewColumn, create_table
-from impl.metadata_file import PartitionBy
+from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
 from impl.partition_change import WriterOptions
 from impl.questdb_types import TypeTag
-from impl.storage import Storage
+from impl.storage import OpenMode, Storage
 from impl.table import Table
 from impl.table_writer import TableWriter, open_writer
 
@@ -34,6 +34,14 @@ def new_table(
     types = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "n": TypeTag.VARCHAR}
     own = [NewColumn(name=name, type=tag, is_dedup_key=name in keys) for name, tag in types.items()]
     return storage, create_table(storage, PATH, [*own, *columns], timestamp="ts", partition_by=partition_by)
+
+
+def alter(storage: Storage, *columns: TableColumn, path: str = PATH) -> None:
+    """Give a table other columns by id, as a server would; a negative type is that of a dropped one."""
+    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
+    with storage.open_for_writing(f"{path}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
 
 
 def rows(times: Sequence[int], first: int = 0, **columns: Any) -> pa.Table:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from type_values import array_type, decimal_type
-from written_tables import PATH, new_table
+from written_tables import PATH, alter, new_table
 
 from harness.made_rows import rows_for
-from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
+from impl.metadata_file import TableColumn
 from impl.questdb_types import TypeTag
 from impl.refused_rows import RowsRefusedError
-from impl.storage import OpenMode
 from impl.table import open_table
 
 
@@ -19,13 +18,10 @@ from impl.table import open_table
 )
 def test_a_type_that_a_damaged_table_claims_is_refused(column_type: int) -> None:
     storage, _ = new_table()
-    columns = (
+    alter(
+        storage,
         TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
         TableColumn(id=1, name="v", type=column_type),
     )
-    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
-    with storage.open_for_writing(f"{PATH}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
-        file.truncate(0)
-        file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
     with pytest.raises(RowsRefusedError, match="column 'v': expected a type that is known, found"):
         rows_for(open_table(storage, PATH), [0, 1], seed=0)

@@ -15,7 +15,7 @@ from bloom_filters import FoundFilter, filters_on, resolved_partitions
 from pm_builder import seal
 from real_tables import image_of, verified
 from type_values import TYPES
-from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, new_table, rows, table_on, write, writer_on
+from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, new_table, rows, table_on, write, writer_on
 
 from harness.disk.memory import MemoryStorage
 from harness.made_rows import rows_for
@@ -23,14 +23,13 @@ from impl.bloom import bitset_of_values, bitset_size_bytes, hash_of, hashes_of, 
 from impl.bloom_check import missing_values
 from impl.create import NewColumn
 from impl.layout import pm as layout
-from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
+from impl.metadata_file import TableColumn, TableMetadata
 from impl.parquet.bloom_filter import decode_filter_header
 from impl.partition import ResolvedPartition
 from impl.partition_change import WriterOptions
 from impl.partition_schema import new_header
 from impl.pm.header import FileHeader
 from impl.questdb_types import TypeTag
-from impl.storage import OpenMode
 from impl.table_writer import open_writer
 from impl.writer_options import BloomOptions, BloomPlace, OptionsRefusedError
 
@@ -226,14 +225,6 @@ def test_new_partitions_have_the_filters_that_are_asked_for_and_others_keep_thei
     assert chosen(sound_filters(storage))[0] == ["n"]
     rewrite(storage, asked=options({}))
     assert chosen(sound_filters(storage)) == [["ts", "n"]] * 2
-
-
-def alter(storage: MemoryStorage, *columns: TableColumn) -> None:
-    """Give the table other columns by id, as a server would; a negative type is that of a dropped one."""
-    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
-    with storage.open_for_writing(f"{PATH}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
-        file.truncate(0)
-        file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
 
 
 def bloom_columns_after_a_drop() -> list[str]:

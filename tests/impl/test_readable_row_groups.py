@@ -13,7 +13,7 @@ from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
 
 from harness.disk.memory import MemoryStorage
-from impl import chunk_expansion, readable_row_groups, row_group
+from impl import chunk_expansion, row_group
 from impl.create import NewColumn
 from impl.parquet.encode_options import ENCODABLE, ColumnOptions, EncodeOptions, Encoding
 from impl.partition_schema import physical_form
@@ -32,8 +32,7 @@ def block_sizes(storage: MemoryStorage) -> list[int]:
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of which a thousandth is enough to try."""
     monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", 64 * KIB)
-    for module in (row_group, readable_row_groups):
-        monkeypatch.setattr(module, "BATCH_FLOOR_BYTES", 128 * KIB)
+    monkeypatch.setattr(row_group, "BATCH_FLOOR_BYTES", 128 * KIB)
 
 
 @pytest.mark.parametrize("encoding", [None, *always_if(lambda each: each is Encoding.DELTA_BYTE_ARRAY, Encoding)])

@@ -21,9 +21,10 @@ from golden_data import CRASHES, TABLES
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
+from written_tables import alter
 
 from impl.errors import CorruptError, NotATableError
-from impl.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
+from impl.metadata_file import TableColumn
 from impl.operating_system import OperatingSystemStorage
 from impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
 from impl.parquet.fields import Codec
@@ -228,14 +229,14 @@ def test_frame_stays_that_of_its_version_while_the_partition_grows_is_rewritten_
 
 def test_columns_are_found_by_what_they_are_and_not_by_what_they_were_called(spark: SparkSession, table: Path) -> None:
     """`v` was dropped, and another column got its name; the first partition predates both new ones."""
-    columns = (
+    alter(
+        STORAGE,
         TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
         TableColumn(id=1, name="v", type=-TypeTag.LONG),
         TableColumn(id=2, name="v", type=TypeTag.VARCHAR),
         TableColumn(id=3, name="odd `name", type=TypeTag.CHAR),
+        path=str(table),
     )
-    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
-    (table / META_FILE).write_bytes(encode_metadata_file(metadata, table_id=1))
     rows = {"ts": times_from(86_400, 2), "v": ["x", None], "odd `name": pa.array([1, 65_535], pa.uint16())}
     commit(table, rows)
     assert set(expected_of(table)["v"].to_pylist()) == {None, "x"}
@@ -347,12 +348,9 @@ def test_footer_that_contradicts_pm_is_not_given_to_spark(spark: SparkSession, t
 def test_names_that_differ_by_case_alone_are_not_given_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = new_table(tmp_path / "t", {"v": TypeTag.LONG, "w": TypeTag.LONG})
     commit(path, {"ts": times_from(0, 2), "v": [1, 2], "w": [3, 4]})
-    columns = [
-        TableColumn(id=number, name=name, type=of)
-        for number, (name, of) in enumerate({"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "V": TypeTag.LONG}.items())
-    ]
-    metadata = TableMetadata(columns=tuple(columns), partition_by=PartitionBy.DAY, timestamp_id=0)
-    (path / META_FILE).write_bytes(encode_metadata_file(metadata, table_id=1))
+    names = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "V": TypeTag.LONG}
+    columns = [TableColumn(id=number, name=name, type=of) for number, (name, of) in enumerate(names.items())]
+    alter(STORAGE, *columns, path=str(path))
     commit(path, {"ts": times_from(86_400, 2), "v": [5, 6], "V": [7, 8]})
     assert_slow(spark, path, "column 'v' is called like another one but for case", ["v"])
 

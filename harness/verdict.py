@@ -10,8 +10,15 @@ from typing import Any, TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
 """Returns seconds."""
+HasTime: TypeAlias = Callable[[], bool]
+"""Returns whether an exploration may go on; it says no when a ceiling of time is reached or somebody interrupts."""
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Is told how much is done, and of how much where that is known."""
+
+
+def always() -> bool:
+    """Let an exploration go on to the bound that it stated."""
+    return True
 
 
 _DIGITS = re.compile(r"\d+")
@@ -64,7 +71,8 @@ class Phase:
     """The result of one explorer (design, section 11).
 
     `counts` and `exposures` are totals, `fields` the same by file and field, `reached` the must-reach points, `note`
-    says why a verdict is UNKNOWN, `situations` how much was explored of each of several.
+    says why a verdict is UNKNOWN, `situations` how much was explored of each of several. Two runs of the same question
+    differ in `seconds` and `cpu_seconds`, and in `varying`: counts of what free-running processes happened to meet.
     """
 
     name: str
@@ -72,7 +80,8 @@ class Phase:
     complete: bool
     bound: str
     verdict: Verdict
-    seconds: float
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     exposures: dict[str, int] = field(default_factory=dict)
     fields: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -81,3 +90,4 @@ class Phase:
     note: str = ""
     findings: tuple[Finding, ...] = ()
     situations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    varying: dict[str, int] = field(default_factory=dict)

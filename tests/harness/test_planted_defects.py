@@ -11,6 +11,7 @@ from depth import always_if
 
 from harness.explore.crash import explore_crashes
 from harness.explore.stateful import explore_stateful
+from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.faults.planted import PLANTED, Planted
 from harness.targets.table import TableOperation, TableTarget
 from harness.verdict import Phase, Verdict
@@ -35,7 +36,9 @@ OPERATIONS = (
 
 def explored(operations: Sequence[TableOperation], *, checks: int) -> Phase:
     """Explore for so many looks at the clock, so that the machine's speed decides nothing."""
-    return explore_crashes(TableTarget(), operations, path="table", clock=itertools.count().__next__, seconds=checks)
+    target = TableTarget(encode=remembered_encoder())
+    with remembered_decoding():
+        return explore_crashes(target, operations, path="table", clock=itertools.count().__next__, seconds=checks)
 
 
 def by_text(planted: Planted) -> str:

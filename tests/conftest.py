@@ -30,6 +30,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def examples_do_not_depend_on_loaded_modules() -> Iterator[None]:
     """Which tests one process runs before another is chance."""

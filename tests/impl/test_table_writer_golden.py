@@ -6,7 +6,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from depth import always_if
+from depth import nightly, sampled
 from real_tables import image_of
 from writer_run import MICROSECONDS, Run, start_run
 
@@ -40,7 +40,7 @@ def kind_of(name: str) -> str:
     return name.rpartition("-")[0] if name in golden_data.CRASHES else name.rpartition("/")[2]
 
 
-ONE_OF_EACH_KIND = {kind_of(name): name for name in FEW_COMMIT_IMAGES}.values()
+ONE_OF_EACH_KIND = tuple({kind_of(name): name for name in FEW_COMMIT_IMAGES}.values())
 
 
 def append(run: Run) -> None:
@@ -127,7 +127,7 @@ def drive(run: Run, commit_count: int) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    always_if(lambda name: name in ONE_OF_EACH_KIND, FEW_COMMIT_IMAGES),
+    [*sampled(7, ONE_OF_EACH_KIND), *map(nightly, sorted({*FEW_COMMIT_IMAGES} - {*ONE_OF_EACH_KIND}))],
 )
 def test_few_commits_are_what_a_plain_merge_makes_and_every_reader_sees(
     name: str, questdb_data: Path, tmp_path: Path

@@ -181,8 +181,8 @@ def test_filters_find_the_same_rows_as_without_any_statistics(
     with scan(spark, str(path)) as frame:
         rows = spark.createDataFrame(frame.toArrow(), frame.schema).cache()
         asked = []
-        for name in some_values:
-            value = functions.lit(rows.agg(functions.max(name)).collect()[0][0])
+        largest = rows.agg(*map(functions.max, some_values)).first() or ()
+        for name, value in zip(some_values, map(functions.lit, largest), strict=True):
             column = functions.col(name)
             asked += [column == value, column < value, column >= value, column != value, column.isNull()]
         expected = rows.select(*[functions.count_if(each) for each in asked[::stride]]).first()

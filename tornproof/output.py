@@ -69,12 +69,12 @@ def error_console() -> Console:
     return VisibleConsole(stderr=True, highlight=False)
 
 
-def result_console(json_target: str | None) -> Console:
+def result_console(json_target: str | None, *, width: int | None = None) -> Console:
     """Return where results for people go: nowhere when JSON has standard output.
 
-    A pipe has no width, so lines are not cut to one there.
+    A pipe has no width, so lines are not cut to one there, unless a width is asked for.
     """
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    width = width or (None if sys.stdout.isatty() else PIPE_WIDTH)
     return VisibleConsole(quiet=json_target == "-", highlight=False, width=width)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -92,11 +91,12 @@ class Explorers:
         self._number = -1
 
     def crashes(
-        self, target: object, operations: Sequence[Any], *, seconds: float = 10.0, allow_unfinished: bool = False
+        self, target: object, operations: Sequence[Any], *, cuts: int = 2_000, allow_unfinished: bool = False
     ) -> Phase:
         """Kill a writer of `operations` behind every step and inside every write, and let every call fail.
 
-        Runs for about `seconds`. With `allow_unfinished`, what was not tried in time does not fail the test.
+        Of more than `cuts` lengths at which writes can tear, about that many are tried. With `allow_unfinished`, an
+        exploration without a verdict does not fail the test.
         """
         __tracebackhide__ = True
         from harness.explore.crash import explore_crashes, replay_crash
@@ -111,10 +111,10 @@ class Explorers:
             _Exploration(
                 phase=CRASH,
                 target=explored.name,
-                explore=lambda: explore_crashes(explored, operations, path=PATH, clock=time.monotonic, seconds=seconds),
+                explore=lambda: explore_crashes(explored, operations, path=PATH, cuts_max=cuts),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 story=lambda finding: crash_story(explored, operations, finding, path=PATH),
-                advice="give it more seconds",
+                advice="give it operations that write",
                 allow_unfinished=allow_unfinished,
             )
         )
@@ -148,7 +148,7 @@ class Explorers:
                 phase=MACHINE,
                 target=explored.name,
                 explore=lambda: explore_stories(
-                    explored, operations, path=PATH, clock=time.monotonic, steps=steps, examples=examples, seed=seed
+                    explored, operations, path=PATH, steps=steps, examples=examples, seed=seed
                 ),
                 replay=lambda finding: replay_story(explored, operations, finding, path=PATH),
                 story=lambda finding: list(finding.evidence.get("story", ())),
@@ -220,7 +220,6 @@ class Explorers:
             complete=False,
             bound="one finding",
             verdict=verdict,
-            seconds=0.0,
         )
 
     def _say(self, line: str) -> None:
@@ -280,7 +279,7 @@ def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
 
 def _denominators(phase: Phase) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in phase.counts.items())
-    return f"{counts or 'nothing'} in {phase.seconds:.1f} s"
+    return counts or "nothing"
 
 
 def _operation(step: dict[str, Any]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def damage_finding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("damage")
     image = TABLE.image()
     with blind_to_metadata(), replaced("harness.explore.damage:_run", _run_here):
-        phase = explore_damage(image, "/table", clock=lambda: 0.0, seconds=1, workers=1)
+        phase = explore_damage(image, "/table")
     saved = save_findings([phase], "/table", "/table", image, folder)
     assert phase.verdict is Verdict.INVALID
     return Path(saved[0]["file"])

@@ -7,10 +7,12 @@ and ends by returning its phase. What a task returns follows from its arguments 
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,11 +20,11 @@ from typing import Any, TypeAlias
 from harness.disk.image import DiskImage
 from harness.verdict import HasTime, Phase, always, nothing_explored
 from harness.verdict import OnProgress as OnCases
-from harness.workers import Failed, Message, Pool, Task, Worker
+from harness.workers import ENDING_SIGNALS, Failed, Message, Pool, Task, Worker
 from impl.errors import TornproofError
 
-STOP_SECONDS, CEILING_SECONDS = 1.0, 5.0
-"""How long tasks may take to return what they have: when somebody interrupts, and when the ceiling is reached."""
+STOP_SECONDS = 1.0
+"""How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
 LOOK_SECONDS = 0.1
 SHARED_MEMORY = Path("/dev/shm")
 ROOM_BYTES = 1 << 30
@@ -50,7 +52,7 @@ class Outcome:
 
     phases: list[Phase] = field(default_factory=list)
     is_out_of_time: bool = False
-    is_interrupted: bool = False
+    interrupted_by: signal.Signals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +91,37 @@ def explore(
     seconds: float | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
-    """Do the tasks of all explorations in so many processes; after `seconds`, or KeyboardInterrupt, no more of them.
+    """Do the tasks of all explorations in so many processes; after `seconds`, or an interrupt, no more of them.
 
-    An exploration that is cut ends with the phase of what was done. No process and no file is left behind.
+    An exploration that is cut ends with the phase of what was done. The first signal that would end this process is
+    kept until then and told by the outcome. No process and no file is left behind.
     """
     run = _Run(explorations, seconds, on_progress)
-    with _scratch() as scratch, Pool(question, scratch, workers) as pool:
-        try:
-            run.to_the_end(pool)
-        except KeyboardInterrupt:
-            run.outcome.is_interrupted = True
+    with _interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
+        run.to_the_end(pool)
         if run.open_:
-            run.cut(pool, STOP_SECONDS if run.outcome.is_interrupted else CEILING_SECONDS)
+            run.cut(pool)
     run.outcome.phases = [going.phase for going in run.all if going.phase is not None]
     return run.outcome
+
+
+@contextmanager
+def _interrupts_kept(outcome: Outcome) -> Iterator[None]:
+    """Note a signal instead of raising an exception, which could come in the middle of anything."""
+
+    def note(number: int, frame: object) -> None:
+        outcome.interrupted_by = outcome.interrupted_by or signal.Signals(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -194,11 +213,14 @@ class _Run:
 
     def to_the_end(self, pool: Pool) -> None:
         """Hand out tasks until all is done, or the time is over."""
-        end = None if self._seconds is None else time.monotonic() + self._seconds
+        end = None
         for going in self.all:
             going.go_on()
-        while self.open_:
+        while self.open_ and self.outcome.interrupted_by is None:
             self._hand_out(pool)
+            if self._seconds is not None and end is None and pool.is_ready:
+                # How long processes take to start is no time for exploring.
+                end = time.monotonic() + self._seconds
             left = LOOK_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 self.outcome.is_out_of_time = True
@@ -208,15 +230,14 @@ class _Run:
                     going.go_on()
                 self._on_progress(going.progress())
 
-    def cut(self, pool: Pool, seconds: float) -> None:
+    def cut(self, pool: Pool) -> None:
         """Ask the tasks at work for what they have, and let every exploration end with that."""
         for going in self.open_:
             going.waiting.clear()
         pool.stop()
-        end = time.monotonic() + seconds
-        with suppress(KeyboardInterrupt):
-            while any(going.running for going in self.open_) and (left := end - time.monotonic()) > 0:
-                self._listen(pool, min(left, LOOK_SECONDS))
+        end = time.monotonic() + STOP_SECONDS
+        while any(going.running for going in self.open_) and (left := end - time.monotonic()) > 0:
+            self._listen(pool, min(left, LOOK_SECONDS))
         pool.close()
         for going in self.open_:
             while going.phase is None:

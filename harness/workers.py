@@ -22,7 +22,7 @@ from impl.errors import TornproofError
 
 TELL_SECONDS = 0.1
 FAILURE_TEXT_MAX = 2_000
-_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Made = TypeVar("Made")
 
@@ -75,6 +75,10 @@ class Message:
     cpu_seconds: float = 0.0
 
 
+READY = Message(name="", place=-1)
+"""What a process says first."""
+
+
 class Process:
     """One process of a pool as its parent sees it."""
 
@@ -90,6 +94,7 @@ class Process:
         theirs.close()
         lifeline.close()
         self.at: Message | None = None
+        self.is_ready = False
 
     def begin(self, name: str, place: int, task: Task) -> Message:
         """Give it a task."""
@@ -99,8 +104,8 @@ class Process:
             self.connection.send((self.at, task))
         return self.at
 
-    def receive(self) -> Message:
-        """Return what it says next; its death is the end of its task."""
+    def receive(self) -> Message | None:
+        """Return what it says next of its task, whose end its death is; None when it has only become ready."""
         assert self.at is not None
         try:
             message: Message = self.connection.recv()
@@ -108,6 +113,9 @@ class Process:
             self._process.join()
             died = f"a process died of {self._process.exitcode} while it explored, which nothing in a table may do"
             message = replace(self.at, is_over=True, result=Failed(died))
+        if message == READY:
+            self.is_ready = True
+            return None
         if message.is_over:
             self.at = None
         return message
@@ -158,6 +166,11 @@ class Pool:
         """Leave no process behind."""
         self.close()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether one of them has begun its work."""
+        return any(process.is_ready for process in self._processes)
+
     def idle(self) -> Iterator[Process]:
         """Yield processes that have no task, while there may be one for each of them."""
         for place in range(self._workers):
@@ -173,7 +186,9 @@ class Pool:
         """Yield what the processes say, after waiting for it for at most so long."""
         at_work = {process.connection: process for process in self._processes if process.at is not None}
         for connection in wait(list(at_work), seconds):
-            yield at_work[connection].receive()
+            message = at_work[connection].receive()
+            if message is not None:
+                yield message
 
     def stop(self) -> None:
         """Ask all for what they have."""
@@ -206,7 +221,7 @@ def _signals_blocked() -> Iterator[None]:
     """Let what is started meanwhile begin deaf to Ctrl-C; what comes for us comes when the block ends."""
     # Started within the block, it would lift it.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
     finally:
@@ -223,12 +238,14 @@ def _serve(connection: Connection, lifeline: Connection, question: Any, scratch:
 
     os.setpgid(0, 0)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
     tempfile.tempdir = str(scratch)
     worker = Worker(question=question, scratch=scratch, has_time=lambda: not is_stopped)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        connection.send(READY)
         while True:
             at, task = connection.recv()
             connection.send(_done(worker, at, task, connection))

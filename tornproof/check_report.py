@@ -65,7 +65,7 @@ def check_document(asked: Asked, outcome: CheckOutcome, saved: list[dict[str, st
         "seed": asked.seed,
         "effort": asked.effort,
         "bounds": asdict(Bounds.of(asked.effort)),
-        "cut_by": "interrupt" if outcome.is_interrupted else "seconds" if outcome.is_out_of_time else None,
+        "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
         "verdict": _verdict(phases).name,
         "phases": [
             {
@@ -160,7 +160,7 @@ def _remarks(outcome: CheckOutcome) -> Iterator[str]:
             yield f"{phase.name} is UNKNOWN: {phase.note}"
         elif phase.note:
             yield f"{phase.name}: {phase.note}"
-    if outcome.is_interrupted:
+    if outcome.interrupted_by:
         yield "interrupted: what was not explored by then makes the bounds smaller"
     if outcome.is_out_of_time:
         yield "cut by --seconds: what was not explored by then makes the bounds smaller"
@@ -179,7 +179,7 @@ def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str,
     command = ["tornproof", "check", *([] if asked.table is None else [asked.table])]
     if asked.seed:
         command += ["--seed", str(asked.seed)]
-    if outcome.is_interrupted or outcome.is_out_of_time:
+    if outcome.interrupted_by or outcome.is_out_of_time:
         return shlex.join([*command, "--effort", _word(asked.effort)])
     if _verdict(outcome.phases) is Verdict.UNKNOWN:
         return shlex.join([*command, "--effort", _word(asked.effort), "--bounds"])

@@ -59,7 +59,7 @@ def by_workers(count: int) -> Phase:
     """What so many processes find together."""
     question = TableQuestion(image=TABLE.image(), path="/table")
     outcome = tasks.explore({"damage": damage_exploration(None, PAIR_COUNT)}, question, workers=count)
-    assert not outcome.is_interrupted and not outcome.is_out_of_time
+    assert outcome.interrupted_by is None and not outcome.is_out_of_time
     (phase,) = outcome.phases
     return phase
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,8 +111,8 @@ def check(
             save_findings(outcome.phases, asked.target, path, image, report / FINDINGS_OF_REPORT)
         save_run(document, report)
         write_report(report, result_console(json_target))
-    if outcome.is_interrupted:
-        raise KeyboardInterrupt
+    if outcome.interrupted_by is not None:
+        signal.raise_signal(outcome.interrupted_by)
     return ExitCode[worst(phase.verdict for phase in outcome.phases).name]
 
 

@@ -224,8 +224,6 @@ def _processes_phase(image: DiskImage, path: str, settings: CheckSettings, clock
             image,
             path,
             directory=Path(directory),
-            clock=clock,
-            seconds=settings.seconds_of(PhaseName.PROCESSES),
             seed=settings.seed,
             on_progress=on_progress,
         )

@@ -51,7 +51,7 @@ class Form:
 
 
 class Change(enum.StrEnum):
-    """What an attempt is to do: anything, only let a partition grow in place, or only rewrite one."""
+    """What an attempt is to do: anything, or only add rows to a partition that grows in place or is rewritten."""
 
     ANY = "any"
     GROW = "grow"
@@ -142,12 +142,11 @@ def plan_operation(account: Account, form: Form, *, seed: int, attempt: int, cha
     own = [place for place in present if not form.targets[place].is_kept]
     full = [place for place in own if account.row_count(form.targets[place]) > PARTITION_ROW_COUNT_MAX]
     room = [place for place in places if account.row_count(form.targets[place]) <= PARTITION_ROW_COUNT_MAX]
-    match change, [place for place in room if place in present], present:
-        case Change.GROW, [place, *_], _:
-            row_count = int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))
-            return Operation(attempt=attempt, rows=((place, row_count),))
-        case Change.REWRITE, _, [place, *_]:
-            return Operation(attempt=attempt, rewrites=(place,))
+    open_places = [place for place in present if place in room]
+    if change is not Change.ANY and open_places:
+        place = open_places[0]
+        rows = ((place, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
+        return Operation(attempt=attempt, rows=rows, rewrites=(place,) if change is Change.REWRITE else ())
     drops = full[:1] or (own[:1] if len(present) > 1 and draw.random() < DROP_CHANCE else [])
     kept = [place for place in present if place not in drops]
     rewrites = kept[:1] if draw.random() < REWRITE_CHANCE else []

@@ -82,10 +82,8 @@ def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -
     assert counts["anomalies"] == whole_run.varying["refused reads"] == 0
     assert whole_run.explored == 25 + counts["commits"]
     assert whole_run.varying["reads"] >= 4 * 24 and not whole_run.complete
-    assert (
-        f"25 writers one after the other, 24 of them killed at a chosen call, and their {counts['commits']} commits"
-        in (whole_run.bound)
-    )
+    lives = "25 writers one after the other, 24 of them killed at a chosen call"
+    assert f"{lives}, and their {counts['commits']} commits" in whole_run.bound
     assert "the 4 readers beside them run freely" in whole_run.bound
 
 

@@ -101,13 +101,10 @@ class Member:
         while not self.has_ended:
             self.listen(LOOK_SECONDS)
 
-    def forget(self) -> None:
-        """Give the pipe back."""
-        self._connection.close()
-
     def _end(self, exit_code: int | None) -> None:
         """Note its end, and a failure unless we know the reason; what others did to it is no finding."""
         self._exit_code = UNKNOWN_EXIT_CODE if exit_code is None else exit_code
+        self._connection.close()
         if self.failure is None and exit_code != 0 and not (self._is_to_die and exit_code == -signal.SIGKILL):
             text = f"{self.name} ended with exit code {self._exit_code}"
             self.failure = Failure(text=text, is_refusal=exit_code in (None, -signal.SIGKILL))
@@ -132,8 +129,6 @@ class Crew:
 
     def __exit__(self, *exception: object) -> None:
         """Let nobody outlive the run."""
-        for member in self._members:
-            member.forget()
         self._server.close()
 
     def kill_all(self) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from depth import nightly
 
 from harness.explore.process_messages import Patch
 from harness.explore.processes import explore_processes
 from harness.verdict import Verdict
 
 KILLS, READERS = 3, 2
-SEEDS = (2, 3)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [2, nightly(3), nightly(4)])
 @pytest.mark.parametrize(
     ("place", "substitute", "client", "properties"),
     [

@@ -41,5 +41,5 @@ class Bounds:
             torn_disks=16 * effort,
             situations=10 * effort,
             cuts=75 * effort,
-            kills=3 * effort,
+            kills=6 * effort,
         )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
+from multiprocess.connection import Connection, wait  # type: ignore[import-untyped]
+
+from harness.fork_server import ForkServer
 from harness.verdict import HasTime, OnProgress
 from impl.errors import TornproofError
 
@@ -75,91 +74,69 @@ class Message:
     cpu_seconds: float = 0.0
 
 
-READY = Message(name="", place=-1)
-"""What a process says first."""
-
-
 class Process:
     """One process of a pool as its parent sees it."""
 
-    def __init__(self, question: Any, scratch: Path) -> None:
-        """Start it; a signal to the terminal's processes does not reach it, not even while it starts."""
-        context: Any = multiprocessing.get_context(_start_method())
-        self.connection, theirs = context.Pipe()
-        # Nothing is ever sent through it: it ends when we do, however that comes.
-        lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._process = context.Process(target=_serve, args=(theirs, lifeline, question, scratch), daemon=False)
-        with _signals_blocked():
-            self._process.start()
-        theirs.close()
-        lifeline.close()
+    def __init__(self, server: ForkServer, question: Any, scratch: Path) -> None:
+        """Start it; raises EOFError or OSError when the server has ended."""
+        self._server = server
+        self._process, self.connection = server.start(_serve, question, scratch)
         self.at: Message | None = None
-        self.is_ready = False
+        self.exit_code: int | None = None
 
     def begin(self, name: str, place: int, task: Task) -> Message:
         """Give it a task."""
         self.at = Message(name=name, place=place)
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             # A process that has just died is noticed when it is listened to.
             self.connection.send((self.at, task))
         return self.at
 
-    def receive(self) -> Message | None:
-        """Return what it says next of its task, whose end its death is; None when it has only become ready."""
+    def receive(self) -> Message:
+        """Return what it says next; its death is the end of its task."""
         assert self.at is not None
         try:
             message: Message = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            self._process.join()
-            died = f"a process died of {self._process.exitcode} while it explored, which nothing in a table may do"
+        except (EOFError, OSError):
+            self.kill()
+            died = f"a process died of {self.exit_code} while it explored, which nothing in a table may do"
             message = replace(self.at, is_over=True, result=Failed(died))
-        if message == READY:
-            self.is_ready = True
-            return None
         if message.is_over:
             self.at = None
         return message
 
-    @property
-    def has_died(self) -> bool:
-        """Whether it can be given no more tasks."""
-        return not self._process.is_alive()
-
     def stop(self) -> None:
         """Ask for what it has."""
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGTERM)
+        if self.exit_code is None:
+            os.kill(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it, and all that it has started."""
+        if self.exit_code is not None:
+            return
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
-        # Before it has a group of its own it has started nothing.
-        self._process.kill()
-        self._process.join()
+            os.killpg(self._process, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            # Before it has a group of its own it has started nothing.
+            os.kill(self._process, signal.SIGKILL)
         self.connection.close()
-        self._lifeline.close()
-
-    @property
-    def _pid(self) -> int:
-        pid = self._process.pid
-        assert isinstance(pid, int)
-        return pid
+        self.exit_code = self._server.exit_code(self._process)
 
 
 class Pool:
     """So many processes; leaving the `with` block ends them."""
 
     def __init__(self, question: Any, scratch: Path, workers: int) -> None:
-        """Start processes for a question, with folders below `scratch`."""
+        """Answer a question in processes with folders below `scratch`, which start when there are tasks."""
         self._question = question
         self._scratch = scratch
         self._workers = workers
         self._started_count = 0
         self._processes: list[Process] = []
+        self._server = ForkServer("harness.check")
 
     def __enter__(self) -> Pool:
-        """Return the pool; its processes start when there are tasks."""
+        """Return the pool."""
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -168,27 +145,26 @@ class Pool:
 
     @property
     def is_ready(self) -> bool:
-        """Whether one of them has begun its work."""
-        return any(process.is_ready for process in self._processes)
+        """Whether processes can be started."""
+        return self._server.is_ready(0)
 
     def idle(self) -> Iterator[Process]:
         """Yield processes that have no task, while there may be one for each of them."""
-        for place in range(self._workers):
-            if place == len(self._processes):
-                self._processes.append(self._start())
-            elif self._processes[place].at is None and self._processes[place].has_died:
-                self._processes[place].kill()
-                self._processes[place] = self._start()
-            if self._processes[place].at is None:
-                yield self._processes[place]
+        if not self.is_ready:
+            return
+        self._processes = [process for process in self._processes if process.exit_code is None]
+        yield from (process for process in self._processes if process.at is None)
+        while len(self._processes) < self._workers:
+            self._processes.append(self._start())
+            yield self._processes[-1]
 
     def messages(self, seconds: float) -> Iterator[Message]:
         """Yield what the processes say, after waiting for it for at most so long."""
+        if not self._processes:
+            self._server.is_ready(seconds)
         at_work = {process.connection: process for process in self._processes if process.at is not None}
-        for connection in wait(list(at_work), seconds):
-            message = at_work[connection].receive()
-            if message is not None:
-                yield message
+        for connection in wait(list(at_work), seconds) if at_work else ():
+            yield at_work[connection].receive()
 
     def stop(self) -> None:
         """Ask all for what they have."""
@@ -197,38 +173,19 @@ class Pool:
 
     def close(self) -> None:
         """End all of them."""
-        while self._processes:
-            self._processes[-1].kill()
-            self._processes.pop()
+        for process in self._processes:
+            process.kill()
+        self._processes.clear()
+        self._server.close()
 
     def _start(self) -> Process:
         folder = self._scratch / f"worker-{self._started_count}"
         folder.mkdir()
         self._started_count += 1
-        return Process(self._question, folder)
+        return Process(self._server, self._question, folder)
 
 
-def _start_method() -> str:
-    """Return a way to start processes that does not copy this one, with its threads, and imports only once."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return "spawn"
-    multiprocessing.set_forkserver_preload(["harness.check"])
-    return "forkserver"
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Let what is started meanwhile begin deaf to Ctrl-C; what comes for us comes when the block ends."""
-    # Started within the block, it would lift it.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _serve(connection: Connection, lifeline: Connection, question: Any, scratch: Path) -> None:
+def _serve(connection: Connection, question: Any, scratch: Path) -> None:
     """Do tasks until the other end of the pipe is closed."""
     is_stopped = False
 
@@ -237,24 +194,16 @@ def _serve(connection: Connection, lifeline: Connection, question: Any, scratch:
         is_stopped = True
 
     os.setpgid(0, 0)
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+    # The server is deaf to it, and so are those that it forks.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     tempfile.tempdir = str(scratch)
     worker = Worker(question=question, scratch=scratch, has_time=lambda: not is_stopped)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        connection.send(READY)
+    with suppress(EOFError, OSError):
         while True:
             at, task = connection.recv()
             connection.send(_done(worker, at, task, connection))
-
-
-def _end_with(lifeline: Connection) -> None:
-    with suppress(EOFError, OSError):
-        lifeline.recv_bytes()
-    os.killpg(0, signal.SIGKILL)
 
 
 def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Message:

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.explore.process_forks import ForkServer
 from harness.explore.process_messages import Failure, Life, Patch
 from harness.explore.process_reader import Style, run_reader
 from harness.explore.process_start import Start
 from harness.explore.process_writer import CLIENT, run_writer
+from harness.fork_server import ForkServer
 from harness.verdict import HasTime
 
 HISTORY_SUFFIX = ".history"
@@ -23,6 +23,8 @@ LOOK_SECONDS = 0.05
 HANG_SECONDS = 600.0
 """How long a process may be silent where it owes an answer, before the run gives up; no machine is so slow."""
 UNKNOWN_EXIT_CODE = 255
+MODULES = (run_writer.__module__, run_reader.__module__)
+"""What the server that processes are forked from imports."""
 
 
 class NoAnswerError(Exception):
@@ -119,7 +121,7 @@ class Crew:
         self._directory = histories
         self._patches = tuple(patches)
         self._has_time = has_time
-        self._server = ForkServer()
+        self._server = ForkServer(*MODULES)
         self._members: list[Member] = []
         self._life_counts: Counter[str] = Counter()
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.explore.process_forks import ForkServer
+from harness.explore.process_crew import MODULES
+from harness.fork_server import ForkServer
 
 RUN = """
 import os, signal, sys
@@ -53,7 +54,7 @@ def start_run(directory: Path, kills: int) -> subprocess.Popen[str]:
 
 
 def serving() -> ForkServer:
-    server = ForkServer()
+    server = ForkServer(*MODULES)
     while not server.is_ready(HANG_SECONDS):
         pass
     return server
@@ -111,7 +112,7 @@ def test_who_hangs_ends_with_the_server() -> None:
 
 
 def test_a_server_that_is_closed_while_it_starts_is_gone() -> None:
-    server = ForkServer()
+    server = ForkServer(*MODULES)
     server.close()
     assert server._process.returncode == -signal.SIGKILL
 

@@ -14,13 +14,13 @@ from depth import nightly
 
 from harness.check import capture_table
 from harness.explore import process_crew
-from harness.explore.process_forks import ForkServer
 from harness.explore.process_judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from harness.explore.process_messages import Patch
 from harness.explore.process_run import Run, Settings
 from harness.explore.process_start import lay_ready
 from harness.explore.process_stop import COMMIT_PLACES, PLACES
 from harness.explore.processes import HISTORIES, explore_processes
+from harness.fork_server import ForkServer
 from harness.history import EventKind, read_history
 from harness.verdict import Phase, Verdict
 from impl.operating_system import OperatingSystemStorage

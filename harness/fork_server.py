@@ -1,4 +1,4 @@
-"""A server process that has imported what the processes of a run need, and forks itself for each of them.
+"""A server process that has imported what other processes need, and forks itself for each of them.
 
 Importing costs a process more than all that it does afterwards. The server has one thread, so that a fork is whole.
 """
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,8 +25,6 @@ from multiprocess.reduction import (  # type: ignore[import-untyped]
     send_handle,
 )
 
-MODULES = ("harness.explore.process_writer", "harness.explore.process_reader")
-"""What the server imports."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported, unless the environment says this."""
 PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -36,11 +34,13 @@ PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
 class ForkServer:
     """The server as its parent sees it; it and all its processes end when the parent closes it, or dies."""
 
-    def __init__(self) -> None:
-        """Start the server; nothing can be started before it `is_ready`."""
+    def __init__(self, *modules: str) -> None:
+        """Start the server, which imports these modules; nothing can be started before it `is_ready`."""
         self._connection, theirs = multiprocess.Pipe()
         self._is_serving = False
-        program = f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; serve({theirs.fileno()})"
+        program = (
+            f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; serve({theirs.fileno()}, {modules})"
+        )
         # A blocked signal stays blocked in what is started, so that there is no moment at which it leaves a traceback.
         with _blocked(PARENT_ALONE):
             self._process = subprocess.Popen(
@@ -87,10 +87,10 @@ class ForkServer:
         self._process.wait()
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, modules: Sequence[str]) -> None:
     """Be the server: fork for each pickled function, and say how a numbered process ended."""
     sys.meta_path.insert(0, _WithoutPandas)
-    for module in MODULES:
+    for module in modules:
         __import__(module)
     # What these two import when they are first used.
     pyarrow.array(numpy.random.default_rng(0).integers(1, size=1))

@@ -26,8 +26,8 @@ from harness.simulation import HARDENED, Setting, setting_of
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Phase, Verdict, looks_at_most
 
-LOOKS = 300
-"""So many looks at the clock an exploration has, so that the machine's speed decides nothing."""
+LOOKS = 2_000
+"""So often an exploration may ask whether it may go on: a defect is shown early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

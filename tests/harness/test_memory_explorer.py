@@ -183,7 +183,7 @@ def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored() -> None
     assert phase.findings == ()
     assert [phase.counts[f"executions under {case}"] for case in CASES] == [99, 99, 169, 169]
     assert phase.explored == 99 + 99 + 169 + 169
-    assert phase.bound.startswith("complete for 2 commits x 1 reader")
+    assert phase.bound.startswith("every execution of 2 commits x 1 reader")
     assert all(str(case) in phase.bound for case in CASES)
     assert all(phase.reached[point] for point in POINTS if point != GREW)
 

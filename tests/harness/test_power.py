@@ -219,10 +219,8 @@ def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> No
     assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_a_sample_of_torn_sectors_leaves_the_other_models_complete() -> None:
-    phase = explore_power(
-        toy_situation(Toy()), models=[A, C_8], settings=Settings(limits=Limits(file_count=16, disk_count=16)), points=()
-    )
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: Situation) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=(0,)), A, C_8, points=())
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 

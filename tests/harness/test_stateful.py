@@ -36,7 +36,7 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     return explore_stateful(
         image,
         path,
-        **{"clock": lambda: 0.0, "seconds": 1.0, "steps": steps, "seed": 1, "storage_kind": kind, **settings},
+        **{"steps": steps, "seed": 1, "storage_kind": kind, **settings},
     )
 
 

@@ -20,6 +20,7 @@ from pipeline.archive_settings import ROW_GROUP_BYTES, ArchiveReport, ArchiveSet
 from pipeline.archive_source import find_sources
 from pipeline.session import spark_session
 from tornproof.holders import demand_owner, refuse_if_held
+from tornproof.interruption import say_if_interrupted
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 
 LINES_SHOWN = 100
@@ -112,6 +113,10 @@ def archive(
     )
     # Options that no writer follows are refused before Spark starts.
     assert settings.options
+    if not dry_run:
+        say_if_interrupted(
+            f"{to} has all that this run adds or nothing of it, and the same command adds what is missing"
+        )
     with spark_session(master, name="tornproof archive") as spark, progress_bar() as progress:
         task = progress.add_task("starting", total=None)
         report = run_archive(

@@ -17,9 +17,12 @@ from harness.verdict import Verdict
 from pipeline.campaign import claim, run_campaign
 from pipeline.campaign_results import Conviction, Summary
 from pipeline.campaign_spec import Spec, load_spec
+from pipeline.campaign_tasks import EVENTS, RESULTS
 from pipeline.session import spark_session
+from pipeline.whole_file import PARTIAL
 from tornproof.check_report import STYLES
 from tornproof.findings import finding_document
+from tornproof.interruption import remove_at_end, say_if_interrupted
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.report_writing import write_report
 
@@ -51,6 +54,9 @@ def campaign(
     claim(wanted, out)
     console = result_console(json_target)
     findings = Findings(wanted, out / FINDINGS)
+    say_if_interrupted(f"what was run is in {out}, and the same command goes on from there")
+    for kind in (EVENTS, RESULTS):
+        remove_at_end(out / kind, f"group=*/.*{PARTIAL}")
     with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
         task = progress.add_task("runs", total=None)
 
@@ -58,15 +64,19 @@ def campaign(
             file = findings.save(conviction)
             _print_finding(progress.console if progress.console.is_terminal else console, conviction, file)
 
+        def tell(done: int, total: int, found: int) -> None:
+            progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
+            say_if_interrupted(
+                f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command goes on from there"
+            )
+
         summary = run_campaign(
             spark,
             wanted,
             out,
             partition_count=partitions,
             on_conviction=show,
-            on_progress=lambda done, total, found: progress.update(
-                task, description=f"runs, {found} findings", completed=done, total=total
-            ),
+            on_progress=tell,
         )
     saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
     document = _document(wanted, out, summary, saved)

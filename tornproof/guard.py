@@ -24,7 +24,6 @@ ORDERLY_SECONDS = 2.0
 LEAVE_SECONDS, LOOK_SECONDS = 0.3, 0.01
 """How long what a worker has started may take to end by itself, and how often that is looked at."""
 SHARED_MEMORY = Path("/dev/shm")
-PREFIX = "tornproof-"
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 
@@ -69,10 +68,10 @@ def _become_worker(guarded: int, folders: list[Path]) -> None:
 
 def _make_folders() -> list[Path]:
     """Make the folder of the run for temporary files, and one in shared memory where there is such a thing."""
-    folders = []
+    folders, prefix = [], f"tornproof-{os.getpid()}-"
     with suppress(OSError):
-        folders.append(Path(tempfile.mkdtemp(prefix=PREFIX)))
-        folders.append(Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHARED_MEMORY)))
+        folders.append(Path(tempfile.mkdtemp(prefix=prefix)))
+        folders.append(Path(tempfile.mkdtemp(prefix=prefix, dir=SHARED_MEMORY)))
     return folders
 
 

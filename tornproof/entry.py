@@ -5,6 +5,9 @@ What comes before this module's first line, Python's own start, is Python's to a
 
 from __future__ import annotations
 
+import os
+import signal
+
 from tornproof import interruption
 
 
@@ -13,7 +16,15 @@ def main() -> None:
     interruption.handle(interruption.end_at_once)
     from tornproof.guard import begin
 
-    begin()
+    has_guard = begin()
     from tornproof.cli import main as command_line
 
-    command_line()
+    try:
+        command_line()
+    except KeyboardInterrupt:
+        # Just before the command began to take care of it, or when it had ceased to.
+        interruption.end_at_once(interruption.received(), None)
+    finally:
+        if has_guard and interruption.received():
+            # Before Python removes what they work with. The group is the worker's own, and it does not heed this.
+            os.killpg(0, signal.SIGTERM)

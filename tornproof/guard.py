@@ -27,8 +27,11 @@ SHARED_MEMORY = Path("/dev/shm")
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 
-def begin() -> None:
-    """Fork: the worker returns from here, and the guard ends with the worker's exit code when all is over."""
+def begin() -> bool:
+    """Fork: the worker returns from here, and the guard ends with the worker's exit code when all is over.
+
+    False where there is no room for two processes: the work can be done without a guard.
+    """
     ending = interruption.ending_signals()
     # Until both are ready for them.
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
@@ -37,16 +40,16 @@ def begin() -> None:
     try:
         worker = os.fork()
     except OSError:
-        # The work can be done without a guard where there is no room for two.
         _remove(folders)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
-        return
+        return False
     if worker:
         os.close(guarded)
         os._exit(_guard(worker, ending, folders))
     os.close(guarding)
     _become_worker(guarded, folders)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+    return True
 
 
 def _become_worker(guarded: int, folders: list[Path]) -> None:

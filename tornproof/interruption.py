@@ -28,8 +28,12 @@ _received = 0
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run: not those that whoever started it wants to be ignored, such as nohup."""
-    return tuple(number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
+    """Return the signals that end a run; the end of a terminal does not where nohup is to keep it from that.
+
+    Shells without job control start what is in the background with SIGINT ignored, but whoever sends it means it.
+    """
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return SIGNALS[:-1] if is_kept else SIGNALS
 
 
 def handle(handler: Handler) -> None:

@@ -16,13 +16,14 @@ from harness.explore.seeded import SEEDED
 from harness.verdict import Verdict
 from pipeline.campaign import claim, run_campaign
 from pipeline.campaign_results import Conviction, Summary
-from pipeline.campaign_spec import Spec, load_spec
+from pipeline.campaign_spec import TASKS_MAX, Spec, load_spec
 from pipeline.campaign_tasks import EVENTS, RESULTS
 from pipeline.session import spark_session
 from pipeline.whole_file import PARTIAL
 from tornproof.check_report import STYLES
 from tornproof.findings import finding_document
 from tornproof.interruption import remove_at_end, say_if_interrupted
+from tornproof.numbers import within
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.report_writing import write_report
 
@@ -44,7 +45,10 @@ def campaign(
         typer.Option("--master", metavar="MASTER", help="Run on this Spark: local[*], or spark://HOST:PORT."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Spread the tasks over N partitions, else one for each.")
+        int | None,
+        typer.Option(
+            callback=within(1, TASKS_MAX), metavar="N", help="Spread the tasks over N partitions, else one for each."
+        ),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Make the report.html of DIR when it is done.")] = False,
     json_target: JsonOption = None,

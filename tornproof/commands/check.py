@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from harness.check import SIMULATED, CheckSettings, PhaseName, check_image
+from harness.check import CAPTURE_LIMIT_BYTES, SIMULATED, CheckSettings, PhaseName, check_image
 from harness.disk.image import DiskImage
 from harness.explore.damage import COMPLETE_BYTES
 from harness.presets import HARDENED_PRESET, Preset
@@ -22,6 +21,7 @@ from impl.errors import TornproofError
 from tornproof.captured import capture_steadily
 from tornproof.check_report import check_document, print_check
 from tornproof.findings import FINDINGS, save_findings
+from tornproof.numbers import CORES, seconds_within, seed_within, within, workers_within
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.preset_option import preset_named
 from tornproof.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
@@ -32,13 +32,20 @@ def check(
         str | None,
         typer.Argument(help="Directory of a table, which is copied and never changed; else a small new one."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Time for the explorations.")] = 60.0,
+    seconds: Annotated[float, typer.Option(callback=seconds_within(), help="Time for the explorations.")] = 60.0,
     only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this explorer; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Where chance starts, for the explorers that use it.")] = 0,
+    seed: Annotated[
+        int, typer.Option(callback=seed_within(), help="Where chance starts, for the explorers that use it.")
+    ] = 0,
     bound: Annotated[
-        int, typer.Option(min=1, metavar="BYTES", help="Try every bit of a data.parquet up to this size, else some.")
+        int,
+        typer.Option(
+            callback=within(1, CAPTURE_LIMIT_BYTES, "the largest table that is copied"),
+            metavar="BYTES",
+            help="Try every bit of a data.parquet up to this size, else some.",
+        ),
     ] = COMPLETE_BYTES,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that explore.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(callback=workers_within(), help="Processes that explore.")] = CORES,
     preset: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Explore the protocol of another release, in the simulator.")
     ] = None,

@@ -19,9 +19,9 @@ from pathlib import Path
 from tornproof import interruption
 from tornproof.interruption import SIGNAL_BASE
 
-ORDERLY_SECONDS = 2.0
+ORDERLY_SECONDS = 1.8
 """How long a worker that was interrupted has to save and tell what it found."""
-LEAVE_SECONDS, LOOK_SECONDS = 0.3, 0.01
+LEAVE_SECONDS, LOOK_SECONDS = 0.2, 0.01
 """How long what a worker has started may take to end by itself, and how often that is looked at."""
 SHARED_MEMORY = Path("/dev/shm")
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"

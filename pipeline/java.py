@@ -77,17 +77,22 @@ def launcher_home(java: Path, directory: Path) -> Path:
         unneeded.append(MISSING_PACKAGE_ARGUMENT)
     launcher = directory / "bin" / "java"
     launcher.parent.mkdir(parents=True)
-    options = f"-XX:-UsePerfData -Djava.io.tmpdir={shlex.quote(str(directory))}"
+    own = shlex.join(own_arguments(directory))
     launcher.write_text(
         "#!/bin/sh\n"
         "for argument do\n"
         "  shift\n"
         f'  case "$argument" in {"|".join(unneeded)}) ;; *) set -- "$@" "$argument" ;; esac\n'
         "done\n"
-        f'exec {shlex.quote(str(java))} {options} "$@" 2>> {shlex.quote(str(directory / STDERR_FILE))}\n'
+        f'exec {shlex.quote(str(java))} {own} "$@" 2>> {shlex.quote(str(directory / STDERR_FILE))}\n'
     )
     launcher.chmod(0o755)
     return directory
+
+
+def own_arguments(directory: Path) -> list[str]:
+    """Return what Java is told so that it leaves no file outside of a directory."""
+    return ["-XX:-UsePerfData", f"-Djava.io.tmpdir={directory}"]
 
 
 @functools.cache

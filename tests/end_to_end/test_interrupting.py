@@ -39,35 +39,33 @@ seeds_a_task = 50
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
-    """A command, what it needs in its folder, and at how many moments it is always interrupted."""
+    """A command, what it needs in its folder if anything, and at how many moments it is always interrupted."""
 
-    arguments: tuple[str, ...]
-    needs: tuple[str, ...] = ()
+    line: str
+    needs: str = ""
     always: int = 2
-    length: float = 1
+    length: int = 1
     """How many times as long it takes as `verify`, about: where only a few moments are tried, it is not measured."""
+    always_before: int = MOMENTS
+    """Before which of its moments the ones that are always tried lie: later ones take long."""
 
 
 CASES = {
-    "verify": Case(arguments=("verify", "table", "--report", "report"), needs=("table",)),
-    "read": Case(arguments=("read", "table", "--out", "rows.csv", "--json", "told.json"), needs=("table",)),
-    "inspect": Case(arguments=("inspect", "table/2024-01-01.1/_pm"), needs=("table",)),
-    "recover": Case(arguments=("recover", "table"), needs=("table",)),
-    "migrate": Case(arguments=("migrate", "tree", "--report", "done"), needs=("tree",)),
-    "report": Case(arguments=("report", "report"), needs=("report",)),
-    "replay": Case(arguments=("replay", "finding.json"), needs=("finding.json",)),
-    "barriers": Case(arguments=("barriers",), length=8),
-    "check": Case(arguments=("check", "table", "--seconds", "4", "--workers", "2"), needs=("table",), length=7),
-    "migrate on Spark": Case(
-        arguments=("migrate", "tree", "--master", "local[2]"), needs=("tree",), always=1, length=5
-    ),
-    "archive": Case(arguments=("archive", "lines", "--to", "new"), needs=("lines",), always=1, length=6),
-    "history": Case(arguments=("history", "events.parquet", "--sql"), needs=("events.parquet",), always=1, length=6),
-    "campaign": Case(
-        arguments=("campaign", "--spec", "spec.toml", "--out", "out"), needs=("spec.toml",), always=1, length=7
-    ),
+    "verify": Case("verify table --report report", "table"),
+    "read": Case("read table --out rows.csv --json told.json", "table"),
+    "inspect": Case("inspect table/2024-01-01.1/_pm", "table", always=1),
+    "recover": Case("recover table", "table", always=1),
+    "migrate": Case("migrate tree --report done", "tree"),
+    "report": Case("report report", "report", always=1),
+    "replay": Case("replay finding.json", "finding.json", always=1),
+    "barriers": Case("barriers", length=8, always_before=4),
+    "check": Case("check table --seconds 4 --workers 2", "table", length=7, always_before=5),
+    "migrate on Spark": Case("migrate tree --master local[2]", "tree", length=5, always=1, always_before=5),
+    "archive": Case("archive lines --to new", "lines", length=6, always=1, always_before=12),
+    "history": Case("history events.parquet", "events.parquet", length=6, always=1, always_before=5),
+    "campaign": Case("campaign --spec spec.toml --out out", "spec.toml", length=7, always=1, always_before=5),
 }
 
 
@@ -77,7 +75,7 @@ def moments() -> list[Any]:
     for name, case in CASES.items():
         draw = random.Random(name)
         places = [0.0, *((place + draw.random()) / MOMENTS for place in range(1, MOMENTS))]
-        always = draw.sample(range(MOMENTS), case.always)
+        always = draw.sample(range(case.always_before), case.always)
         for number, place in enumerate(places):
             sent = draw.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM])
             id = f"{name} at {place:.0%} by {sent.name}"
@@ -101,24 +99,26 @@ def made(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     phase = Phase(name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(finding,))
     (entry,) = save_findings([phase], "made", "made", made_image(), folder)
     Path(entry["file"]).rename(folder / "finding.json")
-    assert run_whole(["verify", "table", "--report", "report"], folder)[0] == 0
     return folder
 
 
 @pytest.fixture(scope="module")
 def seconds_of(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
     """Function that says how long a command takes on this machine, from how long `verify` does."""
-    _, seconds = run_whole(CASES["verify"].arguments, given(CASES["verify"], made, tmp_path_factory.mktemp("whole")))
+    folder = given(CASES["verify"], made, tmp_path_factory.mktemp("whole"))
+    code, seconds = run_whole(CASES["verify"].line.split(), folder)
+    assert code == 0
+    shutil.copytree(folder / "report", made / "report")
     return lambda name: seconds * CASES[name].length
 
 
 def given(case: Case, made: Path, folder: Path) -> Path:
     """Copy what a command needs into a folder, and return it."""
-    for name in case.needs:
-        if (made / name).is_dir():
-            shutil.copytree(made / name, folder / name)
-        else:
-            shutil.copyfile(made / name, folder / name)
+    source = made / case.needs
+    if source.is_file():
+        shutil.copyfile(source, folder / case.needs)
+    elif case.needs:
+        shutil.copytree(source, folder / case.needs)
     return folder
 
 
@@ -128,7 +128,7 @@ def test_an_interrupted_command_ends_and_leaves_nothing(
 ) -> None:
     case = CASES[name]
     folder = given(case, made, tmp_path)
-    process = start(case.arguments, folder)
+    process = start(case.line.split(), folder)
     interrupt(process, place * seconds_of(name), sent)
     run = ended(process, folder)
     assert (run.processes, run.files) == ((), ())

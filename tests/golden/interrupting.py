@@ -44,7 +44,7 @@ def start(arguments: Sequence[object], folder: Path) -> subprocess.Popen[bytes]:
     """Start a command as the only one of a new session, with a folder of its own for temporary files."""
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
-    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "tornproof", *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -76,7 +76,7 @@ def ended(process: subprocess.Popen[bytes], folder: Path) -> Ended:
     # Semaphores of other tests come and go.
     wait_until(lambda: not _semaphores() - before)
     wait_until(lambda: not processes_of(process.pid))
-    out, err = ((folder / name).read_bytes().decode() for name in ("out", "err"))
+    out, err = ((folder / name).read_bytes().decode() for name in ("stdout", "stderr"))
     left = [*(folder / "temporary").iterdir(), *SHARED_MEMORY.glob(f"tornproof-{process.pid}-*")]
     left += folder.rglob(".*.partial")
     return Ended(code=code, out=out, err=err, processes=processes_of(process.pid), files=tuple(map(str, left)))

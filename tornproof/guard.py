@@ -35,6 +35,8 @@ def begin() -> bool:
     ending = interruption.ending_signals()
     # Until both are ready for them.
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    # Where the end of a child is ignored nobody learns how it ended, and some systems do not let the signal wait.
+    signal.signal(signal.SIGCHLD, interruption.ignore)
     folders = _make_folders()
     guarded, guarding = os.pipe()
     try:
@@ -54,6 +56,7 @@ def begin() -> bool:
 
 def _become_worker(guarded: int, folders: list[Path]) -> None:
     os.setpgid(0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # The terminal would stop a process in the background that writes to it, where somebody has set it so.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
@@ -98,8 +101,6 @@ def _wait(worker: int, ending: tuple[signal.Signals, ...]) -> tuple[int, int]:
     if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
         awaited.add(signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-    # Where a signal would be ignored some systems do not even let it wait.
-    signal.signal(signal.SIGCHLD, interruption.ignore)
     first = 0
     while True:
         ended, status = os.waitpid(worker, os.WNOHANG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import glob
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.segment import Segment
 
 from impl.errors import BusyError, CorruptError, TornproofError
+from tornproof import interruption
 
 JsonOption = Annotated[
     str | None,
@@ -107,6 +109,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     is_replaceable = not path.is_symlink() and (path.is_file() or not path.exists())
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if is_replaceable else path
+    if is_replaceable:
+        interruption.remove_at_end(partial.parent, glob.escape(partial.name))
     try:
         with partial.open("wb"):
             # Python says in words why a file cannot be made; pyarrow names the partial one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ from impl.transaction import Partition, Transaction
 from model.table import DirectoryName
 
 TABLE_NAME = "table"
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
+"""The command line names a folder that it removes however a run ends."""
 TIMES_IN_PLACE = 8
 PLACE_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds

@@ -18,6 +18,7 @@ from harness.check import PhaseName
 from harness.explore.damage_judge import Outcome
 from impl.questdb_types import TypeTag
 from tornproof.check_report import ALWAYS_SHOWN
+from tornproof.numbers import CORES, WORKERS_MAX
 
 CHAIN = "tables/9.4.2/chain/table"
 CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
@@ -197,9 +198,15 @@ def test_a_table_from_before_pm_is_exit_3(tornproof: WarmRunner, questdb_data: P
     [
         ("--only", "nope"),
         ("--seconds", "0"),
+        ("--seconds", "1e308"),
+        ("--seconds", "inf"),
+        ("--seconds", "nan"),
         ("--seed", "-1"),
+        ("--seed", "9" * 20),
         ("--workers", "0"),
+        ("--workers", "100000"),
         ("--bound", "0"),
+        ("--bound", "9" * 20),
         ("--seconds", "soon"),
         ("more",),
     ],
@@ -211,6 +218,12 @@ def test_arguments_that_make_no_sense_are_exit_2(
     run = tornproof("check", table, *arguments)
     assert (run.code, run.out) == (2, "")
     assert sentence_of(run)
+
+
+def test_a_number_that_no_run_can_take_is_refused_with_those_that_one_can(tornproof: WarmRunner, table: Path) -> None:
+    run = tornproof("check", table, "--workers", WORKERS_MAX + 1)
+    assert (run.code, run.out) == (2, "")
+    assert f"{WORKERS_MAX + 1} is not from 1 to {WORKERS_MAX:,} (four times the {CORES} cores" in sentence_of(run)
 
 
 def test_json_to_a_place_that_cannot_be_written_is_exit_2(tornproof: WarmRunner, table: Path, tmp_path: Path) -> None:

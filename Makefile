@@ -3,7 +3,10 @@
 
 PYTHON ?= python3
 UV_VERSION := 0.13.9
-TEST_WORKERS := 2
+# A worker may need 1 GB, with a Java or a browser beside it.
+TEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && [ $$cores -lt 8 ] && echo $$cores || echo 8)
+# A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 # Budget of `make nightly`: so long for each table, an hour for the simulator, minutes of fuzzing, and about an hour
 # for the slow tests.
 NIGHTLY_SECONDS := 300
@@ -59,7 +62,7 @@ check: .build/chain
 	@.venv/bin/tornproof check $< $(ARGUMENTS)
 
 test: setup
-	@.venv/bin/pytest -n $(TEST_WORKERS) --dist loadscope -q -rs $(ARGUMENTS)
+	@.venv/bin/pytest -n $(TEST_WORKERS) --cpu-times -rs $(ARGUMENTS)
 
 lint: setup
 	@.venv/bin/ruff check

@@ -14,6 +14,8 @@ import pytest
 
 from harness.explore.quiet_hypothesis import by_seed_alone
 
+pytest_plugins = ["cpu_times"]
+
 # Same examples in every run, and no failure because a machine was busy; --hypothesis-profile default searches anew.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|root|tmp|work|Users)/\w")
+CLOCK = re.compile(r"(monotonic|perf_counter|process_time|thread_time|time)(_ns)?")
 REGISTRY_HOST = re.compile(rb"pypi\.org|pythonhosted\.org")
 
 
@@ -110,3 +113,63 @@ def test_page_of_performance_has_the_numbers_of_the_run_that_is_kept() -> None:
         (line,) = [line for line in lines if line.startswith(start)]
         is_missed = row["goal"] is not None and row["peer_ms"] / row["ours_ms"] < row["goal"]
         assert ("missed" in line) is is_missed
+
+
+def timed_assertions(source: str) -> Iterator[int]:
+    """Yield the lines of the assertions on what a clock says, or on a difference of what it has said."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        named: set[str] = set()
+        while more := {name for node in ast.walk(function) for name in measured_names(node, named)} - named:
+            named |= more
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assert) and measures(node.test, named):
+                yield node.lineno
+
+
+def measured_names(node: ast.AST, named: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Assign | ast.NamedExpr) and measures(node.value, named):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def measures(node: ast.expr, named: set[str]) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr=clock)):
+            return CLOCK.fullmatch(clock) is not None
+        case ast.Name(id=name):
+            return name in named
+        case ast.Compare(left=left, comparators=others):
+            return any(measures(each, named) for each in (left, *others))
+        case ast.BinOp(left=left, right=right):
+            return measures(left, named) or measures(right, named)
+        case ast.BoolOp(values=values):
+            return any(measures(each, named) for each in values)
+        case ast.UnaryOp(operand=operand):
+            return measures(operand, named)
+    return False
+
+
+def test_no_test_asserts_on_time_because_a_busy_machine_is_no_wrong_one() -> None:
+    sources = {path.name: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    found = {name: list(timed_assertions(text)) for name, text in sources.items() if "import time\n" in text}
+    assert found and {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "start = time.monotonic(); assert time.monotonic() - start < 5",
+        "end = time.time_ns() + 5; late = end - 1; assert not (done and late > 7)",
+    ],
+)
+def test_timed_assertions_are_recognised(body: str) -> None:
+    assert list(timed_assertions(f"def test_it():\n    {body}")) == [2]
+
+
+@pytest.mark.parametrize(
+    "body", ["run(clock=time.monotonic); assert run.seconds == 5", "start = time.monotonic(); assert wait(start) == 3"]
+)
+def test_other_uses_of_clocks_are_left_alone(body: str) -> None:
+    assert list(timed_assertions(f"def test_it():\n    {body}")) == []

@@ -154,7 +154,6 @@ def test_a_budget_that_ends_too_early_is_exit_3(tornproof: WarmRunner, questdb_d
     assert run.code == 3
     assert "the time was over before all damage of _txn and _pm was tried" in run.out
     assert "left for lack of time" in run.out
-    assert run.seconds < 15
 
 
 def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp_path: Path) -> None:

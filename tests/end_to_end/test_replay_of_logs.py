@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 from command_line import WarmRunner, sentence_of
-from random_runs import HEADER_BEFORE_BODY, found, table_situation
+from random_runs import cut_finding, turned_finding
 
 from harness.disk.persistence import B
 from harness.verdict import Finding, Phase, Verdict
 from harness.workload import made_image
 from tornproof.findings import LOG_FORMAT, load_finding, save_findings
 
-TURNED = found(table_situation(protocol=HEADER_BEFORE_BODY))
-CUT = found(table_situation("specification"), B)
 TIMES = 10
 
 
-def saved(folder: Path, finding: Finding = TURNED) -> Path:
+def saved(folder: Path, finding: Finding | None = None) -> Path:
+    findings = (finding or turned_finding(),)
     phase = Phase(
-        name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, seconds=0, findings=(finding,)
+        name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, seconds=0, findings=findings
     )
     (entry,) = save_findings([phase], "made", "made", made_image(), folder)
     return Path(entry["file"])
@@ -40,7 +39,7 @@ def test_a_finding_of_a_log_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert {"scenario", "situation", "log", "property", "evidence"} < document.keys()
     assert "start_files" not in document
     loaded, _, _ = load_finding(file)
-    assert loaded == TURNED
+    assert loaded == turned_finding()
 
 
 def test_it_is_seen_again_ten_times_of_ten_with_the_same_evidence(tornproof: WarmRunner, tmp_path: Path) -> None:
@@ -50,14 +49,14 @@ def test_it_is_seen_again_ten_times_of_ten_with_the_same_evidence(tornproof: War
     assert len({run.out for run in runs}) == 1
     document = runs[0].document
     assert (document["verdict"], document["same_evidence"], document["note"]) == ("INVALID", True, "")
-    assert document["explanation"] == TURNED.evidence["explanation"]
+    assert document["explanation"] == turned_finding().evidence["explanation"]
 
 
 def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = tornproof("replay", saved(tmp_path))
     assert (run.code, run.err) == (1, "")
     for part in (
-        TURNED.sentence,
+        turned_finding().sentence,
         "Broken: ",
         "Let a writer",
         "Then reader 1",
@@ -72,7 +71,7 @@ def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
 
 
 def test_the_bytes_of_a_power_cut_are_shown(tornproof: WarmRunner, tmp_path: Path) -> None:
-    run = tornproof("replay", saved(tmp_path, CUT))
+    run = tornproof("replay", saved(tmp_path, cut_finding(B)))
     assert run.code == 1
     assert "kept  2024-01-01T" in run.out and "lost  2024-01-01T" in run.out and "PARQUET_META_FILE_SIZE" in run.out
     assert "Bytes that were not durable" not in tornproof("replay", saved(tmp_path)).out
@@ -94,7 +93,7 @@ def test_a_log_that_breaks_nothing_is_exit_0(tornproof: WarmRunner, tmp_path: Pa
 
 
 def test_a_log_that_does_not_apply_is_exit_3_and_says_so(tornproof: WarmRunner, tmp_path: Path) -> None:
-    log = [{**TURNED.evidence["log"][0], "to": "reader 7"}]
+    log = [{**turned_finding().evidence["log"][0], "to": "reader 7"}]
     run = tornproof("replay", edited(saved(tmp_path), log=log))
     assert (run.code, run.err) == (3, "")
     assert "1 of its decisions does not apply: writer@commit 0" in run.out

@@ -143,11 +143,15 @@ def txn_cases() -> dict[str, Make]:
 def many_partitions(count: int) -> Make:
     """A `_txn` of as many native partitions, one a day, none of which is there."""
     day = 86_400_000_000
-    entries = [
-        txn_layout.PartitionEntry(timestamp=index * day, row_count_and_flags=0, name_txn=-1, token=-1).pack()
-        for index in range(count)
-    ]
-    return with_file("_txn", tb.txn(rows=0, token=0, entries=entries))
+
+    def make(folder: Path) -> None:
+        entries = [
+            txn_layout.PartitionEntry(timestamp=index * day, row_count_and_flags=0, name_txn=-1, token=-1).pack()
+            for index in range(count)
+        ]
+        with_file("_txn", tb.txn(rows=0, token=0, entries=entries))(folder)
+
+    return make
 
 
 def meta_cases() -> dict[str, Make]:
@@ -289,11 +293,11 @@ def of_rows(count: int, columns: int, *, in_pm: int = 1) -> Make:
     return make
 
 
-def bomb(value: pa.Array, type_: int, **options: Any) -> Make:
-    """A sound table whose pages unpack to far more than they are."""
+def bomb(values: Callable[[], list[Any]], type_: int, **options: Any) -> Make:
+    """A sound table whose pages unpack to far more than they are; its values are made when it is."""
 
     def make(folder: Path) -> None:
-        tb.build({"v": (type_, value)}, **options).write_to(folder)
+        tb.build({"v": (type_, pa.array(values()))}, **options).write_to(folder)
 
     return make
 
@@ -316,7 +320,6 @@ def hostile_names(folder: Path) -> None:
 
 def special_cases() -> dict[str, Make]:
     """Tables that differ in more than one number."""
-    zeros = pa.array([0] * (1 << 20), pa.int64())
     published = struct.pack("<Q", 127 << 20)
     return {
         "20,000 partitions": many_partitions(20_000),
@@ -327,11 +330,11 @@ def special_cases() -> dict[str, Make]:
         "2^24 rows of 8 columns": of_rows(2**24, 8),
         "2^24 rows of 8 columns in _pm": of_rows(2**24, 8, in_pm=8),
         "two row groups in one block": overlapping_blocks,
-        "a bomb of zeros": bomb(zeros, TypeTag.LONG, compression="zstd", use_dictionary=False),
+        "a bomb of zeros": bomb(lambda: [0] * (1 << 20), TypeTag.LONG, compression="zstd", use_dictionary=False),
         "a bomb of repeated text": bomb(
-            pa.array(["x" * (1 << 20)] * 40), TypeTag.VARCHAR, compression="zstd", use_dictionary=False
+            lambda: ["x" * (1 << 20)] * 40, TypeTag.VARCHAR, compression="zstd", use_dictionary=False
         ),
-        "a bomb of a dictionary": bomb(pa.array(["x" * (1 << 17)] * 4000), TypeTag.VARCHAR, compression="zstd"),
+        "a bomb of a dictionary": bomb(lambda: ["x" * (1 << 17)] * 4000, TypeTag.VARCHAR, compression="zstd"),
         "a name that steers terminals": hostile_names,
         "_pm of 127 MiB of zeros": sparse("_pm", published, 127 << 20),
         "_pm of 200 MiB of zeros": sparse("_pm", struct.pack("<Q", 200 << 20), 200 << 20),

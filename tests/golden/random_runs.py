@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from harness.disk.intercept import BARRIERS
 from harness.disk.legal_disks import legal_disks
-from harness.disk.persistence import Model
+from harness.disk.persistence import C_8, Model
 from harness.explore.crash_world import Lives
 from harness.explore.observer import Violation
 from harness.explore.situation import Readers, Situation
@@ -140,3 +141,15 @@ def found(situation: Situation, *crashes: str | Model, **settings: Any) -> Findi
     """Return the finding of the first run that breaks a property."""
     moves, violation = broken_run(situation, *crashes, **settings)
     return finding_of(situation, moves, violation, phase="schedules")
+
+
+@functools.cache
+def turned_finding() -> Finding:
+    """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
+    return found(table_situation(protocol=HEADER_BEFORE_BODY))
+
+
+@functools.cache
+def cut_finding(model: Model = C_8) -> Finding:
+    """Return the finding of a power cut that a commit as the specification has it does not survive."""
+    return found(table_situation("specification"), model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from random_runs import HEADER_BEFORE_BODY, VERSION_BEFORE_RECORD, found, table_situation, toy_situation
+from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_situation, toy_situation, turned_finding
 
 from harness.disk.file_state import FileState
 from harness.disk.image import DiskImage
@@ -32,17 +32,13 @@ def explanation(finding: Finding) -> dict[str, Any]:
     return explained
 
 
-TURNED = found(table_situation(protocol=HEADER_BEFORE_BODY))
-CUT = found(table_situation("specification"), C_8)
-
-
 def test_every_property_has_a_clause() -> None:
     names = {value for name, value in vars(Property).items() if name.isupper()}
     assert CLAUSES.keys() == names
 
 
 def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_come() -> None:
-    cause = explanation(TURNED)["cause"]
+    cause = explanation(turned_finding())["cause"]
     assert cause["client"] == "writer"
     assert cause["done"].startswith("commit 0: store a word 2024-01-01T")
     assert cause["done"].endswith("/_pm #1")
@@ -50,7 +46,7 @@ def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_com
 
 
 def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
-    for finding in (TURNED, CUT):
+    for finding in (turned_finding(), cut_finding()):
         situation = situation_of(finding.evidence["situation"])
         log = DecisionLog.of_document(finding.evidence["log"])
         neighbour = explanation(finding)["neighbour"]
@@ -71,7 +67,7 @@ def test_a_neighbour_that_breaks_it_too_is_none() -> None:
 
 
 def test_lanes_tell_who_did_what_when_and_what_was_durable() -> None:
-    rows = explanation(TURNED)["lanes"]
+    rows = explanation(turned_finding())["lanes"]
     assert [row["lane"] for row in rows] == ["writer", "writer", "readers"]
     assert (rows[0]["client"], rows[0]["operation"]) == ("writer", "open")
     assert rows[1]["does"][-1].startswith("store a word")
@@ -88,11 +84,11 @@ def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
 
 
 def test_the_decisive_row_is_where_the_decision_takes_effect_that_the_neighbour_changes() -> None:
-    rows, beside = explanation(TURNED)["lanes"], explanation(TURNED)["neighbour"]["lanes"]
+    rows, beside = explanation(turned_finding())["lanes"], explanation(turned_finding())["neighbour"]["lanes"]
     assert decisive(rows) == decisive(beside) == ("reader 1", "read 1", "switch")
     assert rows[-1]["ends"][0].startswith("is refused") and not any("is refused" in str(row["ends"]) for row in beside)
-    assert decisive(explanation(CUT)["lanes"])[2] == "power"
-    assert [row["happens"] for row in explanation(CUT)["lanes"]].count("power") == 1
+    assert decisive(explanation(cut_finding())["lanes"])[2] == "power"
+    assert [row["happens"] for row in explanation(cut_finding())["lanes"]].count("power") == 1
 
 
 def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the_end_is() -> None:
@@ -125,12 +121,12 @@ def test_a_turn_by_the_policy_is_no_switch() -> None:
 
 
 def test_the_story_is_the_sentences() -> None:
-    for finding in (TURNED, CUT):
+    for finding in (turned_finding(), cut_finding()):
         assert explanation(finding)["story"] == sentences(finding.property, finding.evidence)
 
 
 def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:
-    broken, let, then, because, nearest = sentences(TURNED.property, TURNED.evidence)
+    broken, let, then, because, nearest = sentences(turned_finding().property, turned_finding().evidence)
     assert broken == f"Broken: {Property.REFUSED} ({CLAUSES[Property.REFUSED]})."
     assert let == "Let a writer commit 1 operation beside 1 reader."
     assert then.startswith("Then reader 1 goes on while writer stands in 'commit 0' before: write")
@@ -153,7 +149,7 @@ def test_each_kind_of_decision_has_words(target: HeaderFirst, crashes: tuple[Any
 
 
 def test_a_crash_shows_which_fields_were_lost_and_which_kept() -> None:
-    finding = found(table_situation("specification"), B)
+    finding = cut_finding(B)
     ranges = explanation(finding)["bytes"]
     assert {each["state"] for each in ranges} == {"kept", "lost"}
     (header,) = [each for each in ranges if each["file"].endswith("_pm") and each["start"] == 0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,14 +60,10 @@ def test_a_known_defect_is_seen_again_every_time_with_the_same_evidence_and_not_
 ) -> None:
     finding = found(defect)
     assert finding.property == defect.breaks and finding.property not in STEP_RULES
-    seconds = []
     for _ in range(times):
-        begin = time.perf_counter()
         again = replayed(defect, finding)
-        seconds.append(time.perf_counter() - begin)
         assert (again.verdict, again.is_same, again.note) == (Verdict.INVALID, True, "")
     assert replayed_without(finding) is Verdict.VALID
-    print(f"{defect.name}: {tuple(size_of(finding))}, replays in {max(seconds):.3f} s at most")
 
 
 def test_findings_of_released_servers_need_no_more_than_their_file() -> None:

@@ -10,6 +10,7 @@ from depth import always_if
 
 from harness.explore.crash import explore_crashes
 from harness.explore.stateful import explore_stateful
+from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.faults.planted import PLANTED, Planted
 from harness.targets.table import TableOperation, TableTarget
 from harness.verdict import Phase, Verdict
@@ -33,7 +34,9 @@ OPERATIONS = (
 
 
 def explored(operations: Sequence[TableOperation], *, cuts: int = 0) -> Phase:
-    return explore_crashes(TableTarget(), operations, path="table", cuts_max=cuts, recovery_kills_max=1)
+    target = TableTarget(encode=remembered_encoder())
+    with remembered_decoding():
+        return explore_crashes(target, operations, path="table", cuts_max=cuts, recovery_kills_max=1)
 
 
 def by_text(planted: Planted) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
 import golden_data
 import pytest
+from work import counted_calls
 
 from impl import transaction
 from impl.errors import BusyError, CorruptError, FileMissingError, UnsupportedError
@@ -32,7 +32,7 @@ CHAIN = "tables/9.4.2/chain/table/_txn"
 HISTORY = golden_data.files("tables/9.4.2/history/history/*/_txn")
 BASE = layout.BaseHeader.layout
 RECORD = layout.TransactionRecord.layout
-FLIPS_SECONDS_MAX = 60.0
+CALLS_MAX = 10_000
 
 
 def area(**changes: int) -> Area:
@@ -291,16 +291,15 @@ def test_every_flipped_bit_is_refused_or_decodes_and_never_costs_more_than_a_mom
     content = bytearray((questdb_data / CHAIN).read_bytes())
     committed = decode_transaction(content, file="_txn")
     rejected = harmless = different = 0
-    started_seconds = time.process_time()
     for bit in range(8 * len(content)):
         content[bit // 8] ^= 1 << bit % 8
         try:
-            found = decode_transaction(content, file="_txn")
+            with counted_calls(CALLS_MAX):
+                found = decode_transaction(content, file="_txn")
             harmless, different = harmless + (found == committed), different + (found != committed)
         except (CorruptError, UnsupportedError):
             rejected += 1
         content[bit // 8] ^= 1 << bit % 8
-    assert time.process_time() - started_seconds < FLIPS_SECONDS_MAX
     assert rejected + harmless + different == 8 * 4096
     assert min(rejected, harmless, different) > 0
 

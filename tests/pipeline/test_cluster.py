@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from harness.history import to_arrow
 
-CLUSTER_SECONDS_MAX = 300
+CLUSTER_SECONDS_MAX = 3600  # ends what hangs, and no busy machine
 FRAME_COUNT = 50
 NOISE = re.compile(r"WARN|INFO|java|scala|apache")
 

@@ -6,6 +6,7 @@ and ends by returning its phase. What a task returns follows from its arguments 
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -26,7 +27,8 @@ from impl.errors import TornproofError
 STOP_SECONDS = 1.0
 """How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
 LOOK_SECONDS = 0.1
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
+"""A run under a guard has a folder there that the guard removes."""
 ROOM_BYTES = 1 << 30
 
 Results: TypeAlias = list[Any]

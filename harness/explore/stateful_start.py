@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from harness.disk.image import DiskImage
 from harness.disk.memory import MemoryStorage
 from harness.explore.stateful_rows import Rows, RowShape
+from harness.tasks import SHARED_MEMORY
 from impl.create import NewColumn, create_table
 from impl.layout import txn as layout
 from impl.metadata_file import PartitionBy, TableMetadata
@@ -27,8 +27,6 @@ from impl.transaction import Partition, Transaction
 from model.table import DirectoryName
 
 TABLE_NAME = "table"
-SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
-"""The command line names a folder that it removes however a run ends."""
 TIMES_IN_PLACE = 8
 PLACE_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds

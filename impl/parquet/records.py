@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Step, Struct, Value, path_text
+from impl.parquet.tree import BrokenError, Items, Kind, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 

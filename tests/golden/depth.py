@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -16,3 +17,12 @@ def nightly(*values: Any, id: str | None = None) -> Any:
 def always_if(is_tried_always: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:
     """Return single values as cases, of which all but some are for the nightly run only."""
     return [case if is_tried_always(case) else nightly(case) for case in cases]
+
+
+def sampled(count: int, cases: Sequence[Any], *, seed: int = 0) -> list[Any]:
+    """Return single values or tuples of values as cases, all but so many of which, drawn by seed, are for the night."""
+    always = set(random.Random(seed).sample(range(len(cases)), count))
+    return [
+        case if number in always else nightly(*case) if isinstance(case, tuple) else nightly(case)
+        for number, case in enumerate(cases)
+    ]

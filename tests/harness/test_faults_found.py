@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 
 from harness.faults import hunters
 from harness.faults.catalogue import FAULTS, fault_named
@@ -38,6 +40,7 @@ DEEP = {
 }
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
+SAMPLED = 12
 FINDINGS_THAT_CHECK_SHOWS = (
     "header before the body",
     "body of _pm not synced (F2)",
@@ -99,21 +102,13 @@ def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
     assert came.reached and came.triggered and came.detected and came.property
 
 
-def hidden() -> list[object]:
-    """Return who misses what: of the faults of one scenario that one explorer misses, the first; all of them nightly.
-
-    The sequential run takes no time.
-    """
-    first = {(explorer, fault.scenario): fault for fault, explorer in reversed(HIDDEN)}
-    return [
-        (fault, explorer)
-        if explorer is Explorer.SEQUENTIAL or first[explorer, fault.scenario] is fault
-        else nightly(fault, explorer)
-        for fault, explorer in HIDDEN
-    ]
+def quick_and_sampled(cases: list[Any], explorer_of: Callable[[Any], Explorer]) -> list[Any]:
+    """Return the cases of the sequential run, which takes no time, and a sample of the others; all of them nightly."""
+    others = [case for case in cases if explorer_of(case) is not Explorer.SEQUENTIAL]
+    return [*(case for case in cases if case not in others), *sampled(SAMPLED, others)]
 
 
-@pytest.mark.parametrize(("fault", "explorer"), hidden(), ids=named)
+@pytest.mark.parametrize(("fault", "explorer"), quick_and_sampled(HIDDEN, lambda case: case[1]), ids=named)
 def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     came = hunt(fault, explorer)
     assert not came.detected and came.explored_count > 0
@@ -121,7 +116,11 @@ def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
 
 @pytest.mark.parametrize(
     ("explorer", "scenario"),
-    [*SMALL, *(nightly(*kind) if kind in DEEP else kind for kind in KINDS)],
+    [
+        *SMALL,
+        *quick_and_sampled([kind for kind in KINDS if kind not in DEEP], lambda kind: kind[0]),
+        *(nightly(*kind) for kind in KINDS if kind in DEEP),
+    ],
     ids=str,
 )
 def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from depth import always_if
+from depth import always_if, sampled
 from real_tables import read_json, table_image
 
 from harness.disk.memory import MemoryStorage
@@ -16,8 +16,14 @@ from harness.presets.probe import Outlook, probe
 from impl.heal import heal_table
 
 RELEASES = ("hardened", "specification", "questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07")
-# Tables of which there is another one of their kind.
-ALIKE = {"tables/2026-07/chain", "tables/2026-07/rewrite", "tables/9.4.3/many", *golden_data.AFTER_RESTARTS[1:]}
+# Tables of which there is another one of their kind, and the one of so many columns that it takes seconds.
+ALIKE = {
+    "tables/9.4.2/wide",
+    "tables/2026-07/chain",
+    "tables/2026-07/rewrite",
+    "tables/9.4.3/many",
+    *golden_data.AFTER_RESTARTS[1:],
+}
 # What a server says, and what names the same mechanism here; none stands for one image.
 WORDS = {
     "Column chunk range": "exceeds data length",
@@ -76,7 +82,7 @@ def test_only_orphans_part_the_releases_and_our_own_writer_goes_on_from_every_ki
     assert outlook.hazards == ()
 
 
-@pytest.mark.parametrize("name", golden_data.CRASHES)
+@pytest.mark.parametrize("name", sampled(8, golden_data.CRASHES))
 def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous(name: str, questdb_data: Path) -> None:
     path, image = table_image(questdb_data, f"{name}/table")
     storage = MemoryStorage.of(image)

@@ -67,12 +67,12 @@ def test_a_short_run_is_valid_and_reaches_all_that_it_must(
 
 
 def test_the_same_seed_does_the_same_twice_and_another_one_does_not(tmp_path: Path) -> None:
-    first = explored(None, MEMORY, 250)
-    assert explored(None, MEMORY, 250) == first
-    on_files = explored(None, FILES, 250, directory=str(tmp_path))
+    first = explored(None, MEMORY, 120)
+    assert explored(None, MEMORY, 120) == first
+    on_files = explored(None, FILES, 120, directory=str(tmp_path))
     assert (on_files.counts, on_files.reached) == (first.counts, first.reached)
     assert list(tmp_path.iterdir()) == []
-    assert explored(None, MEMORY, 250, seed=2).counts != first.counts
+    assert explored(None, MEMORY, 120, seed=2).counts != first.counts
 
 
 def test_nothing_reaches_the_terminal_or_the_working_directory(

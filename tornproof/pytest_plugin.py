@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -91,12 +92,18 @@ class Explorers:
         self._number = -1
 
     def crashes(
-        self, target: object, operations: Sequence[Any], *, cuts: int = 2_000, allow_unfinished: bool = False
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        cuts: int = 2_000,
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
     ) -> Phase:
         """Kill a writer of `operations` behind every step and inside every write, and let every call fail.
 
-        Of more than `cuts` lengths at which writes can tear, about that many are tried. With `allow_unfinished`, an
-        exploration without a verdict does not fail the test.
+        Of more than `cuts` lengths at which writes can tear, about that many are tried. `seconds` are a ceiling for
+        machines that are too slow for that; what it cuts fails the test, unless with `allow_unfinished`.
         """
         __tracebackhide__ = True
         from harness.explore.crash import explore_crashes, replay_crash
@@ -111,10 +118,12 @@ class Explorers:
             _Exploration(
                 phase=CRASH,
                 target=explored.name,
-                explore=lambda: explore_crashes(explored, operations, path=PATH, cuts_max=cuts),
+                explore=lambda: explore_crashes(
+                    explored, operations, path=PATH, cuts_max=cuts, has_time=_ceiling(seconds)
+                ),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 story=lambda finding: crash_story(explored, operations, finding, path=PATH),
-                advice="give it operations that write",
+                advice="give it more seconds or fewer cuts",
                 allow_unfinished=allow_unfinished,
             )
         )
@@ -172,14 +181,16 @@ class Explorers:
         self._say(f"bound: {phase.bound}")
         if phase.findings:
             self._fail_for(exploration, phase)
-        if phase.verdict.name == "UNKNOWN":
+        is_cut = phase.name == "crash" and not phase.complete
+        if phase.verdict.name == "UNKNOWN" or is_cut:
+            reason = phase.note or f"it was cut: {phase.bound}"
             if not exploration.allow_unfinished:
                 _fail(
-                    f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {phase.note}.",
+                    f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {reason}.",
                     f"explored: {_denominators(phase)}",
                     f"To go on, {exploration.advice}, or pass allow_unfinished=True.",
                 )
-            self._say(f"unfinished: {phase.note}")
+            self._say(f"unfinished: {reason}")
         return phase
 
     def _fail_for(self, exploration: _Exploration, phase: Phase) -> NoReturn:
@@ -250,6 +261,12 @@ class _Exploration:
     story: Callable[[Finding], list[str]]
     advice: str
     allow_unfinished: bool
+
+
+def _ceiling(seconds: float | None) -> Callable[[], bool]:
+    """Return what says whether there is time left, from now on."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    return lambda: time.monotonic() < end
 
 
 def _rehearsed(target: object, operations: Sequence[Any]) -> Target:

@@ -24,7 +24,7 @@ from harness.verdict import OnProgress as OnCases
 from harness.workers import ENDING_SIGNALS, Failed, Message, Pool, Task, Worker
 from impl.errors import TornproofError
 
-STOP_SECONDS = 1.0
+STOP_SECONDS = 0.5
 """How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
 LOOK_SECONDS = 0.1
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))

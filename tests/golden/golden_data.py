@@ -5,6 +5,7 @@ Every name is a POSIX path inside the archive, such as `tables/9.4.2/chain`; REA
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -13,17 +14,27 @@ from golden_archive import member_names
 
 def files(pattern: str) -> tuple[str, ...]:
     """Names of the files that match `pattern` component by component; `*` never crosses a slash."""
-    return _matching(map(PurePosixPath, member_names()), pattern)
+    return _matching(_files(), pattern)
 
 
 def folders(pattern: str) -> tuple[str, ...]:
     """Names of the folders that match `pattern` component by component; `*` never crosses a slash."""
-    return _matching({parent for name in member_names() for parent in PurePosixPath(name).parents}, pattern)
+    return _matching(_folders(), pattern)
 
 
 def files_named(name: str) -> tuple[str, ...]:
     """Names of all files that are called `name`, in whatever folder: `_pm`, `_txn`, `data.parquet`."""
-    return tuple(member for member in member_names() if PurePosixPath(member).name == name)
+    return tuple(str(file) for file in _files() if file.name == name)
+
+
+@functools.cache
+def _files() -> tuple[PurePosixPath, ...]:
+    return tuple(map(PurePosixPath, member_names()))
+
+
+@functools.cache
+def _folders() -> frozenset[PurePosixPath]:
+    return frozenset(parent for file in _files() for parent in file.parents)
 
 
 def _matching(paths: Iterable[PurePosixPath], pattern: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ All is drawn from numbers that are given, so that the same histories come each t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -384,6 +385,7 @@ def incomplete_history(seed: int) -> list[Event]:
     return events[:place] + ([events[place]] * 2 if seed % 2 else []) + events[place + 1 :]
 
 
+@functools.cache
 def all_cases(*, right: int = 220, of_each_kind: int = 18, mixed: int = 150, incomplete: int = 40) -> list[Case]:
     cases = [Case(f"right {seed}", tuple(right_history(seed)), "") for seed in range(right)]
     for number, kind in enumerate(PLANTS):

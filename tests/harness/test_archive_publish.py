@@ -264,6 +264,10 @@ FAULTS: dict[str, tuple[Plant, set[Model]]] = {
 }
 
 
+def shown(value: str | tuple[Model, ...]) -> str:
+    return value if isinstance(value, str) else " ".join(model.name for model in value)
+
+
 def models_of_each() -> list[Any]:
     """Return the model that shows all defects for each of them, and for the first that others show, those that tell.
 
@@ -281,7 +285,7 @@ def models_of_each() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("name", "models"), models_of_each(), ids=str)
+@pytest.mark.parametrize(("name", "models"), models_of_each(), ids=shown)
 def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_other(
     name: str, models: tuple[Model, ...]
 ) -> None:

@@ -80,6 +80,14 @@ def browser(find_browser: Callable[[], str]) -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def _shared_context(browser: Browser) -> Iterator[BrowserContext]:
+    """A context for all pages that need none of their own: to make one takes longer than most tests."""
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
 @pytest.fixture
 def _watched() -> dict[BrowserPage, list[str]]:
     """What went wrong on each open page."""
@@ -88,20 +96,32 @@ def _watched() -> dict[BrowserPage, list[str]]:
 
 @pytest.fixture
 def open_report(
-    browser: Browser, tmp_path: Path, _watched: dict[BrowserPage, list[str]]
+    browser: Browser, _shared_context: BrowserContext, tmp_path: Path, _watched: dict[BrowserPage, list[str]]
 ) -> Iterator[Callable[..., BrowserPage]]:
-    """Function that opens a document as a file in the browser; the test fails if anything goes wrong in there."""
-    contexts: list[BrowserContext] = []
+    """Function that opens a document as a file in the browser; the test fails if anything goes wrong in there.
+
+    A page without script has a context of its own, and so has one that is `alone`, whose clock a test may set.
+    """
+    own: list[BrowserContext] = []
 
     def open_report(
-        html: str, key: str = "", *, theme: Any = "light", width: int = 1280, javascript: bool = True
+        html: str,
+        key: str = "",
+        *,
+        theme: Any = "light",
+        width: int = 1280,
+        javascript: bool = True,
+        alone: bool = False,
     ) -> BrowserPage:
-        file = tmp_path / f"report-{len(contexts)}.html"
+        file = tmp_path / f"report-{len(_watched)}.html"
         file.write_text(html, encoding="utf-8")
-        viewport: Any = {"width": width, "height": 844}
-        context = browser.new_context(viewport=viewport, color_scheme=theme, java_script_enabled=javascript)
-        contexts.append(context)
+        context = _shared_context
+        if alone or not javascript:
+            context = browser.new_context(java_script_enabled=javascript)
+            own.append(context)
         page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=theme)
         _watched[page] = []
         _watch(page, file.as_uri(), _watched[page])
         page.goto(file.as_uri() + (f"#{key}" if key else ""))
@@ -109,7 +129,9 @@ def open_report(
 
     yield open_report
     problems = [problem for page, noted in _watched.items() for problem in _taken(page, noted)]
-    for context in contexts:
+    for page in _watched:
+        page.close()
+    for context in own:
         context.close()
     assert not problems
 

@@ -35,11 +35,11 @@ class Bounds:
         return cls(
             damages=40_000 * effort,
             pairs=50 * effort,
-            rules=250 * effort,
+            rules=200 * effort,
             schedules=1_000 * effort,
             states=25_000 * effort,
-            torn_disks=16 * effort,
+            torn_disks=8 * effort,
             situations=10 * effort,
-            cuts=75 * effort,
+            cuts=40 * effort,
             kills=6 * effort,
         )

@@ -25,13 +25,13 @@ QUESTIONS = {
     PhaseName.VERIFY: "Is the table sound as it lies there?",
     PhaseName.ROUNDTRIP: "Do we write _pm byte for byte as it is?",
     PhaseName.DAMAGE: "Is damage ever read as a wrong answer?",
-    PhaseName.STATEFUL: "Do random commits and kills fit the model?",
+    PhaseName.STATEFUL: "Do random programs fit the model?",
     PhaseName.SCHEDULES: "Does an order of calls mislead a reader?",
     PhaseName.PRODUCT: "Does a crash beside a reader mislead it?",
     PhaseName.POWER: "Does a power cut lose or tear a commit?",
     PhaseName.MEMORY: "Do reordered stores mislead a reader?",
     PhaseName.DRAWN: "Does a random situation break anything?",
-    PhaseName.CRASH: "Does a kill or a failing call lose a commit?",
+    PhaseName.CRASH: "Does a kill or an error lose a commit?",
     PhaseName.PROCESSES: "Do killed processes lose a commit?",
 }
 FINDINGS_SHOWN_MAX = 10

@@ -22,7 +22,7 @@ from impl.partition import DATA_FILE
 
 TASK_SIZE = 256
 SECOND_LOOKS = 100
-KINDS_PART = 4
+KINDS_PART = 16
 """All kinds but flips and lengths together get one of so many parts of the damages that those get."""
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""

@@ -47,8 +47,9 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all single damages of the table were tried, and none only sampled; of pairs the bound speaks."""
-        return bool(self.plan.tasks) and not self.left and not self.plan.sampled
+        """Whether every bit and every length was tried; of other kinds and of pairs the bound speaks."""
+        sampled = any(kind in (Kind.FLIP, Kind.CUT) for kind, _ in self.plan.sampled)
+        return bool(self.plan.tasks) and not self.left and not sampled
 
 
 def phase_of(run: Run) -> Phase:
@@ -132,7 +133,7 @@ def _kind_bounds(run: Run) -> Iterator[str]:
     )
     for kind in filter(_is_listed, Kind):
         if planned[kind]:
-            sampled = ", of large files a sample" if any(each is kind for each, _ in plan.sampled) else ""
+            sampled = ", a sample" if any(each is kind for each, _ in plan.sampled) else ""
             past = f" (against the {plan.older_count} versions before)" if kind in GROWN else ""
             yield f"{planned[kind]} {kind.value}{past}{sampled}{_skipped(left[kind])}"
     if any(planned[kind] for kind in filter(_is_listed, Kind)) and plan.older_count is None:

@@ -40,6 +40,6 @@ class Bounds:
             states=25_000 * effort,
             torn_disks=8 * effort,
             situations=10 * effort,
-            cuts=40 * effort,
+            cuts=25 * effort,
             kills=6 * effort,
         )

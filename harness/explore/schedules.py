@@ -16,7 +16,7 @@ from harness.explore.schedule_points import POINTS
 from harness.explore.situation import Situation
 from harness.verdict import HasTime, OnProgress, Phase, Verdict, always
 
-ROUNDS = 64
+ROUNDS = 24
 """So many schedules of each random method run beside a complete reduction."""
 GRANULARITY = (
     "a range within a page is one step, a _txn record is read as one range and stored word by word, and syncs and "

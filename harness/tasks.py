@@ -198,7 +198,7 @@ class _Going:
         )
 
     def _with_all(self, phase: Phase) -> Phase:
-        return replace(phase, seconds=self.seconds, cpu_seconds=self.cpu_seconds).doubted(*self.failures)
+        return replace(phase, seconds=self.seconds, cpu_seconds=self.cpu_seconds).doubted(*sorted(self.failures))
 
 
 class _Run:

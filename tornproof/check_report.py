@@ -107,7 +107,7 @@ def print_check(
     for line in _remarks(outcome):
         console.print(line, markup=False)
     for finding in saved[:FINDINGS_SHOWN_MAX]:
-        console.print(Text.assemble(("finding: ", "bold red"), finding["sentence"]))
+        console.print(Text.assemble(("finding ", "bold red"), finding["sentence"]))
         console.print(f"  tornproof replay {shlex.quote(finding['file'])}", markup=False, soft_wrap=True)
     if len(saved) > FINDINGS_SHOWN_MAX:
         console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings", markup=False)

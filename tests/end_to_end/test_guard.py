@@ -98,6 +98,8 @@ def running(body: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         env=environment() | {"TMPDIR": str(temporary)},
         text=True,
         start_new_session=True,
+        # Whoever runs the tests may do so by nohup.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         try:

@@ -21,7 +21,7 @@ from impl.questdb_types import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 APART = ("times", "varying")
-BUSY_PROCESSES = 4
+BUSY_PROCESSES = 2
 HANG_SECONDS = 20 * TIMEOUT_SECONDS
 """So long only a run that hangs takes."""
 
@@ -66,8 +66,8 @@ def compare(folder: Path, *asked: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "only",
     [
-        ("damage", "stateful", "memory", "schedules"),
-        nightly(("product", "power", "crash", "processes")),
+        ("roundtrip", "memory"),
+        nightly(("damage", "stateful", "schedules", "product", "power", "crash", "processes")),
     ],
     ids=" ".join,
 )

@@ -105,10 +105,14 @@ def test_an_interrupt_before_any_task_leaves_a_phase_for_each_exploration() -> N
         return (yield from exploring(tasks))
 
     tasks = [Task(run=sample_tasks.square, arguments=(3,))]
-    handler = signal.getsignal(signal.SIGINT)
-    outcome = explore({"sample": at_once(tasks), "more": exploring(tasks)}, 0, workers=1)
+    # Tests in the background of a shell have it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        outcome = explore({"sample": at_once(tasks), "more": exploring(tasks)}, 0, workers=1)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert outcome.interrupted_by is signal.SIGINT and [phase.explored for phase in outcome.phases] == [0, 0]
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_progress_ends_with_all_of_the_work() -> None:

@@ -173,8 +173,10 @@ def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
 
 def test_exit_codes_and_output_are_those_of_the_command(tmp_path: Path) -> None:
     with running('at_work(); print("done"); sys.exit(3)', tmp_path) as process:
-        out, err = process.communicate(timeout=HANG_SECONDS)
-        assert (process.returncode, out, err) == (3, "done\n", "")
+        assert process.stdout is not None and process.stderr is not None
+        # What was read together with the line before stays with this end of the pipe.
+        out, err = process.stdout.read(), process.stderr.read()
+        assert (process.wait(HANG_SECONDS), out, err) == (3, "done\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGINT])

@@ -7,12 +7,13 @@ UV_VERSION := 0.13.9
 TEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && [ $$cores -lt 8 ] && echo $$cores || echo 8)
 # A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
-# Budget of `make nightly`: so long for each table, an hour for the simulator, minutes of fuzzing, and about an hour
-# for the slow tests.
-NIGHTLY_SECONDS := 300
-NIGHTLY_SIMULATION_SECONDS := 3600
+# What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,
+# not time. Each step that is done leaves a mark, so that a night which was stopped goes on where it was.
+NIGHTLY := .build/nightly
 NIGHTLY_FUZZ_SECONDS := 300
+NIGHTLY_EFFORT := 16
 NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/wide 2026-07/nanosecond
+NIGHTLY_STEPS := tests fuzz campaign check-new $(addprefix check-,$(NIGHTLY_TABLES))
 
 SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 OWN_UV := .uv/$(UV_VERSION)/bin/uv
@@ -22,10 +23,10 @@ export UV_PYTHON_DOWNLOADS := never
 .PHONY: help setup check test lint nightly bench bench-pipeline lock clean supported-python
 
 help:
-	@echo "make check    every explorer on a bundled QuestDB table (about a minute)"
+	@echo "make check    every explorer on a bundled QuestDB table (about a minute of CPU time)"
 	@echo "make test     the tests"
 	@echo "make lint     ruff, mypy, import-linter"
-	@echo "make nightly  the slow tests and long explorations (at most 180 minutes)"
+	@echo "make nightly  the slow tests and larger efforts, into $(NIGHTLY)/report; goes on where it was stopped"
 	@echo "make bench    speed as ratios to named peers in the same run, into docs/performance.md (about 4 minutes)"
 	@echo "make bench-pipeline  the jobs on Spark beside plain processes and plain Spark, at full size (about an hour)"
 	@echo "make setup    .venv alone, which the others make first"
@@ -74,16 +75,38 @@ lint: setup
 	@rm -rf $@
 	@.venv/bin/python tests/golden/unpack.py tables $@
 
-nightly: .build/tables
-	@echo "nightly: the slow tests, $(NIGHTLY_FUZZ_SECONDS) s of fuzzing, a campaign, $(NIGHTLY_SIMULATION_SECONDS) s of the simulator, then at most $(NIGHTLY_SECONDS) s from each of $(NIGHTLY_TABLES)"
+nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
+	@rm -rf $(NIGHTLY)/done
+	@.venv/bin/tornproof report $(NIGHTLY)/report
+
+NIGHTLY_CHECK = .venv/bin/tornproof check --effort $(NIGHTLY_EFFORT) --report $(NIGHTLY)/report $(ARGUMENTS)
+NIGHTLY_DONE = mkdir -p $(@D) && touch $@
+
+$(NIGHTLY)/done/tests: .build/tables
+	@echo "nightly: the slow tests"
 	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
+	@$(NIGHTLY_DONE)
+
+$(NIGHTLY)/done/fuzz: .build/tables
+	@echo "nightly: $(NIGHTLY_FUZZ_SECONDS) s of fuzzing"
 	@.venv/bin/python tests/fuzz/fuzz_run.py --seconds $(NIGHTLY_FUZZ_SECONDS) --jobs $(TEST_WORKERS)
-	@rm -rf .build/nightly-campaign
-	@.venv/bin/tornproof campaign --spec scenarios/campaigns/nightly.toml --out .build/nightly-campaign --master 'local[$(TEST_WORKERS)]'
-	@.venv/bin/tornproof check --only schedules --only memory --only power --only product \
-	  --seconds $(NIGHTLY_SIMULATION_SECONDS) $(ARGUMENTS)
-	@for table in $(NIGHTLY_TABLES); do \
-	  .venv/bin/tornproof check .build/tables/$$table/table --seconds $(NIGHTLY_SECONDS) $(ARGUMENTS) || exit; done
+	@$(NIGHTLY_DONE)
+
+$(NIGHTLY)/done/campaign: .build/tables
+	@echo "nightly: a campaign"
+	@.venv/bin/tornproof campaign --spec scenarios/campaigns/nightly.toml --out $(NIGHTLY)/campaign --master 'local[$(TEST_WORKERS)]'
+	@rm -rf $(NIGHTLY)/campaign
+	@$(NIGHTLY_DONE)
+
+$(NIGHTLY)/done/check-new: .build/tables
+	@echo "nightly: check of a new table"
+	@$(NIGHTLY_CHECK)
+	@$(NIGHTLY_DONE)
+
+$(NIGHTLY)/done/check-%: .build/tables
+	@echo "nightly: check of $*"
+	@$(NIGHTLY_CHECK) .build/tables/$*/table
+	@$(NIGHTLY_DONE)
 
 bench: setup
 	@.venv/bin/python benchmarks/run.py $(ARGUMENTS)

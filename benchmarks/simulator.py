@@ -84,7 +84,7 @@ def crash_rate() -> Rate:
     situation = situation_named(CRASHES)
     models = [model_named("C-8")]
     begin = time.perf_counter()
-    phase = explore_power(situation, clock=time.perf_counter, seconds=SECONDS, models=models, points=())
+    phase = explore_power(situation, models=models, points=())
     return Rate("deeply checked distinct crash images, C-8", phase.explored, time.perf_counter() - begin, "goal 2,000")
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import re
-import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from harness.disk.image import DiskImage
-from harness.explore.crash import explore_crashes
-from harness.explore.damage import Clock, explore_damage
-from harness.explore.drawn import explore_drawn
+from harness.effort import Bounds
+from harness.explore.crash import failed_controls, undisturbed_phase, with_controls
+from harness.explore.crash_exploration import Exploration as CrashExploration
+from harness.explore.crash_exploration import Plan, Share, ShareResult, crash_phase
+from harness.explore.crash_judge import Judge, Violation
+from harness.explore.damage import damage_exploration
+from harness.explore.drawn import BatchResult, batches, drawn_phase, explore_batch, is_control_detected
 from harness.explore.processes import explore_processes
 from harness.explore.roundtrip import reencode_generations
-from harness.explore.stateful import explore_stateful
+from harness.explore.stateful import CONTROLS, PartResult, Stateful, parts, stateful_phase
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
-from harness.presets import HARDENED_PRESET, Preset
+from harness.presets import HARDENED_PRESET, PRESETS
 from harness.scenario import Explorer
-from harness.simulated_phases import Budget, simulate
-from harness.simulation import Setting, situation_under
+from harness.simulated_phases import simulated
+from harness.simulation import HARDENED, Setting, settings_of, settings_of_table, situation_under
 from harness.targets.table import TableTarget
-from harness.verdict import Finding, Phase, Verdict, nothing_explored
+from harness.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
+from harness.verdict import NOT_TRIED, Finding, Phase, Verdict, nothing_explored
+from harness.workers import Task, Worker
 from harness.workload import crash_operations
 from impl.column_versions import CV_FILE
 from impl.errors import CorruptError, ProblemError, TornproofError
@@ -58,18 +63,6 @@ class PhaseName(enum.StrEnum):
     PROCESSES = "processes"
 
 
-# How the time is divided among those that take as much as they are given.
-SHARES = {
-    PhaseName.DAMAGE: 3,
-    PhaseName.STATEFUL: 2,
-    PhaseName.SCHEDULES: 3,
-    PhaseName.MEMORY: 2,
-    PhaseName.POWER: 3,
-    PhaseName.PRODUCT: 2,
-    PhaseName.DRAWN: 2,
-    PhaseName.CRASH: 2,
-    PhaseName.PROCESSES: 2,
-}
 SIMULATED = {
     PhaseName.SCHEDULES: Explorer.SCHEDULES,
     PhaseName.PRODUCT: Explorer.PRODUCT,
@@ -77,34 +70,32 @@ SIMULATED = {
     PhaseName.MEMORY: Explorer.MEMORY,
 }
 """The simulator's explorers, which alone know other releases, and scenarios."""
-# A fifth of what an idle machine does, so that a busy one gets done too.
-STATEFUL_STEPS_PER_SECOND = 100
-DRAWN_PER_SECOND = 20
-
-
-OnProgress = Callable[[str, int, int | None], None]
-Explore = Callable[..., Phase]
-OnShare = Callable[[int, int | None], None]
+POINTS_IN_TASK = 48
+"""So many crash points one process visits in one go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
-    """The bound of a run: time for exploring, processes, size up to which data.parquet is tried whole, seed, phases.
+class CheckQuestion(TableQuestion):
+    """All that the answer of a check depends on, but for this release.
 
-    `situations` are what the simulator explores, under `preset`.
+    `has_table` says whether the table was given, and not just made; the simulator then begins with it, and else with
+    `scenarios`, by default all. `preset` is the release whose protocol is explored, by default each scenario's own.
     """
 
-    seconds: float
-    workers: int
-    complete_bytes: int
+    has_table: bool
+    preset: str | None = None
+    scenarios: tuple[str, ...] = ()
     seed: int = 0
-    phases: tuple[PhaseName, ...] = tuple(PhaseName)
-    situations: tuple[Setting, ...] = ()
-    preset: Preset = HARDENED_PRESET
+    bounds: Bounds
 
-    def seconds_of(self, phase: PhaseName) -> float:
-        """Return the part of the time that an explorer is given."""
-        return self.seconds * SHARES[phase] / sum(SHARES.get(chosen, 0) for chosen in self.phases)
+    def settings(self) -> tuple[Setting, ...]:
+        """Return what the simulator explores: none of a table with which something is wrong, as other phases say."""
+        preset = None if self.preset is None else PRESETS[self.preset]
+        if not self.has_table:
+            return tuple(settings_of(self.scenarios, preset))
+        with suppress(TornproofError):
+            return tuple(settings_of_table(self.image, self.path, preset or HARDENED_PRESET))
+        return ()
 
 
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
@@ -132,119 +123,155 @@ def complaint_of(image: DiskImage, path: str) -> object:
 
 
 def check_image(
-    image: DiskImage, path: str, settings: CheckSettings, *, clock: Clock, on_progress: OnProgress
-) -> Iterator[Phase]:
-    """Yield the phases of a check of the table at `path` of an image, each as it is done.
+    question: CheckQuestion,
+    phases: Sequence[PhaseName] = tuple(PhaseName),
+    *,
+    workers: int,
+    seconds: float | None = None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Outcome:
+    """Explore a table in so many processes; `seconds` are a ceiling, and what it cuts makes bounds smaller.
 
     An unsound table is the finding; nothing else is explored from it.
     """
-    on_progress(PhaseName.VERIFY, 0, None)
-    verified = _verify_phase(image, path, clock)
-    if PhaseName.VERIFY in settings.phases or verified.verdict is not Verdict.VALID:
-        yield verified
+    verified = _verify_phase(question)
+    shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
     if verified.verdict is not Verdict.VALID:
-        return
-    if PhaseName.ROUNDTRIP in settings.phases:
-        on_progress(PhaseName.ROUNDTRIP, 0, None)
-        yield _or_unknown(PhaseName.ROUNDTRIP, lambda: _roundtrip_phase(image, path, clock))
-    explorers: dict[PhaseName, Explore] = {
-        PhaseName.DAMAGE: _damage_phase,
-        PhaseName.STATEFUL: _stateful_phase,
-        PhaseName.DRAWN: _drawn_phase,
-        PhaseName.CRASH: _crash_phase,
-        PhaseName.PROCESSES: _processes_phase,
-        **{name: functools.partial(_simulated_phase, name) for name in SIMULATED},
-    }
-    for name in PhaseName:
-        if name in explorers and name in settings.phases:
-            on_progress(name, 0, None)
-            tell = functools.partial(on_progress, name)
-            yield _or_unknown(name, functools.partial(explorers[name], image, path, settings, clock, tell))
-
-
-def _simulated_phase(
-    name: PhaseName, image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare
-) -> Phase:
-    """Run one of the simulator's explorers on the situations of a check, which may have tables of their own."""
-    budget = Budget(clock=clock, seconds=settings.seconds_of(name), seed=settings.seed, on_progress=on_progress)
-    return simulate(SIMULATED[name], settings.situations, budget)
-
-
-def _damage_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    return explore_damage(
-        image,
-        path,
-        clock=clock,
-        seconds=settings.seconds_of(PhaseName.DAMAGE),
-        workers=settings.workers,
-        complete_bytes=settings.complete_bytes,
-        on_progress=on_progress,
-    )
-
-
-def _stateful_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    seconds = settings.seconds_of(PhaseName.STATEFUL)
-    steps = max(1, int(seconds * STATEFUL_STEPS_PER_SECOND))
-    return explore_stateful(
-        image, path, clock=clock, seconds=seconds, steps=steps, seed=settings.seed, on_progress=on_progress
-    )
-
-
-def _crash_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    # Thousands of disks hold the same row groups.
-    with remembered_decoding():
-        return explore_crashes(
-            TableTarget(encode=remembered_encoder()),
-            crash_operations(image, path),
-            start=image,
-            path=path,
-            clock=clock,
-            seconds=settings.seconds_of(PhaseName.CRASH),
-            on_progress=on_progress,
-            recovery_kills_max=1,
-        )
-
-
-def _drawn_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    seconds = settings.seconds_of(PhaseName.DRAWN)
-    return explore_drawn(
-        settings.preset,
-        situation_under,
-        clock=clock,
+        return Outcome(phases=shown)
+    explorations = _explorations(question)
+    outcome = explore(
+        {name: explorations[name] for name in PhaseName if name in phases and name in explorations},
+        question,
+        workers=workers,
         seconds=seconds,
-        examples=max(1, int(seconds * DRAWN_PER_SECOND)),
-        seed=settings.seed,
         on_progress=on_progress,
+    )
+    return replace(outcome, phases=[*shown, *outcome.phases])
+
+
+def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
+    bounds, seed, settings = question.bounds, question.seed, question.settings()
+    return {
+        PhaseName.ROUNDTRIP: _one_task(PhaseName.ROUNDTRIP, _roundtrip_phase),
+        PhaseName.DAMAGE: damage_exploration(bounds.damages, bounds.pairs),
+        PhaseName.STATEFUL: _stateful(bounds.rules, seed),
+        PhaseName.DRAWN: _drawn(bounds.situations, seed),
+        PhaseName.CRASH: _crash(bounds.cuts),
+        PhaseName.PROCESSES: _one_task(PhaseName.PROCESSES, _processes_phase),
+        **{name: simulated(explorer, settings) for name, explorer in SIMULATED.items()},
+    }
+
+
+def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
+    (phase,) = yield [Task(run=run)]
+    return phase or _cut(name)
+
+
+def _cut(name: PhaseName) -> Phase:
+    return nothing_explored(name, "it was cut before anything was explored")
+
+
+def _stateful(steps: int, seed: int) -> Exploration:
+    tasks = [Task(run=_detects, arguments=(place, seed)) for place in range(len(CONTROLS))]
+    tasks += [Task(run=_take_rules, arguments=part, cost=2) for part in parts(steps, seed)]
+    results = yield tasks
+    detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
+    failed = [control.name for control, is_detected in zip(CONTROLS, detected, strict=True) if not is_detected]
+    return stateful_phase(done, seed, failed) if done else _cut(PhaseName.STATEFUL)
+
+
+def _stateful_of(worker: Worker) -> Stateful:
+    return Stateful(worker.question.image, worker.question.path)
+
+
+def _detects(worker: Worker, place: int, seed: int) -> bool:
+    return worker.once(_stateful_of).detects(CONTROLS[place], seed, str(worker.scratch))
+
+
+def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
+    return worker.once(_stateful_of).explore(steps, number, str(worker.scratch), worker.has_time, worker.tell)
+
+
+def _drawn(examples: int, seed: int) -> Exploration:
+    is_detected, *results = yield [
+        Task(run=_detects_in_drawn, arguments=(seed,)),
+        *(Task(run=_draw, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
+    ]
+    done = [each for each in results if each is not None]
+    return drawn_phase(done, bool(is_detected), seed) if done else _cut(PhaseName.DRAWN)
+
+
+def _detects_in_drawn(worker: Worker, seed: int) -> bool:
+    return is_control_detected(situation_under, seed)
+
+
+def _draw(worker: Worker, number: int, examples: int) -> BatchResult:
+    preset = PRESETS[worker.question.preset or HARDENED]
+    return explore_batch(preset, situation_under, examples, number, worker.has_time, worker.tell)
+
+
+def _crash(cuts_max: int) -> Exploration:
+    failed, planned = yield [Task(run=_crash_controls), Task(run=_plan_crashes, arguments=(cuts_max,))]
+    if isinstance(planned, Phase):
+        return planned
+    if planned is None:
+        return _cut(PhaseName.CRASH)
+    plan, shares = planned
+    results = yield [Task(run=_visit, arguments=(plan, share)) for share in shares]
+    done = [each for each in results if each is not None]
+    left: Counter[str] = Counter()
+    for share, each in zip(shares, results, strict=True):
+        left[share.kind] += share.stop - share.start if each is None else 0
+    phase = crash_phase(plan, done, +left)
+    return with_controls(phase, NOT_TRIED if failed is None else failed) if done else _cut(PhaseName.CRASH)
+
+
+def _crash_controls(worker: Worker) -> list[str]:
+    return failed_controls()
+
+
+def _crash_judge(worker: Worker) -> Judge:
+    image, path = worker.question.image, worker.question.path
+    return Judge(TableTarget(encode=remembered_encoder()), crash_operations(image, path), start=image, path=path)
+
+
+def _plan_crashes(worker: Worker, cuts_max: int) -> Phase | tuple[Plan, list[Share]]:
+    try:
+        judge = worker.once(_crash_judge)
+    except Violation as violation:
+        return undisturbed_phase(TableTarget(), violation)
+    plan = Plan.of(judge, cuts_max, recovery_kills_max=1)
+    return plan, plan.shares(judge, POINTS_IN_TASK)
+
+
+def _visit(worker: Worker, plan: Plan, share: Share) -> ShareResult:
+    # Many disks hold the same row groups.
+    with remembered_decoding():
+        judge = worker.once(_crash_judge)
+        return CrashExploration(judge, TableTarget().name, plan, worker.has_time, worker.tell).run([share])
+
+
+def _processes_phase(worker: Worker) -> Phase:
+    question: CheckQuestion = worker.question
+    directory = worker.scratch / "processes"
+    directory.mkdir()
+    return explore_processes(
+        question.image,
+        question.path,
+        directory=directory,
+        seed=question.seed,
+        kills=question.bounds.kills,
+        has_time=worker.has_time,
+        on_progress=worker.tell,
     )
 
 
-def _processes_phase(image: DiskImage, path: str, settings: CheckSettings, clock: Clock, on_progress: OnShare) -> Phase:
-    with tempfile.TemporaryDirectory(prefix="tornproof-") as directory:
-        return explore_processes(
-            image,
-            path,
-            directory=Path(directory),
-            clock=clock,
-            seconds=settings.seconds_of(PhaseName.PROCESSES),
-            seed=settings.seed,
-            on_progress=on_progress,
-        )
-
-
-def _or_unknown(name: PhaseName, run: Callable[[], Phase]) -> Phase:
-    """Run a phase; what it cannot explore, such as a table without `_pm`, leaves its verdict UNKNOWN."""
+def _verify_phase(question: CheckQuestion) -> Phase:
+    begin, cpu_begin = time.monotonic(), time.process_time()
     try:
-        return run()
-    except TornproofError as error:
-        return nothing_explored(name, str(error))
-
-
-def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
-    start = clock()
-    try:
-        report = verify_table(open_table(image, path))
+        report = verify_table(open_table(question.image, question.path))
     except CorruptError as error:
-        report = TableReport(table=path, version=None, problems=(error.problem,))
+        report = TableReport(table=question.path, version=None, problems=(error.problem,))
     counts = dataclasses.asdict(report.counts)
     return Phase(
         name=PhaseName.VERIFY,
@@ -252,7 +279,8 @@ def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
         complete=True,
         bound="the committed version: all generations, row groups and pages",
         verdict=Verdict.VALID if report.sound else Verdict.INVALID,
-        seconds=clock() - start,
+        seconds=time.monotonic() - begin,
+        cpu_seconds=time.process_time() - cpu_begin,
         counts={**counts, "problems": len(report.all_problems)},
         note="; ".join(report.notes),
         findings=tuple(
@@ -267,9 +295,8 @@ def _verify_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
     )
 
 
-def _roundtrip_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
-    start = clock()
-    table = open_table(image, path)
+def _roundtrip_phase(worker: Worker) -> Phase:
+    table = open_table(worker.question.image, worker.question.path)
     generations, files, findings = 0, 0, []
     for partition in table.transaction().partitions:
         where = table.files_of(partition)
@@ -295,7 +322,6 @@ def _roundtrip_phase(image: DiskImage, path: str, clock: Clock) -> Phase:
         complete=True,
         bound=f"every generation in the chains of {files} _pm files",
         verdict=verdict,
-        seconds=clock() - start,
         counts={"files": files, "generations": generations, "different": len(findings)},
         note="" if generations else "the table has no _pm, so there was nothing to encode",
         findings=tuple(findings),

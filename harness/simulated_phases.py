@@ -3,86 +3,311 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from harness.disk.legal_files import Limits
-from harness.disk.persistence import MODELS
-from harness.explore import power_points, schedule_points
+from harness.disk.persistence import C_8, MODELS, Model, model_named
+from harness.effort import DEFAULT, EFFORTS, Bounds
+from harness.explore import power_controls, power_points, schedule_controls, schedule_crash, schedule_points
 from harness.explore.memory import explore_memory
 from harness.explore.memory_variants import CASES, MemoryCase
-from harness.explore.power import IN_ORDER, explore_power
+from harness.explore.power import IN_ORDER, ModelResult, Power, power_phase
 from harness.explore.power_exploration import Settings
-from harness.explore.schedule_crash import PRODUCT_MODELS, explore_product
 from harness.explore.schedules import explore_schedules
 from harness.explore.situation import NotExplorableError, Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.findings.as_log import as_log, with_situation
 from harness.scenario import Explorer
-from harness.simulation import Setting, explore_each, must_have_reached, signature_of
+from harness.simulation import Setting, merged, must_have_reached, signature_of
 from harness.targets.table import TableTarget
-from harness.verdict import Clock, Finding, OnProgress, Phase, nothing_explored, without_digits
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How long a phase may take by which clock, where chance starts, and whom to tell how far it is.
-
-    `known` are the kinds of findings that it has already.
-    """
-
-    clock: Clock
-    seconds: float
-    seed: int = 0
-    on_progress: OnProgress = lambda done, total: None
-    known: set[Any] = dataclasses.field(default_factory=set)
-
-
-def simulate(explorer: Explorer, settings: Sequence[Setting], budget: Budget) -> Phase:
-    """Run one explorer over all situations that name it."""
-    chosen = [setting for setting in settings if explorer in setting.explorers]
-    if not chosen:
-        return nothing_explored(explorer, "none of the situations is one for this explorer")
-    run = _RUNS[explorer]
-
-    def one(setting: Setting, seconds: float) -> Phase:
-        try:
-            return run(setting, dataclasses.replace(budget, seconds=seconds))
-        except NotExplorableError as error:
-            return nothing_explored(explorer, str(error))
-
-    with remembered_decoding():
-        phase = explore_each(explorer, chosen, one, clock=budget.clock, seconds=budget.seconds)
-    # A few situations by themselves need not come to every point.
-    return must_have_reached(phase, _POINTS[explorer]) if len(chosen) > FEW_SITUATIONS else phase
-
+from harness.tasks import Exploration, explore_here
+from harness.verdict import NOT_TRIED, Finding, HasTime, OnProgress, Phase, always, nothing_explored, without_digits
+from harness.workers import Task, Worker
 
 FEW_SITUATIONS = 3
 COMMITS_READ_BESIDE = 2
 """What the memory explorer reads beside: with one commit a missing final look cannot be told."""
-SECONDS_OF_A_SAMPLE, SAMPLE_SCALE_MAX = 10.0, 64
-"""A longer run draws larger samples of what is too much to try."""
 FINDINGS_MAX = 6
 """Of one situation that are made small; there is one of each kind."""
 
+Kind: TypeAlias = tuple[Any, ...]
+"""What makes two violations one, before they are made small."""
 
-def _schedules(setting: Setting, budget: Budget) -> Phase:
-    phase = explore_schedules(
-        setting.situation,
-        clock=budget.clock,
-        seconds=budget.seconds,
-        seed=budget.seed,
-        on_progress=budget.on_progress,
-    )
-    return _as_logs(phase, setting, budget)
+
+class SimulatedQuestion(Protocol):
+    """What tasks of the simulator are about."""
+
+    @property
+    def seed(self) -> int:
+        """Where chance starts."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """How many cases are tried."""
+
+    def settings(self) -> Sequence[Setting]:
+        """Return the situations."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSettings:
+    """Situations that are there already."""
+
+    given: tuple[Setting, ...]
+    bounds: Bounds
+    seed: int = 0
+
+    def settings(self) -> Sequence[Setting]:
+        """Return them."""
+        return self.given
+
+
+def simulate(
+    explorer: Explorer,
+    settings: Sequence[Setting],
+    *,
+    bounds: Bounds | None = None,
+    seed: int = 0,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Run one explorer over all situations that name it, in this process."""
+    question = GivenSettings(given=tuple(settings), bounds=bounds or Bounds.of(EFFORTS[DEFAULT]), seed=seed)
+    return explore_here(simulated(explorer, settings), question, has_time=has_time, on_progress=on_progress)
+
+
+def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
+    """Explore the parts of all situations side by side, then make what is wrong small."""
+    chosen = [setting for setting in settings if explorer in setting.explorers]
+    if not chosen:
+        return nothing_explored(explorer, "none of the situations is one for this explorer")
+    way = _WAYS[explorer]
+    parts = [(setting, part) for setting in chosen for part in way.parts(setting)]
+    names = tuple(dict.fromkeys(part for _, part in parts))
+    failed, *results = yield [
+        Task(run=_controls, arguments=(explorer, names), cost=0.1),
+        *(Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size) for setting, part in parts),
+    ]
+    if failed is None:
+        failed = NOT_TRIED
+    phases: list[tuple[Setting, Phase]] = []
+    found: list[tuple[Setting, Any]] = []
+    known: set[Kind] = set()
+    for setting in chosen:
+        own = [result for (each, _), result in zip(parts, results, strict=True) if each is setting]
+        phase = _phase(way, setting, own, failed)
+        if phase is not None:
+            phases.append((setting, phase))
+            found += [(setting, each) for each in _new(way.found(_done(own)), known)]
+    small = yield [Task(run=_made_small, arguments=(explorer, setting.name, each)) for setting, each in found]
+    findings = [
+        (setting, finding or way.unshrunk(setting, each)) for (setting, each), finding in zip(found, small, strict=True)
+    ]
+    return _merged(explorer, chosen, phases, findings)
+
+
+def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase | None:
+    """Return the phase of one situation, or None where nothing of it was begun."""
+    done = _done(results)
+    refused = [result for result in results if isinstance(result, _Refused)]
+    if refused:
+        return nothing_explored(setting.name, refused[0].reason)
+    if not done:
+        return None
+    phase = way.phase(setting, done, failed)
+    return phase if len(done) == len(results) else dataclasses.replace(phase, complete=False)
+
+
+def _done(results: Sequence[Any]) -> list[Any]:
+    return [result for result in results if result is not None and not isinstance(result, _Refused)]
+
+
+def _new(found: Sequence[tuple[Kind, Any]], known: set[Kind]) -> Iterator[Any]:
+    """Yield one of each kind that no earlier situation has shown, up to a limit."""
+    new = {kind: each for kind, each in reversed(found) if kind not in known}
+    for kind in list(dict.fromkeys(kind for kind, _ in found if kind in new))[:FINDINGS_MAX]:
+        known.add(kind)
+        yield new[kind]
+
+
+def _merged(
+    explorer: Explorer,
+    chosen: Sequence[Setting],
+    phases: Sequence[tuple[Setting, Phase]],
+    findings: Sequence[tuple[Setting, Finding]],
+) -> Phase:
+    parts = []
+    for setting, phase in phases:
+        own: dict[tuple[str, str], Finding] = {}
+        for of, finding in findings:
+            if of is setting:
+                own.setdefault(signature_of(finding), finding)
+        phase = dataclasses.replace(phase, findings=tuple(own.values()))
+        parts.append((setting.name, must_have_reached(phase, setting.must_reach)))
+    begun = {name for name, _ in parts}
+    whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
+    # A few situations by themselves need not come to every point.
+    return must_have_reached(whole, _POINTS[explorer]) if len(chosen) > FEW_SITUATIONS else whole
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Refused:
+    """A situation that cannot be explored, and why."""
+
+    reason: str
+
+
+def _settings(worker: Worker) -> dict[str, Setting]:
+    question: SimulatedQuestion = worker.question
+    return {setting.name: setting for setting in question.settings()}
+
+
+def _controls(worker: Worker, explorer: Explorer, parts: Sequence[str]) -> Sequence[str]:
+    return _WAYS[explorer].controls(parts, worker.question.seed)
+
+
+def _explore(worker: Worker, explorer: Explorer, name: str, part: str) -> Any:
+    try:
+        with remembered_decoding():
+            return _WAYS[explorer].explore(worker.once(_settings)[name], part, worker)
+    except NotExplorableError as error:
+        return _Refused(str(error))
+
+
+def _made_small(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
+    return _WAYS[explorer].small(worker.once(_settings)[name], found)
+
+
+class _Way:
+    """How an explorer goes through a situation: part by part, all of which make one phase."""
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        """Return in words which positive controls failed."""
+        return ()
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        """Return the names of what can be explored side by side."""
+        return ("",)
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Any:
+        """Explore a part; raises NotExplorableError."""
+        raise NotImplementedError
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
+        """Put together what the parts came to; `failed` are the controls that failed."""
+        phase: Phase = results[0]
+        return dataclasses.replace(phase, controls="; ".join(failed) or phase.controls).doubted(
+            "a positive control failed" if failed else ""
+        )
+
+    def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
+        """Return what is wrong, and of which kind: what happened stands behind the last colon, when before it."""
+        return [
+            ((each.property, without_digits(each.sentence.rpartition(": ")[2])), each)
+            for result in results
+            for each in result.findings
+        ]
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        """Return what is wrong as a small finding that can be seen again."""
+        return as_log(setting.situation, found, scenario=setting.name)
+
+    def unshrunk(self, setting: Setting, found: Any) -> Finding:
+        """Return what is wrong as it was seen."""
+        return with_situation(setting.situation, found, scenario=setting.name)
+
+
+class _Schedules(_Way):
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        return schedule_controls.failed_controls(seed)
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
+        question: SimulatedQuestion = worker.question
+        return explore_schedules(
+            setting.situation,
+            schedules_max=question.bounds.schedules,
+            seed=question.seed,
+            has_time=worker.has_time,
+            on_progress=worker.tell,
+            controls=(),
+        )
+
+
+class _Memory(_Way):
+    """Its controls are of one situation each, and part of exploring it."""
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
+        return explore_words(setting.situation, has_time=worker.has_time, on_progress=worker.tell)
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        return self.unshrunk(setting, found)
+
+
+class _Power(_Way):
+    """One part a model; what a process learns of a situation under one model serves it under the others."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[Situation, Power] | None = None
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        return power_controls.failed_controls([model_named(name) for name in parts])
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        return [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> ModelResult:
+        question: SimulatedQuestion = worker.question
+        situation, model = setting.situation, model_named(part)
+        if self._latest is None or self._latest[0] is not situation:
+            if self._latest is not None:
+                self._latest[1].close()
+            self._latest = situation, Power(situation)
+        settings = settings_under(model, question.bounds, question.seed)
+        return self._latest[1].explore(model, settings, worker.has_time, worker.tell)
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
+        return power_phase(setting.situation, results, failed)
+
+
+class _Product(_Way):
+    """One part a model."""
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        return schedule_crash.failed_controls()
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        return setting.models or schedule_crash.PRODUCT_MODELS
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> schedule_crash.ModelResult:
+        states_max = worker.question.bounds.states
+        return schedule_crash.explore_under(setting.situation, part, states_max, worker.has_time, worker.tell)
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
+        return schedule_crash.product_phase(results, failed, ())
+
+    def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
+        return [(tuple(signature), each) for result in results for signature, each in result.found.items()]
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        return schedule_crash.finding_of_product(setting.situation, found, setting.name)
+
+    def unshrunk(self, setting: Setting, found: Any) -> Finding:
+        return schedule_crash.unshrunk(found)
+
+
+def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
+    """Return how many disks of a crash point are tried under a model: sectors torn into words leave too many."""
+    if model is not C_8:
+        return Settings(limits=Limits(seed=seed))
+    return Settings(limits=Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks, seed=seed))
 
 
 def explore_words(
     situation: Situation,
     *,
-    clock: Clock,
-    seconds: float,
     cases: Sequence[MemoryCase] = CASES,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Explore a mapped reader beside the last commits of a situation's first life."""
@@ -93,70 +318,19 @@ def explore_words(
         operations,
         start=situation.start,
         path=situation.path,
-        clock=clock,
-        seconds=seconds,
         # Earlier commits make room: what a later one stores is then only what it changes.
         settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
         cases=cases,
+        has_time=has_time,
         on_progress=on_progress,
     )
 
 
-def _memory(setting: Setting, budget: Budget) -> Phase:
-    situation = setting.situation
-    phase = explore_words(situation, clock=budget.clock, seconds=budget.seconds, on_progress=budget.on_progress)
-    findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
-    return dataclasses.replace(phase, findings=tuple(findings))
-
-
-def _power(setting: Setting, budget: Budget) -> Phase:
-    scale = min(max(1, int(budget.seconds / SECONDS_OF_A_SAMPLE)), SAMPLE_SCALE_MAX)
-    limits = Limits(file_count=256 * scale, disk_count=1024 * scale, seed=budget.seed)
-    phase = explore_power(
-        setting.situation,
-        settings=Settings(limits=limits),
-        clock=budget.clock,
-        seconds=budget.seconds,
-        models=[model for model in IN_ORDER if not setting.models or model.name in setting.models],
-        on_progress=budget.on_progress,
-        points=(),
-    )
-    return _as_logs(phase, setting, budget)
-
-
-def _product(setting: Setting, budget: Budget) -> Phase:
-    return explore_product(
-        setting.situation,
-        setting.models or PRODUCT_MODELS,
-        clock=budget.clock,
-        seconds=budget.seconds,
-        on_progress=budget.on_progress,
-        scenario=setting.name,
-        known=budget.known,
-    )
-
-
-def _as_logs(phase: Phase, setting: Setting, budget: Budget) -> Phase:
-    """Return a phase whose findings are small decision logs, one of each kind that no earlier situation has shown."""
-    new: list[Finding] = []
-    for finding in phase.findings:
-        # What happened stands behind the last colon, when and where before it.
-        kind = finding.property, without_digits(finding.sentence.rpartition(": ")[2])
-        if kind not in budget.known and len(new) < FINDINGS_MAX:
-            budget.known.add(kind)
-            new.append(finding)
-    findings: dict[tuple[str, str], Finding] = {}
-    for finding in new:
-        log = as_log(setting.situation, finding, scenario=setting.name)
-        findings.setdefault(signature_of(log), log)
-    return dataclasses.replace(phase, findings=tuple(findings.values()))
-
-
-_RUNS: dict[Explorer, Callable[[Setting, Budget], Phase]] = {
-    Explorer.SCHEDULES: _schedules,
-    Explorer.MEMORY: _memory,
-    Explorer.POWER: _power,
-    Explorer.PRODUCT: _product,
+_WAYS: dict[Explorer, _Way] = {
+    Explorer.SCHEDULES: _Schedules(),
+    Explorer.MEMORY: _Memory(),
+    Explorer.POWER: _Power(),
+    Explorer.PRODUCT: _Product(),
 }
 _POINTS: dict[Explorer, tuple[str, ...]] = {
     Explorer.SCHEDULES: schedule_points.POINTS,

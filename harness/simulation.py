@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harness.disk.image import DiskImage
@@ -38,10 +38,6 @@ class Setting:
         situation = self.situation
         reads = sum(group.count * group.read_count for group in situation.readers)
         return len(situation.first_life) * max(1, reads)
-
-
-LEAST_SECONDS = 2.0
-OneRun = Callable[[Setting, float], Phase]
 
 
 def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
@@ -104,35 +100,16 @@ def _rules(path: str, preset: Preset) -> TraceRules:
     return TableRules(path, promises_barriers=preset.name == HARDENED)
 
 
-def explore_each(
-    phase: str, settings: Sequence[Setting], run: OneRun, *, clock: Callable[[], float], seconds: float
-) -> Phase:
-    """Run one explorer on each situation, dividing `seconds` of `clock` evenly among those that are left.
-
-    A share is never so small that nothing comes of it; what is not begun for that, the bound names.
-    """
-    begin = clock()
-    parts: list[tuple[str, Phase]] = []
-    for place, setting in enumerate(settings):
-        left = seconds - (clock() - begin)
-        if parts and left < LEAST_SECONDS / 10:
-            return merged(phase, parts, clock() - begin, [each.name for each in settings[place:]])
-        share = max(left / (len(settings) - place), min(left, LEAST_SECONDS))
-        parts.append((setting.name, must_have_reached(run(setting, max(share, 0.0)), setting.must_reach)))
-    return merged(phase, parts, clock() - begin)
-
-
 def must_have_reached(phase: Phase, points: Sequence[str]) -> Phase:
     """Return UNKNOWN for a complete phase that never came to one of the points."""
     reached = {**dict.fromkeys(points, 0), **phase.reached}
     missing = [point for point in points if not reached[point]]
     if not missing or phase.findings or not phase.complete:
         return replace(phase, reached=reached)
-    note = "; ".join(filter(None, (phase.note, f"never reached: {', '.join(missing)}")))
-    return replace(phase, reached=reached, verdict=max(phase.verdict, Verdict.UNKNOWN), note=note)
+    return replace(phase, reached=reached).doubted(f"never reached: {', '.join(missing)}")
 
 
-def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float, not_begun: Sequence[str] = ()) -> Phase:
+def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
     """Return one phase of those of several situations; of findings that differ in numbers alone the first stays."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
@@ -148,15 +125,13 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], seconds: float, not_be
     explored = sum(phase.explored for _, phase in parts)
     notes = [f"{situation}: {phase.note}" for situation, phase in parts if phase.note]
     if not explored:
-        # A first situation that the time cut before its first run knows nothing against itself.
-        notes.append("the time was over before one run")
+        notes.append("nothing was explored")
     return Phase(
         name=name,
         explored=explored,
         complete=bool(parts) and not cut and not not_begun,
         bound=_bound(parts, cut, not_begun),
         verdict=worst([*(phase.verdict for _, phase in parts), Verdict.VALID if explored else Verdict.UNKNOWN]),
-        seconds=seconds,
         counts=dict(counts),
         reached=dict(reached),
         controls="; ".join(controls) or "passed",
@@ -173,7 +148,7 @@ def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Se
     if len(parts) == 1 and not not_begun:
         return parts[0][1].bound
     bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} situations complete, as --json says of each"]
-    bounds += [f"sampled or cut by the time: {', '.join(cut)}"] if cut else []
+    bounds += [f"sampled or cut: {', '.join(cut)}"] if cut else []
     bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
     return "; ".join(bounds)
 

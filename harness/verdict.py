@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
@@ -21,8 +21,16 @@ def always() -> bool:
     return True
 
 
+def looks_at_most(count: int) -> HasTime:
+    """Let an exploration ask so often whether it may go on."""
+    left = iter(range(count))
+    return lambda: next(left, None) is not None
+
+
 _DIGITS = re.compile(r"\d+")
 NO_CONTROLS = "none needed"
+NOT_TRIED = ("the run was cut before they were tried",)
+"""What is said of positive controls then, as if they had failed."""
 
 
 class Verdict(enum.IntEnum):
@@ -91,3 +99,10 @@ class Phase:
     findings: tuple[Finding, ...] = ()
     situations: dict[str, dict[str, Any]] = field(default_factory=dict)
     varying: dict[str, int] = field(default_factory=dict)
+
+    def doubted(self, *reasons: str) -> Phase:
+        """Return the phase with reasons for which it cannot be VALID; without any, as it is."""
+        if not any(reasons):
+            return self
+        note = "; ".join(dict.fromkeys(filter(None, (self.note, *reasons))))
+        return replace(self, note=note, verdict=max(self.verdict, Verdict.UNKNOWN))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ from impl.storage import ReadableFile
 from impl.table import Table
 from impl.table_check import check_against_table
 from impl.time_search import ALL_TIMES, TimeRange
-from impl.time_text import time_of_text
+from impl.time_text import TimeTextError, time_of_text
 from impl.transaction import Partition, Transaction
 
 AHEAD_ROW_COUNT = 1 << 16
@@ -35,6 +35,10 @@ AHEAD_GROUP_COUNT_MAX = 8
 
 class UnknownColumnError(TornproofError):
     """The caller asked for a column that the table does not have, or for a time range without a timestamp."""
+
+
+class RepeatedColumnError(TornproofError):
+    """The caller asked for a column twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +64,12 @@ class Snapshot:
         )
 
     def selected(self, names: list[str] | None) -> tuple[SnapshotColumn, ...]:
-        """Return the columns of those names in the given order, or all; UnknownColumnError."""
+        """Return the columns of those names in the given order, or all; UnknownColumnError, RepeatedColumnError."""
         if names is None:
             return self.columns
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise RepeatedColumnError(f"column {name!r} is named {count} times; it can be returned once")
         by_name = {column.name: column for column in self.columns}
         for name in names:
             if name not in by_name:
@@ -80,7 +87,7 @@ class Snapshot:
         """Yield the rows of the parquet partitions in partition and row-group order: those that `where` is true of.
 
         Opens a partition when its turn comes; row groups that can hold no such row are not read, so damage in them goes
-        unnoticed. Raises CorruptError, UnsupportedError, StorageError, UnknownColumnError.
+        unnoticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
         """
         columns = self.selected(names)
         predicate = self.predicate_of(times, where)
@@ -117,6 +124,13 @@ class Snapshot:
     def time_of(self, text: str | None) -> int | None:
         """Return a time as the designated timestamp counts it; raises UnknownColumnError, TimeTextError."""
         return None if text is None else time_of_text(text, self._designated_timestamp().arrow_type.unit)
+
+    def time_range(self, start: str | None, end: str | None) -> TimeRange:
+        """Return the times from `start`, inclusive, to `end`, exclusive; raises UnknownColumnError, TimeTextError."""
+        times = TimeRange(start=self.time_of(start), end=self.time_of(end))
+        if times.start is not None and times.end is not None and times.start > times.end:
+            raise TimeTextError(f"the times from {start} to {end} end before they begin")
+        return times
 
     def predicate_of(self, times: TimeRange, where: Predicate | None = None) -> Predicate | None:
         """Return what both demand of a row, or None where nothing is demanded; raises UnknownColumnError."""

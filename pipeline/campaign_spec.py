@@ -22,6 +22,8 @@ from impl.errors import TornproofError
 FORMAT = 1
 SIZE_LIMIT_BYTES = 64 << 10
 SEED_LIMIT = 1 << 62
+TASKS_MAX = 100_000
+"""How many tasks one plan may have: Spark, and the directory of their results, cope with no more."""
 SUITABLE = {Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT}
 """What a scenario must be for, to be among all."""
 CONTROLS = "controls"
@@ -139,6 +141,7 @@ def _problems(spec: Spec) -> Iterator[str]:
     faults = {fault.name for fault in FAULTS}
     known = {"scenarios": set(scenario_names()), "presets": set(PRESETS), "faults": faults}
     names = [group.name for group in all_groups(spec)]
+    task_count = 0
     for place, group in enumerate(spec.groups):
         where = f"$.groups[{place}]"
         if names.count(group.name) > 1:
@@ -155,6 +158,8 @@ def _problems(spec: Spec) -> Iterator[str]:
         if group.seeds.first + group.seeds.count > SEED_LIMIT:
             yield f"seeds go up to {SEED_LIMIT} - at `{where}.seeds`"
         try:
-            cells_of(group)
+            task_count += len(cells_of(group)) * -(-group.seeds.count // group.seeds_a_task)
         except ScenarioError as error:
             yield str(error)
+    if task_count > TASKS_MAX:
+        yield f"{task_count:,} tasks of `seeds_a_task` runs each, where {TASKS_MAX:,} are the most - at `$.groups`"

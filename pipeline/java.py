@@ -69,23 +69,30 @@ def launcher_home(java: Path, directory: Path) -> Path:
     """Make a JAVA_HOME in a directory whose `java` starts that one without what Spark can do without.
 
     Its standard error goes to a file there: Python workers that were idle for a minute end with a trace, and they write
-    where Java does.
+    where Java does. Its temporary files go there too, so that they are removed with it however Java ends; that of its
+    statistics would not.
     """
     unneeded = [UNNEEDED_ARGUMENT]
     if version_of(java) >= VERSION_WITHOUT_ACTIONS:
         unneeded.append(MISSING_PACKAGE_ARGUMENT)
     launcher = directory / "bin" / "java"
     launcher.parent.mkdir(parents=True)
+    own = shlex.join(own_arguments(directory))
     launcher.write_text(
         "#!/bin/sh\n"
         "for argument do\n"
         "  shift\n"
         f'  case "$argument" in {"|".join(unneeded)}) ;; *) set -- "$@" "$argument" ;; esac\n'
         "done\n"
-        f'exec {shlex.quote(str(java))} "$@" 2>> {shlex.quote(str(directory / STDERR_FILE))}\n'
+        f'exec {shlex.quote(str(java))} {own} "$@" 2>> {shlex.quote(str(directory / STDERR_FILE))}\n'
     )
     launcher.chmod(0o755)
     return directory
+
+
+def own_arguments(directory: Path) -> list[str]:
+    """Return what Java is told so that it leaves no file outside of a directory."""
+    return ["-XX:-UsePerfData", f"-Djava.io.tmpdir={directory}"]
 
 
 @functools.cache
@@ -93,7 +100,8 @@ def java_home() -> Path:
     """Return a JAVA_HOME for Spark that lasts as long as this process; raises PipelineUnavailableError."""
     java = find_java()
     # Held by the cache, so that it is removed when the process ends.
-    directory = tempfile.TemporaryDirectory(prefix="tornproof-java-")
+    # Java may still write there when this process ends.
+    directory = tempfile.TemporaryDirectory(prefix="tornproof-java-", ignore_cleanup_errors=True)
     _DIRECTORIES.append(directory)
     return launcher_home(java, Path(directory.name))
 

@@ -9,9 +9,11 @@ import importlib.util
 import logging
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,8 +37,6 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": DRIVER_MEMORY,
-    # Over TCP each task waits some 20 ms for acknowledgements.
-    "spark.python.unix.domain.socket.enabled": "true",
     # Until a Python worker of a cancelled task is killed; 2 s by default.
     "spark.python.task.killTimeout": "200ms",
     "spark.sql.session.timeZone": "UTC",
@@ -49,6 +49,8 @@ SETTINGS = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
+SOCKET_NAME_BYTES, SOCKET_PATH_BYTES_MAX = 43, 103
+"""Of the sockets that Spark makes among Java's temporary files, and what systems take."""
 # Spark sets the root to the level "warn" aloud where it is another one, so what is shown is filtered: an error comes as
 # an exception too, without pages of Java.
 QUIET_LOG = """\
@@ -192,20 +194,37 @@ def _start(master: str, name: str, settings: dict[str, str], directory: Path) ->
     logging.getLogger().addFilter(_is_no_trace_of_interrupt)
     log = directory / "log4j2.properties"
     log.write_text(QUIET_LOG)
-    chosen = {**SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}"}
+    has_room_for_sockets = len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+    chosen = {
+        **SETTINGS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        # Over TCP each task waits some 20 ms for acknowledgements.
+        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets).lower(),
+    }
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**chosen, **settings}.items():
         builder = builder.config(key, value)
-    with _launcher():
+    with _launcher(), _own_interrupts():
         session = builder.getOrCreate()
     before = list(sys.path)
     session.sparkContext.addPyFile(str(code_archive(directory)))
     # Here too the archive comes before the packages that it was made from, and it goes with the session.
     sys.path[:] = before
     return session
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep the handler of Ctrl-C, which Spark replaces by one that asks Java first."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

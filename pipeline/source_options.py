@@ -12,7 +12,6 @@ from impl.errors import TornproofError
 from impl.predicate import Predicate
 from impl.reader import Snapshot
 from impl.row_group import SnapshotColumn
-from impl.time_search import TimeRange
 from impl.time_text import TimeTextError
 from pipeline.source_types import spark_schema
 
@@ -48,7 +47,10 @@ def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotC
 
 def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> Predicate | None:
     """Return what the options `from`, inclusive, and `to`, exclusive, demand; times without zone are UTC."""
-    return snapshot.predicate_of(TimeRange(start=_time(snapshot, "from", start), end=_time(snapshot, "to", end)))
+    try:
+        return snapshot.predicate_of(snapshot.time_range(start, end))
+    except TimeTextError as error:
+        raise OptionRefusedError(f"options from and to: {error}") from error
 
 
 def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | None:
@@ -59,13 +61,6 @@ def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | Non
     from impl.predicate_text import parse_predicate
 
     return parse_predicate(text, snapshot.columns)
-
-
-def _time(snapshot: Snapshot, option: str, text: str | None) -> int | None:
-    try:
-        return snapshot.time_of(text)
-    except TimeTextError as error:
-        raise OptionRefusedError(f"option {option}: {error}") from error
 
 
 def names_of(option: str | None) -> list[str] | None:

@@ -107,7 +107,8 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
     """Return a run from its document; raises ResultError."""
     fields = Fields(document, file=file)
     fields.demand_format(FORMAT)
-    phases = tuple(_phase(each) for each in fields.inners("phases"))
+    times = _mapping(_mapping(fields, "times"), "phases")
+    phases = tuple(_phase(each, times) for each in fields.inners("phases"))
     verdict, expected = _verdict(fields), worst(phase.verdict for phase in phases)
     if verdict != expected:
         fields.refuse("verdict", f"{expected}, as its phases say", verdict)
@@ -124,7 +125,7 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
     )
 
 
-def _phase(fields: Fields) -> PhaseResult:
+def _phase(fields: Fields, times: Fields) -> PhaseResult:
     by_file = _mapping(fields, "fields")
     situations = _mapping(fields, "situations")
     return PhaseResult(
@@ -133,7 +134,8 @@ def _phase(fields: Fields) -> PhaseResult:
         complete=fields.flag("complete"),
         bound=_text(fields, "bound", ""),
         verdict=_verdict(fields),
-        seconds=_seconds(fields),
+        # Runs of earlier releases have the time in the phase.
+        seconds=_seconds(times.inner(name) if (name := fields.text("name")) in times else fields),
         controls=_text(fields, "controls", ""),
         note=_text(fields, "note", ""),
         counts=_counts(fields, "counts"),

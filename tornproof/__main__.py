@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tornproof.cli import main
+from tornproof.entry import main
 
 main()

@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from impl.errors import TornproofError
+from tornproof import interruption
 from tornproof.commands.archive import archive
 from tornproof.commands.barriers import barriers
 from tornproof.commands.campaign import campaign
@@ -39,40 +40,64 @@ for command in (check, verify, recover, migrate, inspect, read, replay, report, 
 
 def main() -> None:
     """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    interruption.handle(interruption.raise_once)
     if sys.stdout is None:
         # Started with standard output closed: there is nobody to write to, and the exit code still says it all.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it lives as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As standard error has it: a name that the terminal's encoding lacks is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
+    code: int = ExitCode.VALID
+    failure: BaseException | None = None
     try:
         code = _run(sys.argv[1:] or ["--help"])
         sys.stdout.flush()
-        sys.exit(code)
-    except TornproofError as error:
-        complain(str(error))
-        sys.exit(exit_code_of(error))
-    except TyperException as error:
-        complain(f"{error.format_message()} (tornproof --help tells more)")
-        sys.exit(ExitCode.USAGE)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough, and asked for no verdict.
+    except BaseException as error:
+        failure = error
+    interruption.handle(interruption.ignore)
+    if interruption.received() or isinstance(failure, (KeyboardInterrupt, typer.Abort)):
+        code = _interrupted()
+    elif failure is not None:
+        code = _explained(failure)
+    sys.exit(code)
+
+
+def _interrupted() -> int:
+    """Say that somebody interrupted the run, whatever exception a library made of that."""
+    complain(interruption.sentence())
+    interruption.has_said()
+    try:
+        sys.stdout.flush()
+    except OSError:
         _abandon_stdout()
-        sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:
-        # The storage wraps what happens to tables, so this happened to the output.
-        _abandon_stdout()
-        complain(f"{error.filename or 'standard output'}: cannot write: {error.strerror or error}")
-        sys.exit(ExitCode.USAGE)
-    except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
-        sys.exit(128 + signal.SIGINT)
-    except Exception as error:
-        if os.environ.get("TORNPROOF_TRACEBACK"):
-            traceback.print_exc()
-        complain(f"this is a defect of tornproof, not an answer: {type(error).__name__}: {error}")
-        complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
-        sys.exit(ExitCode.UNKNOWN)
+    return interruption.SIGNAL_BASE + (interruption.received() or signal.SIGINT)
+
+
+def _explained(failure: BaseException) -> int:
+    """Say in a sentence what ended a command, and return its exit code."""
+    match failure:
+        case SystemExit():
+            raise failure
+        case TornproofError():
+            complain(str(failure))
+            return exit_code_of(failure)
+        case TyperException():
+            complain(f"{failure.format_message()} (tornproof --help tells more)")
+            return ExitCode.USAGE
+        case BrokenPipeError():
+            # Whoever read the output has seen enough, and asked for no verdict.
+            _abandon_stdout()
+            return interruption.SIGNAL_BASE + signal.SIGPIPE
+        case OSError():
+            # The storage wraps what happens to tables, so this happened to the output.
+            _abandon_stdout()
+            complain(f"{failure.filename or 'standard output'}: cannot write: {failure.strerror or failure}")
+            return ExitCode.USAGE
+    if os.environ.get("TORNPROOF_TRACEBACK"):
+        traceback.print_exception(failure)
+    complain(f"this is a defect of tornproof, not an answer: {type(failure).__name__}: {failure}")
+    complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
+    return ExitCode.UNKNOWN
 
 
 def _run(arguments: list[str]) -> int:

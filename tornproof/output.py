@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import glob
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.segment import Segment
 
 from impl.errors import BusyError, CorruptError, TornproofError
+from tornproof import interruption
 
 JsonOption = Annotated[
     str | None,
@@ -69,12 +71,12 @@ def error_console() -> Console:
     return VisibleConsole(stderr=True, highlight=False)
 
 
-def result_console(json_target: str | None) -> Console:
+def result_console(json_target: str | None, *, width: int | None = None) -> Console:
     """Return where results for people go: nowhere when JSON has standard output.
 
-    A pipe has no width, so lines are not cut to one there.
+    A pipe has no width, so lines are not cut to one there, unless a width is asked for.
     """
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    width = width or (None if sys.stdout.isatty() else PIPE_WIDTH)
     return VisibleConsole(quiet=json_target == "-", highlight=False, width=width)
 
 
@@ -107,6 +109,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     is_replaceable = not path.is_symlink() and (path.is_file() or not path.exists())
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if is_replaceable else path
+    if is_replaceable:
+        interruption.remove_at_end(partial.parent, glob.escape(partial.name))
     try:
         with partial.open("wb"):
             # Python says in words why a file cannot be made; pyarrow names the partial one.

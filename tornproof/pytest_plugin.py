@@ -92,11 +92,18 @@ class Explorers:
         self._number = -1
 
     def crashes(
-        self, target: object, operations: Sequence[Any], *, seconds: float = 10.0, allow_unfinished: bool = False
+        self,
+        target: object,
+        operations: Sequence[Any],
+        *,
+        cuts: int = 2_000,
+        seconds: float | None = None,
+        allow_unfinished: bool = False,
     ) -> Phase:
         """Kill a writer of `operations` behind every step and inside every write, and let every call fail.
 
-        Runs for about `seconds`. With `allow_unfinished`, what was not tried in time does not fail the test.
+        Of more than `cuts` lengths at which writes can tear, about that many are tried. `seconds` are a ceiling for
+        machines that are too slow for that; what it cuts fails the test, unless with `allow_unfinished`.
         """
         __tracebackhide__ = True
         from harness.explore.crash import explore_crashes, replay_crash
@@ -111,10 +118,12 @@ class Explorers:
             _Exploration(
                 phase=CRASH,
                 target=explored.name,
-                explore=lambda: explore_crashes(explored, operations, path=PATH, clock=time.monotonic, seconds=seconds),
+                explore=lambda: explore_crashes(
+                    explored, operations, path=PATH, cuts_max=cuts, has_time=_ceiling(seconds)
+                ),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 story=lambda finding: crash_story(explored, operations, finding, path=PATH),
-                advice="give it more seconds",
+                advice="give it more seconds or fewer cuts",
                 allow_unfinished=allow_unfinished,
             )
         )
@@ -148,7 +157,7 @@ class Explorers:
                 phase=MACHINE,
                 target=explored.name,
                 explore=lambda: explore_stories(
-                    explored, operations, path=PATH, clock=time.monotonic, steps=steps, examples=examples, seed=seed
+                    explored, operations, path=PATH, steps=steps, examples=examples, seed=seed
                 ),
                 replay=lambda finding: replay_story(explored, operations, finding, path=PATH),
                 story=lambda finding: list(finding.evidence.get("story", ())),
@@ -172,14 +181,16 @@ class Explorers:
         self._say(f"bound: {phase.bound}")
         if phase.findings:
             self._fail_for(exploration, phase)
-        if phase.verdict.name == "UNKNOWN":
+        is_cut = phase.name == "crash" and not phase.complete
+        if phase.verdict.name == "UNKNOWN" or is_cut:
+            reason = phase.note or f"it was cut: {phase.bound}"
             if not exploration.allow_unfinished:
                 _fail(
-                    f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {phase.note}.",
+                    f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {reason}.",
                     f"explored: {_denominators(phase)}",
                     f"To go on, {exploration.advice}, or pass allow_unfinished=True.",
                 )
-            self._say(f"unfinished: {phase.note}")
+            self._say(f"unfinished: {reason}")
         return phase
 
     def _fail_for(self, exploration: _Exploration, phase: Phase) -> NoReturn:
@@ -220,7 +231,6 @@ class Explorers:
             complete=False,
             bound="one finding",
             verdict=verdict,
-            seconds=0.0,
         )
 
     def _say(self, line: str) -> None:
@@ -253,6 +263,12 @@ class _Exploration:
     allow_unfinished: bool
 
 
+def _ceiling(seconds: float | None) -> Callable[[], bool]:
+    """Return what says whether there is time left, from now on."""
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
 def _rehearsed(target: object, operations: Sequence[Any]) -> Target:
     __tracebackhide__ = True
     from tornproof.testing import TargetError, rehearse
@@ -280,7 +296,7 @@ def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
 
 def _denominators(phase: Phase) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in phase.counts.items())
-    return f"{counts or 'nothing'} in {phase.seconds:.1f} s"
+    return counts or "nothing"
 
 
 def _operation(step: dict[str, Any]) -> dict[str, Any]:

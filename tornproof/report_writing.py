@@ -53,7 +53,12 @@ def save_run(document: dict[str, Any], directory: Path) -> Path:
             continue
         except OSError as error:
             raise UsageError(f"{path}: cannot write: {error.strerror or error}") from error
-        write_json(document | {"findings": findings}, str(path))
+        try:
+            write_json(document | {"findings": findings}, str(path))
+        except BaseException:
+            # A file without a run in it is none.
+            path.unlink()
+            raise
         return path
 
 

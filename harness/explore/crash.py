@@ -7,19 +7,18 @@ promise to a killed process; what a power cut leaves is not explored here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from harness.disk.image import DiskImage
 from harness.disk.written import replay_prefix
-from harness.explore.crash_exploration import PHASE, RECOVERY_KILLS_MAX, Exploration, OnProgress
+from harness.explore.crash_exploration import PHASE, RECOVERY_KILLS_MAX, Exploration, Plan, crash_phase
 from harness.explore.crash_judge import Judge, Property, Violation
 from harness.explore.crash_plan import Origin, origin_of
 from harness.targets.protocol import Target
 from harness.targets.toy import AcknowledgesFirst, HeaderFirst, NeverDone, RecoversInPlace, SwallowsErrors, Toy
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 
-Clock = Callable[[], float]
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
     (HeaderFirst(), Property.READABLE),
@@ -36,8 +35,8 @@ def explore_crashes(
     *,
     start: DiskImage | None = None,
     path: str,
-    clock: Clock,
-    seconds: float,
+    cuts_max: int | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
     expected: Sequence[Hashable] | None = None,
     recovery_kills_max: int = RECOVERY_KILLS_MAX,
@@ -45,24 +44,24 @@ def explore_crashes(
     """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer make of it.
 
     Starts from `start`, else from what the target creates. `expected` is what readers see before the first and after
-    each operation; without it the undisturbed run says so. Runs for about `seconds` of `clock`; if whole steps, failing
-    calls or kills in recovery are left then, the verdict is UNKNOWN; if lengths of torn writes are, the bound says so.
+    each operation; without it the undisturbed run says so. Of more than `cuts_max` lengths at which writes can tear,
+    about that many are tried; what is left when there is no more time, the bound says.
     """
-    begin = clock()
     failed = failed_controls()
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
     except Violation as violation:
-        return _undisturbed_phase(target, violation, clock() - begin)
-    exploration = Exploration(judge, target.name, lambda: clock() - begin < seconds, on_progress, recovery_kills_max)
-    exploration.run()
-    phase = exploration.phase(clock() - begin)
+        return undisturbed_phase(target, violation)
+    plan = Plan.of(judge, cuts_max, recovery_kills_max)
+    result = Exploration(judge, target.name, plan, has_time, on_progress).run()
+    return with_controls(crash_phase(plan, [result]), failed)
+
+
+def with_controls(phase: Phase, failed: Sequence[str]) -> Phase:
+    """Return a phase that says which of the controls failed."""
     if not failed:
         return phase
-    notes = "; ".join(filter(None, (phase.note, "a positive control failed")))
-    return dataclasses.replace(
-        phase, controls="; ".join(failed), note=notes, verdict=max(phase.verdict, Verdict.UNKNOWN)
-    )
+    return dataclasses.replace(phase, controls="; ".join(failed)).doubted("a positive control failed")
 
 
 def failed_controls() -> list[str]:
@@ -79,9 +78,8 @@ def _violated(target: Target) -> set[tuple[str, str]]:
         judge = Judge(target, CONTROL_OPERATIONS, start=None, path="toy")
     except Violation as violation:
         return {(target.name, violation.violated)}
-    exploration = Exploration(judge, target.name, lambda: True, lambda done, total: None)
-    exploration.run()
-    return {(target.name, finding.property) for finding in exploration.phase(0.0).findings}
+    result = Exploration(judge, target.name, Plan.of(judge, None, RECOVERY_KILLS_MAX)).run()
+    return {(target.name, finding.property) for finding in result.findings.values()}
 
 
 def replay_crash(
@@ -130,7 +128,8 @@ def _replay(judge: Judge, origin: Origin) -> None:
     judge.examine(storage, low, high, seen)
 
 
-def _undisturbed_phase(target: Target, violation: Violation, seconds: float) -> Phase:
+def undisturbed_phase(target: Target, violation: Violation) -> Phase:
+    """Return the phase of a target that is wrong even where nothing disturbs it."""
     finding = Finding(
         property=violation.violated.value,
         phase=PHASE,
@@ -143,6 +142,5 @@ def _undisturbed_phase(target: Target, violation: Violation, seconds: float) -> 
         complete=False,
         bound="the undisturbed run only",
         verdict=Verdict.INVALID,
-        seconds=seconds,
         findings=(finding,),
     )

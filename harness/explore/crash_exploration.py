@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
-from harness.disk.intercept import Call
 from harness.disk.memory import MemoryStorage
 from harness.disk.written import crash_points, replay_prefix
 from harness.explore.crash_judge import Judge, Violation
-from harness.explore.crash_plan import CUTS_IN_WORDS, Kill, Origin, border_cuts, failures, few_cuts, sampled_cuts
-from harness.verdict import Finding, Phase, Verdict
+from harness.explore.crash_plan import Cuts, Kill, Origin, few_cuts
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 
 PHASE = "crash"
 RECOVERY_KILLS_MAX = 2
-CUTS = "cut writes"
-SAMPLE = "sampled cuts"
-CUT_PARTS = 8
+WHOLE, FAILING, CUT = "whole steps", "failing calls", "cut writes"
 OLD_STATE = "a kill inside a commit left the state before it"
 NEW_STATE = "a kill inside a commit left the state after it"
 WORKING_RECOVERY = "a recovery that wrote"
@@ -25,9 +24,71 @@ KILLED_RECOVERY = "a kill inside a recovery"
 FAILED_CALL = "a call of a commit failed"
 POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL)
 MUST_REACH = (OLD_STATE, FAILED_CALL)
+NEVER_CAME = "failing calls never came"
+ALL = 1 << 62
 
-OnProgress = Callable[[int, int], None]
-Cuts = Callable[[Call], Sequence[int]]
+_NONE: Counter[str] = Counter()
+
+SeenDisk: TypeAlias = tuple[bytes, int, int, int]
+"""Digest of a disk, commits acknowledged, started, and read before the last kill."""
+Signature: TypeAlias = tuple[object, ...]
+
+
+class Share(NamedTuple):
+    """The points of a kind from one number to another."""
+
+    kind: str
+    start: int = 0
+    stop: int = ALL
+
+
+EVERYTHING = (Share(WHOLE), Share(FAILING), Share(CUT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareResult:
+    """What came of a share, or of several: the disks that were seen, and one finding of each signature."""
+
+    seen: frozenset[SeenDisk]
+    counts: Counter[str]
+    reached: Counter[str]
+    left: Counter[str]
+    findings: dict[Signature, Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run without a disturbance shows of how much there is to visit."""
+
+    commit_count: int
+    step_count: int
+    cuts: Cuts
+    recovery_kills_max: int
+
+    @classmethod
+    def of(cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int) -> Plan:
+        """Plan about so many cuts, or all."""
+        course = judge.course
+        return cls(
+            commit_count=len(course.started),
+            step_count=len(course.steps),
+            cuts=Cuts.at_most(cuts_max, course.steps),
+            recovery_kills_max=recovery_kills_max,
+        )
+
+    def shares(self, judge: Judge, size: int) -> list[Share]:
+        """Cut all that is visited into shares of at most so many points."""
+        steps = judge.course.steps
+        counts = {
+            WHOLE: len(steps) + 1,
+            FAILING: sum(1 for _ in judge.failures()),
+            CUT: sum(len(self.cuts.of(step)) for step in steps),
+        }
+        return [
+            Share(kind, start, min(start + size, count))
+            for kind, count in counts.items()
+            for start in range(0, count, size)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,85 +101,78 @@ class _Disk:
 
 
 class Exploration:
-    """Visits the points of the plan in a fixed order; `phase` says what came of it."""
+    """Visits the points of a plan in a fixed order, shares of them side by side or one after the other."""
 
     def __init__(
         self,
         judge: Judge,
         target: str,
-        has_time: Callable[[], bool],
-        on_progress: OnProgress,
-        recovery_kills_max: int = RECOVERY_KILLS_MAX,
+        plan: Plan,
+        has_time: HasTime = always,
+        on_progress: OnProgress = lambda done, total: None,
     ) -> None:
         """Explore for `judge`'s target while there is time."""
         self._judge = judge
         self._target = target
+        self._cuts = plan.cuts
         self._has_time = has_time
         self._on_progress = on_progress
-        self._recovery_kills_max = recovery_kills_max
-        self._seen: dict[tuple[bytes, int, int, int], int] = {}
-        self._findings: dict[tuple[object, ...], Finding] = {}
+        self._recovery_kills_max = plan.recovery_kills_max
+        self._seen: dict[SeenDisk, int] = {}
+        self._findings: dict[Signature, Finding] = {}
         self._counts: Counter[str] = Counter()
         self._reached: Counter[str] = Counter(dict.fromkeys(POINTS, 0))
         self._left: Counter[str] = Counter()
-        self._total = self._done = 0
 
-    def run(self) -> None:
-        """Whole steps first, then failing calls, then kills inside writes; the sample comes last."""
-        steps = self._judge.course.steps
-        self._total = len(steps) + 1 + sum(len(border_cuts(step)) + len(sampled_cuts(step)) for step in steps)
-        self._kill("whole steps", lambda step: ())
-        for operation in range(len(self._judge.course.started)):
-            self._fail(operation)
-        for part in range(CUT_PARTS):
-            # Whatever time is left, the lengths that were tried spread over all writes.
-            self._kill(CUTS, lambda step, part=part: border_cuts(step)[part::CUT_PARTS])  # type: ignore[misc]
-        self._kill(SAMPLE, sampled_cuts)
+    def run(self, shares: Sequence[Share] = EVERYTHING) -> ShareResult:
+        """Visit the points of these shares."""
+        for share in shares:
+            if share.kind == FAILING:
+                self._fail(share)
+            else:
+                self._kill(share)
+        return ShareResult(
+            seen=frozenset(self._seen),
+            counts=self._counts,
+            reached=self._reached,
+            left=self._left,
+            findings=self._findings,
+        )
 
-    def _kill(self, name: str, cuts_of: Cuts) -> None:
-        course = self._judge.course
-        for storage, step_count, cut_bytes in crash_points(course.start, course.steps, cuts_of):
-            if cut_bytes == 0 and name != "whole steps":
-                continue
-            self._count(name)
-            if not self._has_time():
-                self._left[name] += 1
-                continue
-            low, high = course.bounds(step_count, cut_bytes)
-            self._visit(storage, low, high, Origin((Kill(step_count, cut_bytes),)))
+    def _kill(self, share: Share) -> None:
+        course, is_cut = self._judge.course, share.kind == CUT
+        points = crash_points(course.start, course.steps, self._cuts.of if is_cut else lambda step: ())
+        wanted = (point for point in points if bool(point[2]) is is_cut)
+        for storage, step_count, cut_bytes in islice(wanted, share.start, share.stop):
+            if self._begins(share.kind):
+                low, high = course.bounds(step_count, cut_bytes)
+                self._visit(storage, low, high, Origin((Kill(step_count, cut_bytes),)))
 
-    def _fail(self, operation: int) -> None:
-        course = self._judge.course
-        base = replay_prefix(course.start, course.steps, course.started[operation])
-        try:
-            calls = self._judge.calls_of_commit(base.copy(), operation)
-        except Violation:
-            # The kill before this commit shows the same, with its own finding.
-            self._left["failing calls"] += 1
-            return
-        planned = list(failures(operation, calls))
-        self._total += len(planned)
-        for failure in planned:
-            self._count("failing calls")
-            if not self._has_time():
-                self._left["failing calls"] += 1
+    def _fail(self, share: Share) -> None:
+        for failure in islice(self._judge.failures(), share.start, share.stop):
+            if not self._begins(FAILING):
                 continue
-            origin = Origin(failure=failure)
+            origin, course = Origin(failure=failure), self._judge.course
+            base = replay_prefix(course.start, course.steps, course.started[failure.operation])
             try:
-                failed = self._judge.fail(base.copy(), failure)
+                failed = self._judge.fail(base, failure)
             except Violation as violation:
                 self._find(violation, origin)
                 continue
             if failed is None:
-                self._left["failing calls"] += 1
+                self._left[NEVER_CAME] += 1
                 continue
             self._reached[FAILED_CALL] += 1
             self._visit(*failed, origin)
 
-    def _count(self, name: str) -> None:
-        self._counts[name] += 1
-        self._done += 1
-        self._on_progress(self._done, self._total)
+    def _begins(self, kind: str) -> bool:
+        """Count a point, and say whether there is time for it."""
+        if not self._has_time():
+            self._left[kind] += 1
+            return False
+        self._counts[kind] += 1
+        self._on_progress(len(self._seen), None)
+        return True
 
     def _visit(self, storage: MemoryStorage, low: int, high: int, origin: Origin) -> None:
         """Judge a disk and, after whole steps, what kills inside its recovery leave; the fewest kills come first."""
@@ -182,29 +236,31 @@ class Exploration:
         signature = ("kill", where and where.path.rpartition("/")[2])
         return f"After a kill behind {kill.step_count} steps{inside}{next_words}{recovery}", signature
 
-    def phase(self, seconds: float) -> Phase:
-        """Say what was explored and what it means."""
-        required_left = {name: count for name, count in self._left.items() if name not in (CUTS, SAMPLE) and count}
-        notes = [f"{count} {name} were not tried" for name, count in sorted(required_left.items())]
-        missing = [name for name in MUST_REACH if not self._reached[name]]
-        if missing and not required_left:
-            notes.append(f"never reached: {', '.join(missing)}")
-        course = self._judge.course
-        cut_count = self._counts[CUTS] + self._counts[SAMPLE]
-        cuts_left = self._left[CUTS] + self._left[SAMPLE]
-        return Phase(
-            name=PHASE,
-            explored=len(self._seen),
-            complete=not self._left and not any(sampled_cuts(step) for step in course.steps),
-            bound=f"process kill of {len(course.started)} commits with {len(course.steps)} steps, {CUTS_IN_WORDS}; "
-            f"kills in up to {self._recovery_kills_max} recoveries after a kill between steps or a failing call, at "
-            "three lengths of each write; every call of a commit failing once"
-            + (f"; {cut_count - cuts_left} of {cut_count} cuts tried in the time given" if cuts_left else ""),
-            verdict=Verdict.INVALID if self._findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-            seconds=seconds,
-            counts={**self._counts, "steps": len(course.steps), "distinct disks": len(self._seen)},
-            reached=dict(self._reached),
-            controls="passed",
-            note="; ".join(notes),
-            findings=tuple(self._findings.values()),
-        )
+
+def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[str] = _NONE) -> Phase:
+    """Say what all shares explored, and what it means."""
+    counts, reached, left = (
+        sum((getattr(each, name) for each in results), Counter[str]()) for name in ("counts", "reached", "left")
+    )
+    seen = frozenset[SeenDisk]().union(*(each.seen for each in results))
+    left += not_begun
+    findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
+    missing = [name for name in MUST_REACH if not reached[name]]
+    skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_CAME)
+    phase = Phase(
+        name=PHASE,
+        explored=len(seen),
+        complete=not left,
+        bound=f"process kill of {plan.commit_count} commits with {plan.step_count} steps, {plan.cuts}; "
+        f"kills in up to {plan.recovery_kills_max} recoveries after a kill between steps or a failing call, at "
+        f"three lengths of each write; every call of a commit failing once{skipped}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={**counts, "steps": plan.step_count, "distinct disks": len(seen)},
+        reached={name: reached[name] for name in POINTS},
+        controls="passed",
+        findings=tuple(findings.values()),
+    )
+    return phase.doubted(
+        f"never reached: {', '.join(missing)}" if missing and not left and not findings else "",
+        f"{left[NEVER_CAME]} {NEVER_CAME}: the target does not do the same twice" if left[NEVER_CAME] else "",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from harness.disk.image import DiskImage
 from harness.disk.intercept import BARRIERS, Call
 from harness.disk.memory import MemoryStorage
 from harness.disk.memory_file import BusError
-from harness.disk.written import RecordingStorage
-from harness.explore.crash_plan import Failure, Origin
+from harness.disk.written import RecordingStorage, replay_prefix
+from harness.explore.crash_plan import Failure, Origin, failures
 from harness.targets.protocol import Target
 from impl.storage import Storage
 
@@ -158,6 +158,15 @@ class Judge:
             faulty.arm()
             writer.commit(self._operations[operation])
             return list(faulty.calls)
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield every way in which a call of a commit may fail, commit by commit."""
+        course = self.course
+        for operation, step_count in enumerate(course.started):
+            # Where a commit cannot go on from here, the kill before it shows the same, with its own finding.
+            with suppress(Violation):
+                calls = self.calls_of_commit(replay_prefix(course.start, course.steps, step_count), operation)
+                yield from failures(operation, calls)
 
     def fail(self, storage: MemoryStorage, failure: Failure) -> tuple[MemoryStorage, int, int] | None:
         """Let a call of a commit fail, and return the disk then and its bounds, or None if the call never came.

@@ -17,10 +17,6 @@ BLOCK_BYTES = 512
 PAGE_BYTES = 4096
 MANY_BYTES = 64 * 1024
 SAMPLE_COUNT = 64
-CUTS_IN_WORDS = (
-    f"writes cut at every length up to {WHOLE_BYTES} bytes, longer ones at the first and last {END_BYTES}, around "
-    f"multiples of {BLOCK_BYTES} ({PAGE_BYTES} above {MANY_BYTES} bytes) and at {SAMPLE_COUNT} lengths between"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +100,37 @@ def border_cuts(step: Call) -> Sequence[int]:
     for border in range(first_border, step.offset_bytes + size_bytes + 1, block_bytes):
         cuts.update(border - step.offset_bytes + near for near in (-1, 0, 1))
     return sorted(cut for cut in cuts if 0 < cut < size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The lengths at which writes tear: three of each, and every `nth` of all that are worth a try."""
+
+    nth: int = 1
+
+    @classmethod
+    def at_most(cls, cuts_max: int | None, steps: Sequence[Call]) -> Cuts:
+        """Return about so many cuts of these steps, or all."""
+        count = sum(len(all_cuts(step)) for step in steps)
+        return cls(1 if cuts_max is None else max(1, -(-count // max(1, cuts_max))))
+
+    def of(self, step: Call) -> Sequence[int]:
+        """Return the lengths of one write."""
+        return sorted({*few_cuts(step), *all_cuts(step)[:: self.nth]})
+
+    def __str__(self) -> str:
+        if self.nth == 1:
+            return (
+                f"writes cut at every length up to {WHOLE_BYTES} bytes, longer ones at the first and last {END_BYTES}, "
+                f"around multiples of {BLOCK_BYTES} ({PAGE_BYTES} above {MANY_BYTES} bytes) and at {SAMPLE_COUNT} "
+                "lengths between"
+            )
+        return f"writes cut behind their first byte, in the middle, before their last, and at every {self.nth}th length"
+
+
+def all_cuts(step: Call) -> Sequence[int]:
+    """Return the lengths of a write that are worth a try, ascending."""
+    return sorted({*border_cuts(step), *sampled_cuts(step)})
 
 
 def few_cuts(step: Call) -> Sequence[int]:

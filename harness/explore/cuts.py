@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from harness.disk.intercept import LOOKS, CallKind
@@ -23,6 +23,7 @@ from harness.explore.programs import RECOVERED
 from harness.explore.situation import NotExplorableError
 from harness.explore.turns import Schedule, compressed
 from harness.explore.world import World
+from harness.verdict import HasTime, always
 
 
 class NotOnlyAReaderError(NotExplorableError):
@@ -114,9 +115,7 @@ class Cuts:
         """Return the reader before its first call."""
         return ReaderState(self._client.root, frozenset(), frozenset(), Progress())
 
-    def search(
-        self, course: Course, begin: Iterable[ReaderState], *, has_time: Callable[[], bool] = lambda: True
-    ) -> Ways:
+    def search(self, course: Course, begin: Iterable[ReaderState], *, has_time: HasTime = always) -> Ways:
         """Return every state that can be reached from others in a course, and how it is come to as early as can be.
 
         Those of `begin` go on from its beginning. Nobody goes on after a violation. Raises NotOnlyAReaderError.

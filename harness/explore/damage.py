@@ -2,60 +2,55 @@
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
+from harness import workers
 from harness.disk.image import DiskImage
-from harness.explore.damage_catalogue import damages_of, listed
+from harness.explore.damage_catalogue import damages_of, is_sampled, listed
 from harness.explore.damage_controls import failed_controls, failed_controls_of_kinds
 from harness.explore.damage_judge import Judge
-from harness.explore.damage_pairs import PAIRS_MAX, choose_pairs, pair_tasks
+from harness.explore.damage_pairs import choose_pairs, pair_tasks
 from harness.explore.damage_plan import BITS_IN_BYTE, Kind, Task, split
 from harness.explore.damage_report import MUST_REACH as MUST_REACH
-from harness.explore.damage_report import Run, phase_of
+from harness.explore.damage_report import Plan, Run, phase_of
 from harness.explore.damage_tally import Tally as Tally
-from harness.verdict import Phase
+from harness.tasks import Exploration, Results, TableQuestion, explore_here
+from harness.verdict import HasTime, OnProgress, Phase, always
+from harness.workers import Worker
 from impl.partition import DATA_FILE
 
-COMPLETE_BYTES = 64 * 1024
-TASK_SIZE = 128
-SECOND_LOOKS = 200
-PAIRS_PER_SECOND = 100
-"""So many pairs are chosen for each second of the budget, a fraction of what an idle machine can judge."""
+TASK_SIZE = 256
+SECOND_LOOKS = 100
+KINDS_PART = 16
+"""All kinds but flips and lengths together get one of so many parts of the damages that those get."""
+WEIGHT_BYTES = 4096
+"""Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int], None]
+
+def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
+    """Return all damage to try but the pairs, in order; of more than `damages_max` an even sample."""
+    kinds_max = None if damages_max is None else damages_max // KINDS_PART
+    return [*plan_bits_and_lengths(judge, damages_max), *_within(judge, plan_kinds(judge), kinds_max)]
 
 
-def plan(judge: Judge, complete_bytes: int = COMPLETE_BYTES) -> list[Task]:
-    """Return all damage to try but the pairs, in order."""
-    return [*plan_bits_and_lengths(judge, complete_bytes), *plan_kinds(judge)]
+def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[Task]:
+    """Return all flips and cuts to try, those of `_txn` and `_pm` first.
 
-
-def plan_bits_and_lengths(judge: Judge, complete_bytes: int = COMPLETE_BYTES) -> list[Task]:
-    """Return all flips and cuts to try, what a verdict needs first.
-
-    Those of `_txn` and `_pm` are tried whole; those of a data.parquet above `complete_bytes` at every n-th bit and
-    length, n odd.
+    Where they are too many, at every n-th bit and length, n odd, of data.parquet, and of `_txn` and `_pm` where these
+    alone are more than half of what may be tried.
     """
-    tasks = []
+    metadata: list[Task] = []
+    data: list[Task] = []
     for file in judge.regions:
-        size_bytes = judge.size_bytes(file)
-        is_data = file.endswith(DATA_FILE)
-        # An odd step visits all eight bits of a byte in turn.
-        step = -(-size_bytes // complete_bytes) | 1 if is_data and size_bytes > complete_bytes else 1
-        stops = {Kind.FLIP: size_bytes * BITS_IN_BYTE, Kind.CUT: size_bytes}
-        tasks += [
-            Task(file=file, kind=kind, start=0, stop=stop, step=step, required=not is_data)
-            for kind, stop in stops.items()
-        ]
-    return sorted(tasks, key=lambda task: not task.required)
+        stops = {Kind.FLIP: judge.size_bytes(file) * BITS_IN_BYTE, Kind.CUT: judge.size_bytes(file)}
+        tasks = [Task(file=file, kind=kind, start=0, stop=stop) for kind, stop in stops.items()]
+        (data if file.endswith(DATA_FILE) else metadata).extend(tasks)
+    if damages_max is None:
+        return [*metadata, *data]
+    metadata = _within(judge, metadata, max(damages_max // 2, damages_max - _cost(judge, data)))
+    return [*metadata, *_within(judge, data, damages_max - _cost(judge, metadata))]
 
 
 def plan_kinds(judge: Judge) -> list[Task]:
@@ -65,62 +60,79 @@ def plan_kinds(judge: Judge) -> list[Task]:
         for file in judge.files(kind):
             count = len(listed(judge, kind, file))
             if count:
-                tasks.append(Task(file=file, kind=kind, start=0, stop=count, required=False))
+                tasks.append(Task(file=file, kind=kind, start=0, stop=count))
     return tasks
+
+
+def _within(judge: Judge, tasks: list[Task], cost_max: int | None) -> list[Task]:
+    """Return the tasks, or where they cost too much, tasks that try every n-th of their damages.
+
+    n is odd, so that flips visit all eight bits of a byte in turn.
+    """
+    cost = _cost(judge, tasks)
+    if cost_max is None or cost <= cost_max:
+        return tasks
+    step = -(-cost // max(1, cost_max)) | 1
+    return [replace(task, step=step) for task in tasks]
+
+
+def _cost(judge: Judge, tasks: Iterable[Task]) -> int:
+    return sum(task.size * _weight(judge, task.file) for task in tasks)
+
+
+def _weight(judge: Judge, file: str) -> int:
+    directory, _, name = file.partition("/")
+    size_bytes = judge.size_bytes(file)
+    if name == DATA_FILE:
+        size_bytes = judge.partitions[directory].metadata.generation.place.fixed.parquet_footer_length
+    return max(1, size_bytes // WEIGHT_BYTES)
 
 
 def explore_damage(
     image: DiskImage,
     path: str,
     *,
-    clock: Clock,
-    seconds: float,
-    workers: int,
-    complete_bytes: int = COMPLETE_BYTES,
+    damages_max: int | None = None,
+    pairs_max: int = 0,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Damage the table at `path` of a sound `image` in every way of the plan and class what reading makes of it.
 
-    Runs for at most about `seconds` of `clock`; what was not tried is said in the bound, and makes the verdict UNKNOWN
-    where it was a bit or a length of `_txn` or `_pm`.
+    Of more than `damages_max` flips and lengths that many are tried, and of pairs of flips `pairs_max`; what was not
+    tried is said in the bound. Raises what reading the table raises.
     """
-    start = clock()
-    judge = Judge(image, path)
-    run = Run(judge=judge, tasks=plan_bits_and_lengths(judge, complete_bytes), controls=failed_controls(judge))
-
-    def has_time() -> bool:
-        return clock() - start < seconds
-
-    def kinds() -> list[Task]:
-        run.has_time_for_more = has_time() and not run.left
-        if not run.has_time_for_more:
-            return []
-        run.controls += failed_controls_of_kinds(judge)
-        tasks = plan_kinds(judge)
-        run.tasks += tasks
-        return _pieces(tasks)
-
-    def pairs() -> list[Task]:
-        run.has_time_for_more = has_time() and not run.left
-        if run.has_time_for_more:
-            pairs_max = min(PAIRS_MAX, int(seconds * PAIRS_PER_SECOND))
-            run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
-        return list(pair_tasks(run.pairs.pairs, TASK_SIZE))
-
-    pieces = _pieces(run.tasks)
-    try:
-        for result in _run(pieces, image, path, workers, has_time, (kinds, pairs)):
-            if isinstance(result, Task):
-                run.left.append(result)
-            else:
-                run.tally.add(result)
-                on_progress(run.tally.tried, sum(task.size for task in run.tasks) + len(run.pairs.pairs))
-    except BrokenProcessPool:
-        run.broken = "a worker process died while it judged a damage, which no damage may do to a reader"
-    return phase_of(run, clock() - start)
+    question = TableQuestion(image=image, path=path)
+    exploration = damage_exploration(damages_max, pairs_max)
+    return explore_here(exploration, question, has_time=has_time, on_progress=on_progress)
 
 
-def _pieces(tasks: list[Task]) -> list[Task]:
+def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
+    """Plan, try what is planned piece by piece, and then pairs of the flips that alone were let pass."""
+    (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,))]
+    if planned is None:
+        return phase_of(Run(plan=Plan()))
+    run = Run(plan=planned)
+    yield from _try(run, _pieces(planned.tasks), planned.weights)
+    if not run.left:
+        run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
+        yield from _try(run, list(pair_tasks(run.pairs.pairs, TASK_SIZE)), planned.weights)
+    return phase_of(run)
+
+
+def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator[Sequence[workers.Task], Results, None]:
+    results = yield [
+        workers.Task(run=_judge_in_worker, arguments=(piece,), cost=piece.size * weights[piece.file])
+        for piece in pieces
+    ]
+    for piece, tally in zip(pieces, results, strict=True):
+        if tally is None:
+            run.left.append(piece)
+        else:
+            run.tally.add(tally)
+
+
+def _pieces(tasks: Sequence[Task]) -> list[Task]:
     """Cut tasks into pieces, some of which are looked at twice."""
     pieces = [piece for task in tasks for piece in split(task, TASK_SIZE)]
     every = -(-len(pieces) // SECOND_LOOKS)
@@ -152,49 +164,32 @@ def judge_task(judge: Judge, task: Task) -> Tally:
     return tally
 
 
-def _run(
-    pieces: Iterable[Task],
-    image: DiskImage,
-    path: str,
-    workers: int,
-    has_time: Callable[[], bool],
-    waves: Sequence[Callable[[], Iterable[Task]]],
-) -> Iterator[Tally | Task]:
-    """Yield a tally for each piece that was judged, and the pieces for which there was no time.
-
-    Then come those that each of `waves` returns: it is called when all before are done, and their tallies are out.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start, initargs=(image, path)) as pool:
-        for queue in (iter(pieces), *map(_deferred, waves)):
-            running: set[Future[Tally]] = set()
-            while True:
-                if has_time():
-                    room = 2 * workers - len(running)
-                    running |= {pool.submit(_judge_in_worker, piece) for piece in itertools.islice(queue, room)}
-                if not running:
-                    break
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-            yield from queue
+def _judge_of(worker: Worker) -> Judge:
+    return Judge(worker.question.image, worker.question.path)
 
 
-def _deferred(wave: Callable[[], Iterable[Task]]) -> Iterator[Task]:
-    """Yield what a call returns, and make that call when the first of it is wanted."""
-    yield from wave()
+def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
+    judge = worker.once(_judge_of)
+    tasks = plan(judge, damages_max)
+    return Plan(
+        tasks=tuple(tasks),
+        controls=(*failed_controls(judge), *failed_controls_of_kinds(judge)),
+        sizes={file: judge.size_bytes(file) for file in judge.regions},
+        weights={file: _weight(judge, file) for file in judge.regions},
+        sampled=frozenset(
+            (task.kind, task.file)
+            for task in tasks
+            if task.step > 1 or (task.kind in LISTED_KINDS and is_sampled(judge, task.kind, task.file))
+        ),
+        has_partitions=bool(judge.partitions),
+        older_count=len(judge.grown.older) if judge.grown is not None else None,
+        no_past=judge.no_past,
+    )
 
 
-_worker_judge: Judge | None = None
-
-
-def _start(image: DiskImage, path: str) -> None:
-    # Ctrl-C reaches all processes of a terminal; the parent alone ends the run, and says so once.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # One judge a process: making it reads the whole table once.
-    global _worker_judge
-    _worker_judge = Judge(image, path)
-
-
-def _judge_in_worker(task: Task) -> Tally:
-    assert _worker_judge is not None
-    return judge_task(_worker_judge, task)
+def _judge_in_worker(worker: Worker, task: Task) -> Tally | None:
+    if not worker.has_time():
+        return None
+    tally = judge_task(worker.once(_judge_of), task)
+    worker.tell(tally.tried, task.size)
+    return tally

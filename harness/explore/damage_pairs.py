@@ -10,7 +10,6 @@ import numpy as np
 
 from harness.explore.damage_plan import Flip, Kind, Pair, Task
 
-PAIRS_MAX = 50_000
 SEED = 0
 DRAWS_PER_PAIR = 4
 
@@ -30,9 +29,7 @@ class ChosenPairs:
         return len(self.pairs) < self.total
 
 
-def choose_pairs(
-    different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], pairs_max: int = PAIRS_MAX
-) -> ChosenPairs:
+def choose_pairs(different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], pairs_max: int) -> ChosenPairs:
     """Choose among the pairs of flips that were not rejected: all of them, or a sample.
 
     Of more than `pairs_max` pairs come first those with a flip of `different`, which led to another answer, up to half
@@ -76,7 +73,7 @@ def pair_tasks(pairs: Sequence[Pair], size: int) -> Iterator[Task]:
         mine = tuple(group)
         for start in range(0, len(mine), size):
             piece = mine[start : start + size]
-            yield Task(file=file, kind=Kind.PAIR, start=0, stop=len(piece), required=False, pairs=piece)
+            yield Task(file=file, kind=Kind.PAIR, start=0, stop=len(piece), pairs=piece)
 
 
 def _place(named: NamedFlip) -> tuple[str, int]:

@@ -196,8 +196,8 @@ class Task:
     """A range of one kind of damage of one file: what one worker does in one go.
 
     `start` to `stop`, each `step`-th, count bits (of the whole file), lengths, or places in the list of the file's
-    damages of that kind; `pairs` are the ones to try of that kind. `required` tasks must be done for a VALID verdict;
-    the others are a stated sample. `second_look`: one of the damages is judged a second time by the whole table.
+    damages of that kind; `pairs` are the ones to try of that kind. `second_look`: one of the damages is judged a second
+    time by the whole table.
     """
 
     file: str
@@ -205,7 +205,6 @@ class Task:
     start: int
     stop: int
     step: int = 1
-    required: bool = True
     second_look: bool = False
     pairs: tuple[Pair, ...] = ()
 

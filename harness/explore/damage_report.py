@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.explore.damage_catalogue import is_sampled
-from harness.explore.damage_judge import Judge, Outcome
+from harness.explore.damage_judge import Outcome
 from harness.explore.damage_pairs import SEED, ChosenPairs
 from harness.explore.damage_plan import GROWN, Cut, Damage, Flip, Kind, Overwrite, Pair, Task
 from harness.explore.damage_tally import Tally
@@ -19,31 +18,42 @@ EXPOSED = (Outcome.EXPOSURE, Outcome.ROLLBACK)
 _UNREMARKABLE = (Outcome.REJECTED, Outcome.HARMLESS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run tries but for pairs, what it thereby samples, and why it may not count.
+
+    `controls` failed; `sizes` and `weights` are by file; `older_count` versions came before the table that stale damage
+    is done to, and where there is none, `no_past` says why.
+    """
+
+    tasks: tuple[Task, ...] = ()
+    controls: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    sampled: frozenset[tuple[Kind, str]] = frozenset()
+    has_partitions: bool = True
+    older_count: int | None = None
+    no_past: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A run so far: what was planned, found, and left for lack of time, and why it may not count."""
+    """A run so far: what was planned, found, and not tried because the run was cut."""
 
-    judge: Judge
-    tasks: list[Task]
-    controls: list[str]
+    plan: Plan
     pairs: ChosenPairs = field(default_factory=lambda: ChosenPairs((), 0))
     tally: Tally = field(default_factory=Tally)
     left: list[Task] = field(default_factory=list)
-    broken: str = ""
-    has_time_for_more: bool = True
 
     @property
     def is_complete(self) -> bool:
-        """Whether all single damages of the plan were tried, and none only sampled; of pairs the bound speaks."""
-        sampled = any(
-            task.step > 1 or (_is_listed(task.kind) and is_sampled(self.judge, task.kind, task.file))
-            for task in self.tasks
-        )
-        return self.has_time_for_more and not (self.left or self.broken or sampled)
+        """Whether every bit and every length was tried; of other kinds and of pairs the bound speaks."""
+        sampled = any(kind in (Kind.FLIP, Kind.CUT) for kind, _ in self.plan.sampled)
+        return bool(self.plan.tasks) and not self.left and not sampled
 
 
-def phase_of(run: Run, seconds: float) -> Phase:
-    """Return the result of a run that took so many seconds."""
+def phase_of(run: Run) -> Phase:
+    """Return the result of a run."""
     tally = run.tally
     counts = Counter(dict.fromkeys(Outcome, 0))
     exposures: Counter[str] = Counter()
@@ -60,41 +70,38 @@ def phase_of(run: Run, seconds: float) -> Phase:
         for outcome in Outcome:
             if outcome not in _UNREMARKABLE and tally.outcomes_by_kind[kind, outcome]:
                 reached[f"{kind.value}: {outcome.value}"] = tally.outcomes_by_kind[kind, outcome]
-    notes = _doubts(run, reached)
-    return Phase(
+    phase = Phase(
         name="damage",
         explored=tally.tried,
         complete=run.is_complete,
         bound=_bound(run),
-        verdict=Verdict.INVALID if counts[Outcome.SILENT] else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
+        verdict=Verdict.INVALID if counts[Outcome.SILENT] else Verdict.VALID,
         counts={outcome.value: counts[outcome] for outcome in Outcome}
         | {kind.value: tally.tried_by_kind[kind] for kind in Kind},
         exposures=dict(sorted(exposures.items())),
         fields={file: {name: dict(found) for name, found in by_name.items()} for file, by_name in fields.items()},
         reached=reached,
-        controls="; ".join(run.controls) or "passed",
-        note="; ".join(notes),
+        controls="; ".join(run.plan.controls) or "passed",
         findings=tuple(_findings(tally.silent)),
     )
+    return phase.doubted(*_doubts(run, reached))
 
 
-def _doubts(run: Run, reached: dict[str, int]) -> list[str]:
-    """Return the reasons for which a run without silent damage is still no VALID one."""
-    notes = [run.broken] if run.broken else []
-    if not run.judge.partitions:
-        notes.append("the table has no parquet partition, so there was nothing to explore")
-    if run.controls:
-        notes.append("a positive control failed")
+def _doubts(run: Run, reached: dict[str, int]) -> Iterator[str]:
+    """Yield the reasons for which a run without silent damage is still no VALID one."""
+    if not run.tally.tried:
+        yield "nothing was tried"
+        return
+    if not run.plan.has_partitions:
+        yield "the table has no parquet partition, so there was nothing to explore"
+    if run.plan.controls:
+        yield "a positive control failed"
     missing = [name for name in MUST_REACH if not reached[name]]
     if missing and not run.left:
-        notes.append(f"never reached: {', '.join(missing)}")
-    if any(task.required for task in run.left):
-        notes.append("the time was over before all damage of _txn and _pm was tried")
+        yield f"never reached: {', '.join(missing)}"
     disagreements = run.tally.disagreements
     if disagreements:
-        notes.append(f"{len(disagreements)} damages could not be judged, such as {min(disagreements)}")
-    return notes
+        yield f"{len(disagreements)} damages could not be judged, such as {min(disagreements)}"
 
 
 def _is_listed(kind: Kind) -> bool:
@@ -103,42 +110,41 @@ def _is_listed(kind: Kind) -> bool:
 
 def _bound(run: Run) -> str:
     """Say what was tried: bits and lengths file by file of one name, then the other kinds."""
+    if not run.plan.tasks:
+        return "nothing was explored"
     parts = []
-    ranges = [task for task in run.tasks if not _is_listed(task.kind)]
+    ranges = [task for task in run.plan.tasks if not _is_listed(task.kind)]
+    left = [task for task in run.left if not _is_listed(task.kind) and task.kind is not Kind.PAIR]
     for name in dict.fromkeys(task.file.rpartition("/")[2] for task in ranges):
         mine = [task for task in ranges if task.file.rpartition("/")[2] == name]
-        steps = sorted({task.step for task in mine})
-        size_bytes = sum(run.judge.size_bytes(task.file) for task in mine if not task.cuts)
-        each = "every bit and length" if steps == [1] else f"one of {steps[-1]} bits and lengths in the largest"
-        files = sum(not task.cuts for task in mine)
-        left = [task for task in run.left if not _is_listed(task.kind) and task.kind is not Kind.PAIR]
-        skipped = sum(task.size for task in left if task.file.rpartition("/")[2] == name)
-        parts.append(f"{name}: {each} ({files} files, {size_bytes} bytes){_skipped(skipped)}")
+        files = {task.file: run.plan.sizes[task.file] for task in mine}
+        step = max(task.step for task in mine)
+        each = "every bit and length" if step == 1 else f"one of {step} bits and lengths"
+        skipped = sum(task.size for task in left if task.file in files)
+        parts.append(f"{name}: {each} ({len(files)} files, {sum(files.values())} bytes){_skipped(skipped)}")
     return "; ".join([*parts, *_kind_bounds(run)])
 
 
 def _kind_bounds(run: Run) -> Iterator[str]:
+    plan = run.plan
     planned, left = (
         Counter({kind: sum(task.size for task in tasks if task.kind is kind) for kind in Kind})
-        for tasks in (run.tasks, run.left)
+        for tasks in (plan.tasks, run.left)
     )
     for kind in filter(_is_listed, Kind):
         if planned[kind]:
-            mine = [task.file for task in run.tasks if task.kind is kind]
-            sampled = ", of large files a sample" if any(is_sampled(run.judge, kind, file) for file in mine) else ""
-            past = f" (against the {len(run.judge.of(kind).older)} versions before)" if kind in GROWN else ""
+            sampled = ", a sample" if any(each is kind for each, _ in plan.sampled) else ""
+            past = f" (against the {plan.older_count} versions before)" if kind in GROWN else ""
             yield f"{planned[kind]} {kind.value}{past}{sampled}{_skipped(left[kind])}"
-    if planned.total() > sum(planned[kind] for kind in (Kind.FLIP, Kind.CUT)) and run.judge.grown is None:
-        yield f"nothing stale, because the table takes no commits: {run.judge.no_past}"
+    if any(planned[kind] for kind in filter(_is_listed, Kind)) and plan.older_count is None:
+        yield f"nothing stale, because the table takes no commits: {plan.no_past}"
     if run.pairs.total:
         sample = f" (of {run.pairs.total}, drawn with seed {SEED})" if run.pairs.are_sampled else ""
         yield f"{len(run.pairs.pairs)} {Kind.PAIR.value} that alone were let pass{sample}{_skipped(left[Kind.PAIR])}"
-    elif not run.has_time_for_more:
-        yield "nothing else for lack of time"
 
 
 def _skipped(count: int) -> str:
-    return f", {count} left for lack of time" if count else ""
+    return f", {count} of them not tried" if count else ""
 
 
 def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from harness.explore.accesses import Accesses
 from harness.explore.contention import Contention
 from harness.explore.turns import Moment, Schedule, Touches, compressed
 from harness.explore.world import World
+from harness.verdict import HasTime, always
 
 Clock: TypeAlias = tuple[int, ...]
 """By client: how many of its turns come before a turn in every schedule of the same order, itself included."""
@@ -55,15 +56,15 @@ class Run(NamedTuple):
 OnEnd: TypeAlias = Callable[[Run], None]
 
 
-def explore_all(world: World, on_end: OnEnd, *, has_time: Callable[[], bool] = lambda: True) -> Counts:
+def explore_all(world: World, on_end: OnEnd, *, has_time: HasTime = always, schedules_max: int | None = None) -> Counts:
     """Run every schedule of a world that differs from others in the order of dependent calls, and hand over each end.
 
-    Stops when there is no time left, and then is not done. A search whose beliefs were refuted starts anew, and then
-    hands over some ends again; the counts are those of the last one.
+    Stops after `schedules_max`, or when there is no time left, and then is not done. A search whose beliefs were
+    refuted starts anew, and then hands over some ends again; the counts are those of the last one.
     """
     contention = Contention(len(world.nodes))
     while True:
-        counts = _Search(world, on_end, contention).run(has_time)
+        counts = _Search(world, on_end, contention).run(has_time, schedules_max)
         if not contention.is_refuted:
             return counts
         contention.forget_beliefs()
@@ -98,7 +99,7 @@ class _Search:
         self._complete = self._blocked = self._steps = 0
         self._enter(begin, (0,) * len(self._places), set(), 0)
 
-    def run(self, has_time: Callable[[], bool]) -> Counts:
+    def run(self, has_time: HasTime, schedules_max: int | None) -> Counts:
         frames = self._frames
         while frames and not self._contention.is_refuted:
             frame = frames[-1]
@@ -107,7 +108,7 @@ class _Search:
             place = next((place for place in frame.todo if place not in frame.asleep), None)
             if place is None:
                 frames.pop()
-            elif not has_time():
+            elif self._complete == schedules_max or not has_time():
                 return Counts(self._complete, self._blocked, self._steps, False)
             else:
                 self._take(frame, place)

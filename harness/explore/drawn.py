@@ -6,7 +6,7 @@ It goes where no scenario has been written for. What it finds becomes a decision
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import hypothesis
@@ -31,11 +31,14 @@ from harness.findings.make import finding_or_moves
 from harness.findings.run import Signature
 from harness.presets import PRESETS, Preset
 from harness.scenario import Scenario
-from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 
 PHASE = "drawn"
 MakeSituation = Callable[[Scenario, Preset], Situation]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
+EXAMPLES_IN_BATCH = 20
+SEED_STRIDE = 1_000_003
+"""Keeps the seeds of batches apart from those of other seeds."""
 KILLED, CUT, FAILED, PEACE = "process killed", "power cut", "sync failed", "nothing befell the writer"
 AFTER_CRASH, BESIDE = "a second life committed", "a reader read beside the writer"
 MUST_REACH, SOON = (KILLED, CUT, FAILED, PEACE, AFTER_CRASH, BESIDE), 200
@@ -48,7 +51,7 @@ class Search:
 
     preset: Preset
     make: MakeSituation
-    has_time: Callable[[], bool]
+    has_time: HasTime
     on_progress: OnProgress = lambda done, total: None
     situations: int = 0
     runs: int = 0
@@ -94,42 +97,90 @@ class Search:
             self.found.setdefault(Signature.of(violation), (situation, moves, violation))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What a batch of situations came to; `found` has the first run of each kind of violation."""
+
+    situations: int
+    runs: int
+    refused: int
+    reached: Counter[str]
+    found: dict[Signature, Finding]
+
+
 def explore_drawn(
     preset: Preset,
     make: MakeSituation,
     *,
-    clock: Clock,
-    seconds: float,
     examples: int,
     seed: int,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Draw `examples` situations from `seed`, or as many as `seconds` of `clock` allow; `make` builds each of them."""
-    begin = clock()
+    """Draw `examples` situations from `seed`, batch by batch; `make` builds each of them."""
+    results = [
+        explore_batch(preset, make, count, number, has_time, on_progress) for number, count in batches(examples, seed)
+    ]
+    return drawn_phase(results, is_control_detected(make, seed), seed)
+
+
+def batches(examples: int, seed: int) -> list[tuple[int, int]]:
+    """Return the seed of each batch and how many situations it draws."""
+    starts = range(0, examples, EXAMPLES_IN_BATCH)
+    return [
+        (seed * SEED_STRIDE + number, min(EXAMPLES_IN_BATCH, examples - start)) for number, start in enumerate(starts)
+    ]
+
+
+def explore_batch(
+    preset: Preset,
+    make: MakeSituation,
+    examples: int,
+    seed: int,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> BatchResult:
+    """Draw so many situations from a seed of their own."""
+    search = Search(preset=preset, make=make, has_time=has_time, on_progress=on_progress)
+    search.run(examples, seed)
+    return BatchResult(
+        situations=search.situations,
+        runs=search.runs,
+        refused=search.refused,
+        reached=search.reached,
+        found={signature: finding_or_moves(*found, phase=PHASE) for signature, found in search.found.items()},
+    )
+
+
+def is_control_detected(make: MakeSituation, seed: int) -> bool:
+    """Say whether a release with known defects is found to have one."""
     control = Search(preset=PRESETS[CONTROL], make=make, has_time=lambda: not control.found)
     control.run(CONTROL_EXAMPLES, seed)
-    search = Search(preset=preset, make=make, has_time=lambda: clock() - begin < seconds, on_progress=on_progress)
-    search.run(examples, seed)
-    findings = [finding_or_moves(*found, phase=PHASE) for found in search.found.values()]
-    return _phase(search, bool(control.found), findings, seed, clock() - begin)
+    return bool(control.found)
 
 
-def _phase(search: Search, is_control_convicted: bool, findings: list[Finding], seed: int, seconds: float) -> Phase:
-    missing = [name for name in MUST_REACH if not search.reached[name]] if search.runs >= SOON else []
-    notes = [] if is_control_convicted else ["a positive control failed"]
-    notes += [f"never reached: {', '.join(missing)}"] if missing and not findings else []
-    notes += [] if search.runs else ["the time was over before one run"]
-    return Phase(
+def drawn_phase(results: Sequence[BatchResult], is_detected: bool, seed: int) -> Phase:
+    """Put together what the batches came to."""
+    situations, runs, refused = (
+        sum(counted) for counted in zip(*((each.situations, each.runs, each.refused) for each in results), strict=True)
+    )
+    reached = sum((each.reached for each in results), Counter[str]())
+    findings = {signature: finding for each in reversed(results) for signature, finding in each.found.items()}
+    missing = [name for name in MUST_REACH if not reached[name]] if runs >= SOON else []
+    phase = Phase(
         name=PHASE,
-        explored=search.runs,
+        explored=runs,
         complete=False,
-        bound=f"{search.runs} runs of {search.situations} situations, drawn from seed {seed}: up to {COMMITS_MAX} "
+        bound=f"{runs} runs of {situations} situations, drawn from seed {seed}: up to {COMMITS_MAX} "
         f"commits, {READERS_MAX} readers, {TURNS_MAX} turns before a crash and as many after it",
-        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
-        counts={"situations": search.situations, "runs": search.runs, "refused undisturbed": search.refused},
-        reached={name: search.reached[name] for name in MUST_REACH},
-        controls="passed" if is_control_convicted else f"{CONTROL} was not convicted in {CONTROL_EXAMPLES} situations",
-        note="; ".join(notes),
-        findings=tuple(findings),
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={"situations": situations, "runs": runs, "refused undisturbed": refused},
+        reached={name: reached[name] for name in MUST_REACH},
+        controls="passed" if is_detected else f"{CONTROL} was not convicted in {CONTROL_EXAMPLES} situations",
+        findings=tuple(findings.values()),
+    )
+    return phase.doubted(
+        "" if is_detected else "a positive control failed",
+        f"never reached: {', '.join(missing)}" if missing and not findings else "",
+        "" if runs else "nothing was run",
     )

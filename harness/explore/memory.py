@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,7 +40,7 @@ from harness.explore.memory_variants import (
 )
 from harness.explore.observer import Property
 from harness.targets.table import TableTarget
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from impl.commit import HARDENED
 
 PHASE = "memory"
@@ -48,7 +48,6 @@ READ_COUNT = 2
 SEQUENTIAL, TOTAL_STORE_ORDER, _, WEAK = CASES
 CONTROLS = ((NO_FENCE_BEFORE_VERSION, WEAK), (NO_FINAL_LOOK, SEQUENTIAL))
 INNOCENT = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
-OnProgress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,18 +82,16 @@ def explore_memory(
     *,
     start: DiskImage | None = None,
     path: str,
-    clock: Callable[[], float],
-    seconds: float,
     settled_count: int = 0,
     cases: Sequence[MemoryCase] = CASES,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Explore a reader that reads twice beside the commits of `operations`, in every case.
 
-    The first `settled_count` operations are committed before the reader begins. Runs for about `seconds` of `clock`;
-    where executions are left then, the verdict is UNKNOWN. Raises NotExplorableError where the writer fails.
+    The first `settled_count` operations are committed before the reader begins. Raises NotExplorableError where the
+    writer fails.
     """
-    begin = clock()
     situation = MemorySituation(
         target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
     )
@@ -108,7 +105,7 @@ def explore_memory(
         for number, case in enumerate(cases, start=2):
             try:
                 ground = ground_of(trace, case)
-                results[case] = MemoryExploration(ground, reader).run(lambda: clock() - begin < seconds)
+                results[case] = MemoryExploration(ground, reader).run(has_time)
             except NotMappedError as error:
                 notes.append(str(error))
                 break
@@ -116,7 +113,7 @@ def explore_memory(
                 findings.setdefault(violated, _finding(ground, case, violated, standing, settled_count))
             on_progress(number, 1 + len(cases))
     phase = _phase(trace, results, tuple(findings.values()), failed, notes)
-    return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases), seconds=clock() - begin)
+    return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases))
 
 
 def ground_of(trace: WriterTrace, case: MemoryCase) -> Ground:
@@ -251,13 +248,13 @@ def _phase(
     cut = [str(case) for case, explored in results.items() if not explored.is_complete]
     reached = sum((explored.reached for explored in results.values()), Counter[str](dict.fromkeys(POINTS, 0)))
     commit_count = len(trace.versions) - 1
+    executions = f"some executions under {', '.join(cut)}" if cut else "every execution"
     possible = {
         GREW: any(has_grown(trace, commit) for commit in range(1, commit_count + 1)),
         OLDER_WORD: any(case.model is MemoryModel.WEAK for case in results),
     }
     missing = [point for point in POINTS if not reached[point] and possible.get(point, True)]
-    notes = [*notes, *(f"not all executions were visited under {name}" for name in cut)]
-    if missing and not notes:
+    if missing and not notes and not cut:
         notes.append(f"never reached: {', '.join(missing)}")
     if failed:
         notes.append("a positive control failed")
@@ -265,10 +262,9 @@ def _phase(
         name=PHASE,
         explored=sum(len(explored.executions) for explored in results.values()),
         complete=not cut,
-        bound=f"{'not ' if cut else ''}complete for {commit_count} commits x 1 reader that maps _txn and reads it "
+        bound=f"{executions} of {commit_count} commits x 1 reader that maps _txn and reads it "
         f"{READ_COUNT} times, under {'; '.join(map(str, results))}; one writer, words of 4 and 8 bytes",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=0.0,
         counts={f"executions under {case}": len(explored.executions) for case, explored in results.items()}
         | {f"wrong under {case}": explored.wrong_count for case, explored in results.items()},
         reached={point: reached[point] for point in POINTS},

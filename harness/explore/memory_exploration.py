@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from harness.explore.client import READ, Client, Mark, Node
 from harness.explore.memory_trace import WriterTrace
 from harness.explore.observer import Property
 from harness.explore.programs import REFUSED, SEEN
+from harness.verdict import HasTime, always
 from impl.transaction import Transaction
 
 OLDER_WORD = "a load returned an older store than those seen before it lead to"
@@ -140,7 +141,7 @@ class MemoryExploration:
         self._reader = reader
         self._commits = {version: number for number, version in enumerate(ground.trace.versions)}
 
-    def run(self, has_time: Callable[[], bool] = lambda: True) -> Explored:
+    def run(self, has_time: HasTime = always) -> Explored:
         """Go depth first, the oldest stores first, for as long as there is time."""
         waiting: list[tuple[Node | None, Answer, Standing]] = [(None, None, Standing())]
         while waiting:

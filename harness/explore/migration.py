@@ -16,7 +16,7 @@ from harness.explore.power import IN_ORDER, explore_power
 from harness.explore.power_exploration import Settings
 from harness.explore.situation import Situation
 from harness.targets.migration import MigrationTarget, parquet_partitions
-from harness.verdict import Clock, OnProgress, Phase
+from harness.verdict import HasTime, OnProgress, Phase, always
 
 PHASE = "migration"
 
@@ -47,22 +47,17 @@ def must_reach(models: Sequence[Model]) -> tuple[str, ...]:
 def explore_migration(
     situation: Situation,
     *,
-    clock: Clock,
-    seconds: float,
     models: Sequence[Model] = IN_ORDER,
     settings: Settings | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Cut the power of a migration at every step; raises NotExplorableError where it fails by itself.
-
-    Runs for about `seconds` of `clock`; what was not done then, the bound says.
-    """
+    """Cut the power of a migration at every step; raises NotExplorableError where it fails by itself."""
     phase = explore_power(
         situation,
-        clock=clock,
-        seconds=seconds,
         models=models,
         settings=settings,
+        has_time=has_time,
         on_progress=on_progress,
         points=must_reach(models),
     )

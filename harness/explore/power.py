@@ -7,105 +7,138 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from harness.disk.persistence import C_8, MODELS, Model
 from harness.explore import power_points
 from harness.explore.power_controls import failed_controls
-from harness.explore.power_course import Course, Courses
-from harness.explore.power_exploration import PHASE, Found, Settings, Tally, finding_of
+from harness.explore.power_course import Courses
+from harness.explore.power_exploration import PHASE, Settings, Tally, finding_of
 from harness.explore.power_judge import PowerJudge
 from harness.explore.power_model import explore_model
 from harness.explore.situation import Situation
-from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 
 COUNTED_MAX = 1 << 53
 IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
 """What can be explored completely comes before what is a sample."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """What one model has shown of a situation whose first life makes so many calls and has so many crash points."""
+
+    model: Model
+    call_count: int
+    point_count: int
+    distinct_count: int
+    counts: dict[str, int]
+    reached: Counter[str]
+    bound: str
+    is_complete: bool
+    is_cut: bool
+    findings: tuple[Finding, ...]
+
+
+class Power:
+    """Cuts the power of a situation's one writer; what is learnt under one model serves the others. Close after use."""
+
+    def __init__(self, situation: Situation) -> None:
+        """Explore nothing yet; raises NotExplorableError."""
+        self._courses = Courses(situation)
+        self._judge = PowerJudge(situation)
+
+    def close(self) -> None:
+        """End all greenlets."""
+        self._judge.close()
+
+    def explore(
+        self,
+        model: Model,
+        settings: Settings,
+        has_time: HasTime = always,
+        on_point: OnProgress = lambda done, total: None,
+    ) -> ModelResult:
+        """Crash at every step of the first life under a model; raises NotExplorableError."""
+        course, target = self._courses.of(model), self._courses.situation.target.name
+        exploration = explore_model(
+            self._judge,
+            self._courses,
+            model,
+            settings,
+            has_time=has_time,
+            on_point=lambda done: on_point(done, len(course.points)),
+        )
+        tally = exploration.tally
+        undisturbed = (_undisturbed(target, *violation[::2]) for violation in course.violations)
+        return ModelResult(
+            model=model,
+            call_count=course.step_count,
+            point_count=len(course.points),
+            distinct_count=len(tally.distinct),
+            counts={f"{model}: {name}": count for name, count in _counts(tally).items()},
+            reached=tally.reached,
+            bound=_bound(model, tally),
+            is_complete=tally.is_complete and not tally.is_out_of_time,
+            is_cut=tally.is_out_of_time,
+            findings=(*undisturbed, *(finding_of(each, target) for each in exploration.found.values())),
+        )
+
+
 def explore_power(
     situation: Situation,
     *,
-    clock: Clock,
-    seconds: float,
     models: Sequence[Model] = IN_ORDER,
     settings: Settings | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
     points: Sequence[str] | None = None,
 ) -> Phase:
     """Cut the power of a situation's one writer at every step of its first life, and of recoveries after it.
 
-    Runs for about `seconds` of `clock`; of a model that is not done then the bound says so, and without one that is
-    done the verdict is UNKNOWN. `points` must be reached, by default those of a table's workload. Raises
-    NotExplorableError.
+    `points` must be reached, by default those of a table's workload. Raises NotExplorableError.
     """
-    begin = clock()
-    settings = settings or Settings()
-    failed = failed_controls(models)
-    courses = Courses(situation)
-    course = courses.of(models[0])
-    judge = PowerJudge(situation)
-    found: list[Found] = []
-    tallies: dict[Model, Tally] = {}
-    total = len(models) * len(course.points)
+    power = Power(situation)
     try:
-        for number, model in enumerate(models):
-            exploration = explore_model(
-                judge,
-                courses,
-                model,
-                settings,
-                has_time=lambda: clock() - begin < seconds,
-                on_point=lambda done, number=number: on_progress(number * len(course.points) + done, total),  # type: ignore[misc]
-            )
-            tallies[model] = exploration.tally
-            found += exploration.found.values()
+        results = [power.explore(model, settings or Settings(), has_time, on_progress) for model in models]
     finally:
-        judge.close()
+        power.close()
     must_reach = power_points.must_reach_all(models) if points is None else points
-    return _phase(situation, course, tallies, found, failed, must_reach, clock() - begin)
+    return power_phase(situation, results, failed_controls(models), must_reach)
 
 
-def _phase(
-    situation: Situation,
-    course: Course,
-    tallies: dict[Model, Tally],
-    found: Sequence[Found],
-    failed: Sequence[str],
-    must_reach: Sequence[str],
-    seconds: float,
+def power_phase(
+    situation: Situation, results: Sequence[ModelResult], failed: Sequence[str], must_reach: Sequence[str] = ()
 ) -> Phase:
+    """Put together what each model has shown; `failed` are the controls that failed."""
+    first = results[0]
     reached: Counter[str] = Counter()
-    counts: dict[str, int] = {"steps": course.step_count, "crash points": len(course.points)}
-    notes, bounds = [], []
-    for model, tally in tallies.items():
-        reached.update(tally.reached)
-        counts |= {f"{model}: {name}": count for name, count in _counts(tally).items()}
-        bounds.append(_bound(model, tally))
+    counts: dict[str, int] = {"steps": first.call_count, "crash points": first.point_count}
+    for result in results:
+        reached.update(result.reached)
+        counts |= result.counts
+    # What is wrong even undisturbed, each model has seen.
+    findings = list({finding.sentence: finding for result in results for finding in result.findings}.values())
     missing = [name for name in must_reach if not reached[name]]
-    is_cut = any(tally.is_out_of_time for tally in tallies.values())
-    if missing and not is_cut and not found:
-        notes.append(f"never reached: {', '.join(missing)}")
-    if is_cut and all(tally.is_out_of_time for tally in tallies.values()):
-        notes.append("the time was over before one model was explored to its end")
-    if failed:
-        notes.append("a positive control failed")
-    target = situation.target.name
-    findings = [_undisturbed(target, *violation[::2]) for violation in course.violations]
-    findings += [finding_of(each, target) for each in found]
-    return Phase(
+    is_cut = any(result.is_cut for result in results)
+    # Sectors torn into words are too many to try all; the bound says how many were.
+    exhaustive = [result for result in results if result.model != C_8] or results
+    phase = Phase(
         name=PHASE,
-        explored=sum(len(tally.distinct) for tally in tallies.values()),
-        complete=not is_cut and all(tally.is_complete for tally in tallies.values()),
-        bound=f"{len(situation.first_life)} commits with {course.step_count} calls, a crash at each of "
-        f"{len(course.points)} moments at which it can leave something else; {'; '.join(bounds)}",
-        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
+        explored=sum(result.distinct_count for result in results),
+        complete=not is_cut and all(result.is_complete for result in exhaustive),
+        bound=f"{len(situation.first_life)} commits with {first.call_count} calls, a crash at each of "
+        f"{first.point_count} moments at which it can leave something else; "
+        f"{'; '.join(result.bound for result in results)}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts=counts,
         reached={name: reached[name] for name in dict.fromkeys((*must_reach, *reached))},
         controls="; ".join(failed) if failed else "passed",
-        note="; ".join(notes),
         findings=tuple(findings),
+    )
+    return phase.doubted(
+        f"never reached: {', '.join(missing)}" if missing and not is_cut and not findings else "",
+        "a positive control failed" if failed else "",
     )
 
 
@@ -127,8 +160,8 @@ def _bound(model: Model, tally: Tally) -> str:
     if tally.is_complete and not tally.is_out_of_time:
         return f"{model} complete: {len(tally.distinct)} distinct disks"
     legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
-    cut = "cut by the time" if tally.is_out_of_time else "a sample"
-    return f"{model} {cut}: {tally.tried} of {legal} disks, {len(tally.distinct)} distinct"
+    at = f" at the first {tally.points} moments" if tally.is_out_of_time else ""
+    return f"{model} a sample of {tally.tried} of {legal} disks{at}, {len(tally.distinct)} distinct"
 
 
 def _undisturbed(target: str, violated: str, sentence: str) -> Finding:

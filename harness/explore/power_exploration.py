@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from harness.explore import power_points
 from harness.explore.power_course import CrashPoint, take_along
 from harness.explore.power_examination import Bounds, Facts, Verdict
 from harness.explore.power_judge import LIFE, PowerJudge
-from harness.verdict import Finding
+from harness.verdict import Finding, HasTime, always
 
 PHASE = "power"
 SHOWN_COUNT = 8
@@ -75,9 +74,7 @@ class Found(NamedTuple):
 class ModelExploration:
     """Explores crash points under one model, deepest last; `tally` and `found` say what came of it."""
 
-    def __init__(
-        self, judge: PowerJudge, model: Model, settings: Settings, has_time: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, judge: PowerJudge, model: Model, settings: Settings, has_time: HasTime = always) -> None:
         """Explore while there is time."""
         self.model = model
         self.tally = Tally()

@@ -9,6 +9,7 @@ from harness.explore.power_course import Courses
 from harness.explore.power_exploration import ModelExploration, Settings
 from harness.explore.power_judge import PowerJudge
 from harness.explore.power_lives import LaterLives
+from harness.verdict import HasTime, always
 
 
 def explore_model(
@@ -17,7 +18,7 @@ def explore_model(
     model: Model,
     settings: Settings,
     *,
-    has_time: Callable[[], bool] = lambda: True,
+    has_time: HasTime = always,
     on_point: Callable[[int], None] = lambda done: None,
 ) -> ModelExploration:
     """Explore a life under a model; after a failed sync or a kill, what a power cut leaves is as in C-4096.

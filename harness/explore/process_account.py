@@ -5,6 +5,7 @@ Rows are made from the number of the attempt that writes them, so no two attempt
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +48,14 @@ class Form:
     number: str | None
     texts: tuple[str, ...]
     targets: tuple[Target, ...]
+
+
+class Change(enum.StrEnum):
+    """What an attempt is to do: anything, or only add rows to a partition that grows in place or is rewritten."""
+
+    ANY = "any"
+    GROW = "grow"
+    REWRITE = "rewrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +134,19 @@ def new_rows(account: Account, operation: Operation, form: Form) -> dict[int, pa
     return rows
 
 
-def plan_operation(account: Account, form: Form, *, seed: int, attempt: int) -> Operation:
-    """Return what a writer tries next: the same for the same arguments."""
+def plan_operation(account: Account, form: Form, *, seed: int, attempt: int, change: Change = Change.ANY) -> Operation:
+    """Return what a writer tries next: the same for the same arguments; anything where it cannot be the change."""
     draw = np.random.default_rng([seed, attempt])
     places = [int(place) for place in draw.permutation(len(form.targets))]
     present = [place for place in places if form.targets[place].start in account.contents]
     own = [place for place in present if not form.targets[place].is_kept]
     full = [place for place in own if account.row_count(form.targets[place]) > PARTITION_ROW_COUNT_MAX]
     room = [place for place in places if account.row_count(form.targets[place]) <= PARTITION_ROW_COUNT_MAX]
+    open_places = [place for place in present if place in room]
+    if change is not Change.ANY and open_places:
+        place = open_places[0]
+        rows = ((place, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
+        return Operation(attempt=attempt, rows=rows, rewrites=(place,) if change is Change.REWRITE else ())
     drops = full[:1] or (own[:1] if len(present) > 1 and draw.random() < DROP_CHANCE else [])
     kept = [place for place in present if place not in drops]
     rewrites = kept[:1] if draw.random() < REWRITE_CHANCE else []

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.checkers.snapshot_isolation import Judgement, judge
-from harness.explore.process_kill import COMMIT_PLACES, PLACES, PURGE, RECOVERY
-from harness.explore.process_run import Outcome, deaths_by_place
+from harness.explore.process_run import Outcome
+from harness.explore.process_stop import COMMIT_PLACES, PURGE, RECOVERY
 from harness.explore.process_writer import CLIENT
 from harness.history import Event, EventKind, to_arrow
 from harness.verdict import Finding
@@ -30,6 +30,7 @@ PIN_FREED = "pin of a killed reader gone"
 MUST_REACH = (READ_DURING_COMMIT, READ_AGAIN)
 """What every run reaches, however short; with kills also `KILLED_IN_COMMIT`."""
 
+NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
 
 
@@ -50,7 +51,7 @@ def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
         if counts.get(kind, 0) <= judgement.counts.get(kind, 0):
             failures.append(f"a falsified event was not noticed as {kind}")
     if _with_older_digest(events) is None:
-        failures.append("no read of a later version could be falsified")
+        failures.append(NOTHING_TO_FALSIFY)
     return failures
 
 
@@ -65,10 +66,8 @@ def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
             PIN_FREED: outcome.freed_pins,
         }
     )
-    places = deaths_by_place(outcome.deaths)
-    for place in PLACES:
-        if place in COMMIT_PLACES:
-            reached[f"killed at {place}"] = places[place]
+    places = Counter(death.place for death in outcome.deaths)
+    reached.update({f"killed at {place}": places[place] for place in COMMIT_PLACES})
     reached[KILLED_IN_RECOVERY] = sum(count for place, count in places.items() if place.startswith(RECOVERY))
     reached[KILLED_IN_PURGE] = sum(count for place, count in places.items() if place.startswith(PURGE))
     reached.update(dict.fromkeys((KILLED_IN_COMMIT, COMMIT_UNDONE, COMMIT_DONE, RESTATED, REMOVED, PURGED), 0))
@@ -79,17 +78,20 @@ def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
 def _writer_points(events: Sequence[Event]) -> Counter[str]:
     points: Counter[str] = Counter()
     pending: int | None = None
+    is_committing = False
     for event in events:
         if event.client != CLIENT:
             continue
         match event.kind:
             case EventKind.COMMIT_START:
-                pending = event.version
+                pending, is_committing = event.version, True
                 points[PURGED] += json.loads(event.details)["purged"]
             case EventKind.COMMIT_ACKNOWLEDGED:
-                pending = None
-            case EventKind.KILLED if pending is not None:
-                points[KILLED_IN_COMMIT] += 1
+                pending, is_committing = None, False
+            case EventKind.KILLED:
+                # Recoveries that are killed after it leave the commit pending.
+                points[KILLED_IN_COMMIT] += is_committing
+                is_committing = False
             case EventKind.RECOVERED:
                 details = json.loads(event.details)
                 points[RESTATED] += details["restated"]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.explore.process_account import Account, Operation
-from harness.explore.process_kill import Doom
+from harness.explore.process_plan import Plan
 from harness.faults.patch import replaced
 
-READY, RECOVERED, FINISH, FINISHED = "ready", "recovered", "finish", "finished"
+RECOVERED, PAUSED, DONE = "recovered", "paused", "done"
+"""What a writer says, and where it has come to a stop that it was told: after the last two it waits for `GO_ON`."""
+GO_ON = "go on"
+READ, HAS_READ = "read", "has read"
+"""A reader that is told to read begins anew, and says when it has read."""
+FINISH = "finish"
 FAILURE_TEXT_MAX = 8_000
 
 
@@ -51,8 +55,7 @@ class Life:
     pending: Operation | None
     attempt: int
     seed: int
-    rewrites_early: bool
-    doom: Doom | None
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,26 +70,19 @@ class Failure:
 def worker(
     connection: Connection, patches: Sequence[Patch], client: str, refusals: tuple[type[Exception], ...]
 ) -> Iterator[None]:
-    """Run a worker's life: it reports that it is ready, and the exception that ended it; an end of the pipe ends it."""
-    # Ctrl-C reaches all processes of a terminal; the parent alone ends the run.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Run a worker's life: it reports the exception that ended it; an end of the pipe ends it."""
     with ExitStack() as stack:
         for patch in (patch for patch in patches if client.startswith(patch.client)):
             make = _found(patch.substitute)
             stack.enter_context(replaced(patch.place, make(_found(patch.place))))
         try:
-            connection.send(READY)
             yield
         except (EOFError, BrokenPipeError):
             return
         except Exception as error:
             text = traceback.format_exc()[-FAILURE_TEXT_MAX:]
-            connection.send(Failure(text=text, is_refusal=isinstance(error, refusals)))
-
-
-def is_over(connection: Connection, timeout_seconds: float = 0.0) -> bool:
-    """Return whether the parent said to finish; raises EOFError when it is gone."""
-    return connection.poll(timeout_seconds) and connection.recv() == FINISH
+            with suppress(BrokenPipeError):
+                connection.send(Failure(text=text, is_refusal=isinstance(error, refusals)))
 
 
 def _found(place: str) -> Callable[..., Any]:

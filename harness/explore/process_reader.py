@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.explore.process_account import digest_of_rows, digest_of_table
-from harness.explore.process_messages import FINISHED, Connection, Patch, is_over, worker
+from harness.explore.process_messages import FINISH, HAS_READ, Connection, Patch, worker
 from harness.explore.process_start import Start, rows_by_partition
 from harness.history import EventKind, HistoryWriter
 from harness.targets.table_readers import followed
@@ -20,11 +20,11 @@ from impl.table import Table, open_table
 from impl.transaction import TXN_FILE, Transaction
 from impl.transaction_reader import TransactionReader
 
-PAUSE_SECONDS = 0.02
-PATIENCE_SECONDS = 2.0
-"""How long a pinned reader waits for later commits before it reads its snapshot again."""
+PAUSE_SECONDS, LOOK_SECONDS = 0.02, 0.05
+PAUSE_RATIO = 4.0
+"""How much longer a pause takes than the work before it took: four readers do not keep a machine busy."""
 LATER_COMMITS = 4
-"""More than writers make between two purges, so that each wait meets one."""
+"""A pinned reader waits for so many commits before it reads its snapshot again, unless it is told something."""
 RELOADS_MAX = 50
 DETAILS_MAX = 2_000
 
@@ -49,14 +49,19 @@ def run_reader(
     """Read until killed or told to finish; `history` is the file to write events to."""
     with worker(connection, patches, client, ()), HistoryWriter(history, process) as events:
         reading = _Reading(connection, start, client, events)
-        loop = {
+        read = {
             Style.PINNED: reading.read_pinned,
             Style.FOREIGN: reading.read_anew,
             Style.LONG_LIVED: reading.follow,
         }[style]
-        while not is_over(connection, PAUSE_SECONDS):
-            loop()
-        connection.send(FINISHED)
+        pause_seconds = 0.0
+        while not connection.poll(pause_seconds) or reading.takes(connection.recv()):
+            begin, before = time.process_time(), reading.version
+            read()
+            reading.answer()
+            least_seconds = max(PAUSE_SECONDS, PAUSE_RATIO * (time.process_time() - begin))
+            # A writer that waits for the disk, or for its turn on a busy machine, is no reason to read more often.
+            pause_seconds = least_seconds if reading.version != before else max(least_seconds, 2 * pause_seconds)
 
 
 class _Reading:
@@ -68,6 +73,19 @@ class _Reading:
         self._storage = OperatingSystemStorage()
         self._table = open_table(self._storage, self._path)
         self._follower = TransactionReader(self._storage, f"{self._path}/{TXN_FILE}")
+        self._is_asked = False
+        self.version: int | None = None
+
+    def takes(self, message: str) -> bool:
+        """Note that the next reading is waited for, if the message says so and not that there is to be none."""
+        self._is_asked = message != FINISH
+        return self._is_asked
+
+    def answer(self) -> None:
+        """Say that something was read, if that is waited for."""
+        if self._is_asked:
+            self._is_asked = False
+            self._connection.send(HAS_READ)
 
     def read_pinned(self) -> None:
         """Pin, read, let the writer go on, read the same snapshot again, unpin."""
@@ -80,6 +98,7 @@ class _Reading:
         with pin:
             self._record(EventKind.PIN, version=pin.version)
             self._end(lambda: (pin.version, self._digest(self._table, pin.transaction)))
+            self.answer()
             self._wait_for_commits(pin.version)
             self._record(EventKind.READ_START)
             self._end(lambda: (pin.version, self._digest(self._table, pin.transaction)))
@@ -123,8 +142,7 @@ class _Reading:
         return digest_of_table((start, digest_of_rows(rows)) for start, rows in rows_by_partition(snapshot))
 
     def _wait_for_commits(self, version: int) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline and not self._connection.poll(PAUSE_SECONDS):
+        while not self._connection.poll(LOOK_SECONDS):
             try:
                 if self._table.transaction().version >= version + LATER_COMMITS:
                     return
@@ -139,6 +157,7 @@ class _Reading:
         except Exception as error:
             self._refused(error)
         else:
+            self.version = version
             self._record(EventKind.READ_END, version=version, digest=digest)
 
     def _refused(self, error: Exception) -> None:

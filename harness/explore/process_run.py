@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from harness.explore.process_account import Account, Operation
-from harness.explore.process_crew import WAITING_WRITERS, Crew, Member
-from harness.explore.process_kill import PLACES, RECOVERY, Death, Doom, read_testament
-from harness.explore.process_messages import READY, RECOVERED, Life
+from harness.explore.process_crew import Crew, Member
+from harness.explore.process_messages import DONE, FINISH, GO_ON, PAUSED, READ, RECOVERED, Life
+from harness.explore.process_plan import Plan, plan_kills, plan_last
 from harness.explore.process_reader import Style
 from harness.explore.process_start import Start
-from harness.explore.process_writer import CLIENT, operation_of, settled, testament_of
+from harness.explore.process_stop import Stopped
+from harness.explore.process_writer import CLIENT, operation_of, settled
 from harness.history import Event, EventKind, HistoryWriter, decode_file
+from harness.verdict import OnProgress
 from impl.errors import TornproofError
 from impl.operating_system import OperatingSystemStorage
 from impl.pins import PINS_FILE
@@ -24,59 +23,52 @@ from impl.storage import LockMode
 from impl.table import open_table
 from impl.transaction_write import I64_MAX
 
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int | None], None]
-
-CHOSEN_PLACE_CHANCE = 0.7
-RECOVERY_CHANCE = 0.5
-OCCURRENCES_MAX = 3
-CHOSEN_LIFE_SECONDS = 6.0
-"""Only lives whose end does not come last so long; on a slow machine three commits take more than a second."""
-LIFE_SECONDS = (0.01, 0.2)
-LOOK_SECONDS = 0.05
-LAST_LIFE_COMMITS, LAST_LIFE_SECONDS = 8, 20.0
-"""The last writer makes so many versions before it ends, so that readers meet some, unless it is too slow."""
 WRITER_KILLS_BETWEEN_READER_KILLS = 5
 STYLES = (Style.PINNED, Style.FOREIGN, Style.LONG_LIVED, Style.PINNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How long a run goes on: until `kills` writers were killed, at most `seconds`; None means all that time allows."""
+    """What a run does: `kills` writers are killed, and one more ends in order."""
 
-    seconds: float
     seed: int
     reader_count: int
-    kills: int | None
+    kills: int
+
+    @property
+    def writer_count(self) -> int:
+        """How many writers there are, one after the other."""
+        return self.kills + 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """What the parent itself saw; `pins` are versions that a killed reader may still hold.
 
-    `account` is what the last version must hold, or None where it is not known any more.
+    `account` is what the last version must hold, or None where it is not known any more. `deaths` are where writers
+    stood when they were killed; those that never came to their place are not among them.
     """
 
     account: Account | None
     writer_kills: int = 0
+    has_ended: bool = False
     reader_kills: int = 0
     pinned_reader_kills: int = 0
     freed_pins: int = 0
     pins: list[int] = field(default_factory=list)
-    deaths: list[Death] = field(default_factory=list)
+    deaths: list[Stopped] = field(default_factory=list)
+
+    @property
+    def writer_count(self) -> int:
+        """How many writers came to their end."""
+        return self.writer_kills + self.has_ended
 
 
 class Run:
     """One run; `events` are the parent's own."""
 
     def __init__(
-        self,
-        start: Start,
-        crew: Crew,
-        events: HistoryWriter,
-        settings: Settings,
-        clock: Clock,
-        on_progress: OnProgress,
+        self, start: Start, crew: Crew, events: HistoryWriter, settings: Settings, on_progress: OnProgress
     ) -> None:
         """Start with the first version."""
         self.outcome = Outcome(account=start.account)
@@ -84,11 +76,7 @@ class Run:
         self._crew = crew
         self._events = events
         self._settings = settings
-        self._clock = clock
         self._on_progress = on_progress
-        self._begin = clock()
-        self._draw = np.random.default_rng(settings.seed)
-        self._places = deque(PLACES[place] for place in self._draw.permutation(len(PLACES)))
         self._account: Account = start.account
         self._pending: Operation | None = None
         self._attempt = 0
@@ -96,42 +84,75 @@ class Run:
         self._storage = OperatingSystemStorage()
 
     def run(self) -> None:
-        """Go through all lives; a process that fails by itself ends the run early. Raises NoAnswerError."""
-        self._crew.prepare_writers(self._writers_to_come())
-        writer: Member | None = None
-        while self._goes_on():
-            doom = self._doom() if self._readers else None
-            writer = self._crew.next_writer(self._life(doom))
-            self._start_readers(writer)
-            self._crew.prepare_writers(self._writers_to_come())
-            is_awaited = doom is not None and not doom.place.startswith(RECOVERY)
-            self._end_life(writer, CHOSEN_LIFE_SECONDS if is_awaited else self._draw.uniform(*LIFE_SECONDS))
-            self._on_progress(self.outcome.writer_kills, self._settings.kills)
-        if not self._crew.failures():
-            self._last_life()
+        """Go through all lives; a process that fails by itself ends the run early.
 
-    def _last_life(self) -> None:
+        Raises NoAnswerError, OutOfTimeError.
+        """
+        for plan in islice(plan_kills(self._settings.seed), self._settings.kills):
+            self._kill(self._start_writer(plan))
+            self._on_progress(self.outcome.writer_count, self._settings.writer_count)
+            if self._crew.failures():
+                return
+        self._end(self._start_writer(plan_last(self._settings.seed)))
+        self._on_progress(self.outcome.writer_count, self._settings.writer_count)
+
+    def _start_writer(self, plan: Plan) -> Member:
+        return self._crew.start_writer(
+            Life(
+                account=self._account,
+                pending=self._pending,
+                attempt=self._attempt,
+                seed=self._settings.seed,
+                plan=plan,
+            )
+        )
+
+    def _kill(self, writer: Member) -> None:
+        """Let a writer come to where it is to be killed, all readers read beside it, and kill it."""
+        stopped = self._accompany(writer, is_to_die=True)
+        if writer.has_ended:
+            self._settle(writer)
+            return
+        writer.kill()
+        self._events.record(EventKind.KILLED, client=CLIENT)
+        self.outcome.writer_kills += 1
+        self.outcome.deaths += [stopped] if stopped else []
+        self._settle(writer)
+        if self._readers and self.outcome.writer_kills % WRITER_KILLS_BETWEEN_READER_KILLS == 0:
+            self._kill_reader()
+        self._free_pins(others_live=True)
+
+    def _end(self, writer: Member) -> None:
         """Let a writer end in peace, when all readers have."""
-        writer = self._crew.next_writer(self._life(None))
-        self._crew.dismiss_writers()
-        self._start_readers(writer)
-        if writer.wait_for(RECOVERED) and self._lives_on(writer):
-            self._crew.finish(self._readers)
-            self._crew.finish([writer])
+        self._accompany(writer, is_to_die=False)
+        if not writer.has_ended:
+            self._crew.tell_all(self._readers, READ)
+            for reader in self._readers:
+                reader.say(FINISH)
+            self._crew.wait_for_ends(self._readers)
+            writer.say(GO_ON)
+            self._crew.wait_for_ends([writer])
             self._free_pins(others_live=False)
+            self.outcome.has_ended = True
         self._settle(writer)
 
-    def _lives_on(self, writer: Member) -> bool:
-        """Leave the last writer its time; False when it does not live that long."""
-        is_all = self._settings.kills == 0
-        first = self._committed_version()
-        begin = self._clock()
-        while self._clock() - begin < (self._settings.seconds if is_all else LAST_LIFE_SECONDS):
-            if writer.wait_for_end(LOOK_SECONDS):
-                return False
-            if not is_all and self._committed_version() >= first + LAST_LIFE_COMMITS:
-                break
-        return True
+    def _accompany(self, writer: Member, *, is_to_die: bool) -> Stopped | None:
+        """Let readers read wherever a writer stops, until it has done all or is to die; return where it then stands."""
+        while (said := self._crew.hear(writer)) not in (None, DONE):
+            if said == RECOVERED:
+                self._start_readers()
+                continue
+            self._crew.tell_all(self._readers, READ)
+            if is_to_die and said != PAUSED:
+                assert isinstance(said, Stopped)
+                return said
+            writer.say(GO_ON)
+        return None
+
+    def _start_readers(self) -> None:
+        """Start the readers once the first writer has made the file of pins, so that every pin is held."""
+        for number in range(len(self._readers), self._settings.reader_count):
+            self._readers.append(self._crew.start_reader(f"reader-{number}", STYLES[number % len(STYLES)]))
 
     def _committed_version(self) -> int:
         """Return the version of now, or -1 where a fault that readers will report hides it."""
@@ -139,62 +160,6 @@ class Run:
             return open_table(self._storage, self._start.table_path).transaction().version
         except TornproofError:
             return -1
-
-    def _goes_on(self) -> bool:
-        kills = self._settings.kills
-        if kills is not None and self.outcome.writer_kills >= kills:
-            return False
-        return self._clock() - self._begin < self._settings.seconds and not self._crew.failures()
-
-    def _writers_to_come(self) -> int:
-        kills = self._settings.kills
-        return WAITING_WRITERS if kills is None else kills - self.outcome.writer_kills + 1
-
-    def _start_readers(self, writer: Member) -> None:
-        """Start the readers once the first writer has made the file of pins, so that every pin is held."""
-        if self._readers or not writer.wait_for(RECOVERED):
-            return
-        for number in range(self._settings.reader_count):
-            self._readers.append(self._crew.start_reader(f"reader-{number}", STYLES[number % len(STYLES)]))
-        for reader in self._readers:
-            reader.wait_for(READY)
-
-    def _life(self, doom: Doom | None) -> Life:
-        return Life(
-            account=self._account,
-            pending=self._pending,
-            attempt=self._attempt,
-            seed=self._settings.seed,
-            rewrites_early=self.outcome.writer_kills % 2 == 1,
-            doom=doom,
-        )
-
-    def _doom(self) -> Doom | None:
-        """Choose where the next writer dies; without a choice it is killed from outside at a moment of chance."""
-        draw, deaths = self._draw, self.outcome.deaths
-        place = self._places[0]
-        if deaths and deaths[-1].is_published and draw.random() < RECOVERY_CHANCE:
-            place = f"{RECOVERY}: append pm"
-        elif draw.random() > CHOSEN_PLACE_CHANCE:
-            return None
-        else:
-            self._places.rotate(-1)
-        occurrence = 1 if place.startswith(RECOVERY) else int(draw.integers(1, OCCURRENCES_MAX, endpoint=True))
-        return Doom(place=place, occurrence=occurrence, written_part=float(draw.random()))
-
-    def _end_life(self, writer: Member, seconds: float) -> None:
-        if not writer.wait_for_end(seconds):
-            writer.kill()
-        if not writer.was_killed:
-            return
-        self._events.record(EventKind.KILLED, client=CLIENT)
-        self.outcome.writer_kills += 1
-        death = read_testament(testament_of(writer.history))
-        self.outcome.deaths += [death] if death else []
-        self._settle(writer)
-        if self.outcome.writer_kills % WRITER_KILLS_BETWEEN_READER_KILLS == 0:
-            self._kill_reader()
-        self._free_pins(others_live=True)
 
     def _settle(self, writer: Member) -> None:
         """Bring the account up to what a writer wrote down before its end."""
@@ -214,6 +179,8 @@ class Run:
     def _kill_reader(self) -> None:
         place = self.outcome.reader_kills % len(self._readers)
         reader = self._readers[place]
+        # Who pins has a pin then, and keeps it until the next writer has made commits.
+        self._crew.tell_all([reader], READ)
         reader.kill()
         if not reader.was_killed:
             return
@@ -259,8 +226,3 @@ def pinned_version(events: list[Event]) -> int | None:
     """Return the version that a reader held a pin of at the end of its life."""
     last = [event for event in events if event.kind in (EventKind.PIN, EventKind.UNPIN)][-1:]
     return last[0].version if last and last[0].kind is EventKind.PIN else None
-
-
-def deaths_by_place(deaths: list[Death]) -> Counter[str]:
-    """Count where lives ended by their doom."""
-    return Counter(death.place for death in deaths)

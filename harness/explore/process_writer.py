@@ -1,4 +1,4 @@
-"""The writer of a run: it recovers the table, then commits, purges and writes down what it does, until it is killed."""
+"""The writer of a run: it recovers the table, does what its plan says and writes that down, until it is killed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.explore.process_account import Account, Form, Operation, new_rows, plan_operation
-from harness.explore.process_kill import (
-    APPEND_PM,
-    COMMIT,
-    PURGE,
-    RECOVERY,
-    REMOVE_DIRECTORY,
-    DeadlyStorage,
-)
-from harness.explore.process_messages import (
-    FINISHED,
-    RECOVERED,
-    Connection,
-    Life,
-    Patch,
-    is_over,
-    worker,
-)
+from harness.explore.process_account import Account, Change, Form, Operation, new_rows, plan_operation
+from harness.explore.process_messages import DONE, PAUSED, RECOVERED, Connection, Life, Patch, worker
+from harness.explore.process_plan import Act
 from harness.explore.process_start import Start, take_stock
+from harness.explore.process_stop import APPEND_PM, COMMIT, PURGE, RECOVERY, REMOVE_DIRECTORY, StoppingStorage
 from harness.history import EventKind, HistoryWriter
 from impl.errors import UnsupportedError
 from impl.operating_system import OperatingSystemStorage
@@ -37,25 +23,18 @@ from impl.table_writer import TableWriter, open_writer
 CLIENT = "writer"
 REFUSALS = (RowsRefusedError, UnsupportedError)
 ROW_GROUP_ROW_COUNT_MAX = 100
-COMMITS_BETWEEN_PURGES = 3
 
 
 class LostVersionError(Exception):
     """The table is at a version that no writer of this run can have left."""
 
 
-def run_writer(connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path) -> None:
-    """Wait for a `Life`, then write until killed or told to finish; `history` is the file to write events to."""
-    with worker(connection, patches, CLIENT, REFUSALS):
-        life: Life = connection.recv()
-        with HistoryWriter(history, process) as events:
-            _Writing(connection, start, life, events, testament_of(history)).run()
-        connection.send(FINISHED)
-
-
-def testament_of(history: Path) -> Path:
-    """Return where a writer with that history says that its doom came."""
-    return history.with_suffix(".testament")
+def run_writer(
+    connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path, life: Life
+) -> None:
+    """Write until killed, or until the plan is done and word comes to end; `history` is the file to write events to."""
+    with worker(connection, patches, CLIENT, REFUSALS), HistoryWriter(history, process) as events:
+        _Writing(connection, start, life, events).run()
 
 
 def operation_of(details: str) -> Operation:
@@ -71,30 +50,41 @@ def operation_of(details: str) -> Operation:
 
 
 class _Writing:
-    def __init__(
-        self, connection: Connection, start: Start, life: Life, events: HistoryWriter, testament: Path
-    ) -> None:
+    def __init__(self, connection: Connection, start: Start, life: Life, events: HistoryWriter) -> None:
         self._connection = connection
         self._start = start
         self._life = life
         self._events = events
-        self._storage = DeadlyStorage(OperatingSystemStorage(), start.table_path, life.doom, testament)
+        self._storage = StoppingStorage(OperatingSystemStorage(), start.table_path, self._wait)
+        self._attempt = life.attempt
+        self._purged_count = 0
 
     def run(self) -> None:
+        plan = self._life.plan
         options = WriterOptions(
             row_group_row_count_max=ROW_GROUP_ROW_COUNT_MAX,
-            rewrite_unused_ratio=WriterOptions().rewrite_unused_ratio if self._life.rewrites_early else 1.0,
+            rewrite_unused_ratio=WriterOptions().rewrite_unused_ratio if plan.rewrites_early else 1.0,
         )
+        self._storage.stop_at(plan.stop_in_recovery)
         with open_writer(self._storage, self._start.table_path, options=options) as writer:
             account = self._recovered(writer)
-            attempt = self._life.attempt
-            purged_count = 0
-            while not is_over(self._connection):
-                operation = plan_operation(account, self._start.form, seed=self._life.seed, attempt=attempt)
-                account = self._commit(writer, account, operation, purged_count)
-                attempt += 1
-                purged_count = self._purge(writer) if attempt % COMMITS_BETWEEN_PURGES == 0 else 0
+            for step in plan.steps:
+                if step.stop is not None:
+                    self._storage.stop_at(step.stop)
+                match step.act:
+                    case Act.COMMIT:
+                        account = self._commit(writer, account, step.change)
+                    case Act.PURGE:
+                        self._purge(writer)
+                    case Act.PAUSE:
+                        self._wait(PAUSED)
+            self._wait(DONE)
             self._purge(writer)
+
+    def _wait(self, reason: object) -> None:
+        """Say where this writer stands, and wait until it may go on; raises EOFError when the parent is gone."""
+        self._connection.send(reason)
+        self._connection.recv()
 
     def _recovered(self, writer: TableWriter) -> Account:
         """Write down what recovery left, and return the account of it."""
@@ -117,8 +107,10 @@ class _Writing:
             raise LostVersionError(f"version {found.version} after version {self._life.account.version}")
         return account
 
-    def _commit(self, writer: TableWriter, account: Account, operation: Operation, purged_count: int) -> Account:
+    def _commit(self, writer: TableWriter, account: Account, change: Change) -> Account:
         form = self._start.form
+        operation = plan_operation(account, form, seed=self._life.seed, attempt=self._attempt, change=change)
+        self._attempt += 1
         following = account.after(operation, form)
         for place in operation.drops:
             writer.drop_partition(form.targets[place].start)
@@ -126,7 +118,8 @@ class _Writing:
             writer.rewrite_partition(form.targets[place].start)
         for rows in new_rows(account, operation, form).values():
             writer.write(rows)
-        details = {"operation": asdict(operation), "purged": purged_count}
+        details = {"operation": asdict(operation), "purged": self._purged_count}
+        self._purged_count = 0
         self._events.record(
             EventKind.COMMIT_START,
             client=CLIENT,
@@ -141,9 +134,9 @@ class _Writing:
             raise LostVersionError(f"the commit of version {following.version} said that it made version {version}")
         return following
 
-    def _purge(self, writer: TableWriter) -> int:
+    def _purge(self, writer: TableWriter) -> None:
         self._storage.stage = PURGE
-        return len(writer.purge())
+        self._purged_count += len(writer.purge())
 
 
 def settled(account: Account, pending: Operation | None, version: int, form: Form) -> Account | None:

@@ -8,20 +8,22 @@ from pathlib import Path
 
 from harness.checkers.snapshot_isolation import Judgement, judge
 from harness.disk.image import DiskImage
-from harness.explore.process_crew import Crew, NoAnswerError
+from harness.explore.process_crew import Crew, NoAnswerError, OutOfTimeError
 from harness.explore.process_judge import (
     KILLED_IN_COMMIT,
     MUST_REACH,
+    NOTHING_TO_FALSIFY,
     PHASE,
     failed_controls,
     findings_of,
     reached_points,
 )
 from harness.explore.process_messages import Failure, Patch
-from harness.explore.process_run import Clock, OnProgress, Outcome, Run, Settings
+from harness.explore.process_run import Outcome, Run, Settings
 from harness.explore.process_start import Start, lay_ready, take_stock
+from harness.explore.process_stop import PLACES
 from harness.history import EventKind, History, HistoryWriter, read_history, to_arrow
-from harness.verdict import Finding, Phase, Verdict, nothing_explored
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
 from impl.errors import TornproofError
 from impl.operating_system import OperatingSystemStorage
 from impl.reader import open_snapshot
@@ -37,41 +39,47 @@ def explore_processes(
     path: str,
     *,
     directory: Path,
-    clock: Clock,
-    seconds: float,
     seed: int,
+    kills: int = len(PLACES),
     readers: int = 4,
-    kills: int | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
     patches: Sequence[Patch] = (),
 ) -> Phase:
     """Run a writer and `readers` on a copy of the table at `path` of an image, or on a new table, in `directory`.
 
-    Ends when `kills` writers were killed, or after about `seconds` of `clock`, which must be real time; with None all
-    kills that time allows. The history must be one of snapshot isolation, and the table that is left sound and equal
-    to the last version. No process outlives the call. `directory` must be there; the table and the histories stay in
-    it. `patches` plant faults in the processes.
+    `kills` writers are killed, by default one at each place where that can happen, and one more ends in order. What all
+    of them commit follows from the seed; readers run freely. The history must be one of snapshot isolation, and the
+    table that is left sound and equal to the last version. No process outlives the call. `directory` must be there; the
+    table and the histories stay in it. `patches` plant faults in the processes.
     """
-    begin = clock()
-    settings = Settings(seconds=seconds, seed=seed, reader_count=readers, kills=kills)
+    settings = Settings(seed=seed, reader_count=readers, kills=kills)
     try:
         start = lay_ready(image, path, directory)
     except TornproofError as error:
-        return nothing_explored(PHASE, f"the table cannot be written to: {error}", clock() - begin)
+        return nothing_explored(PHASE, f"the table cannot be written to: {error}")
     histories = directory / HISTORIES
     histories.mkdir()
-    note = ""
-    with HistoryWriter(histories / f"{PARENT}.history", PARENT) as events, Crew(start, histories, patches) as crew:
-        run = Run(start, crew, events, settings, clock, on_progress)
+    note, is_cut = "", False
+    with (
+        HistoryWriter(histories / f"{PARENT}.history", PARENT) as events,
+        Crew(start, histories, patches, has_time) as crew,
+    ):
+        run = Run(start, crew, events, settings, on_progress)
         try:
             run.run()
         except NoAnswerError as error:
             note = str(error)
+        except OutOfTimeError:
+            is_cut = True
         failures = crew.failures()
         crew.kill_all()
-        left = [] if note or failures else list(_what_is_left(start, run.outcome, events))
+        is_whole = not (is_cut or note or failures)
+        left = list(_what_is_left(start, run.outcome, events)) if is_whole else []
         files = crew.histories()
-    return _phase(read_history(files), run.outcome, settings, failures, left, note, clock() - begin)
+    if is_cut and not run.outcome.writer_count and not failures:
+        return nothing_explored(PHASE, "the time was over before the first writer was killed")
+    return _phase(read_history(files), run.outcome, settings, failures, left, note, is_cut=is_cut)
 
 
 def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iterator[Finding]:
@@ -105,12 +113,14 @@ def _phase(
     failures: list[Failure],
     left: list[Finding],
     note: str,
-    seconds: float,
+    *,
+    is_cut: bool,
 ) -> Phase:
     events = history.events
     judgement = judge(to_arrow(events))
     reached = reached_points(events, outcome)
     controls = failed_controls(events, judgement) if judgement.verdict is not Verdict.UNKNOWN else []
+    failed = [control for control in controls if not (is_cut and control == NOTHING_TO_FALSIFY)]
     broken = [
         _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
         for failure in failures
@@ -121,52 +131,70 @@ def _phase(
         note,
         judgement.reason,
         *(failure.text for failure in failures),
-        *(["a positive control failed"] if controls else []),
-        *_shortfalls(outcome, settings, reached, is_whole=not note and not failures),
+        *(["a positive control failed"] if failed else []),
+        *([] if is_cut or note or failures else _shortfalls(outcome, settings, reached)),
     ]
     notes = [each for each in notes if each]
+    counts = _counts(outcome, judgement)
     return Phase(
         name=PHASE,
-        explored=judgement.denominators.get("reads", 0),
+        explored=counts["writers"] + counts["commits"],
         complete=False,
-        bound=f"process kill: one writer, killed {outcome.writer_kills} times, and {settings.reader_count} readers "
-        f"on real files, free-running, seed {settings.seed}",
+        bound=_bound(outcome, settings, counts),
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
-        counts=_counts(history, outcome, judgement),
-        reached=dict(reached),
+        counts=counts,
+        reached={point: int(count > 0) for point, count in reached.items()},
         controls="; ".join(controls) or "passed",
         note="; ".join(notes),
         findings=findings,
+        varying=_varying(history, outcome, judgement) | reached,
     )
 
 
-def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int], *, is_whole: bool) -> Iterator[str]:
+def _bound(outcome: Outcome, settings: Settings, counts: dict[str, int]) -> str:
+    writers = str(settings.writer_count)
+    if outcome.writer_count < settings.writer_count:
+        writers = f"{outcome.writer_count} of {writers}"
+    return (
+        f"process kill: {writers} writers one after the other, {outcome.writer_kills} of them killed at a chosen call, "
+        f"and their {counts['commits']} commits, seed {settings.seed}, on real files; the {settings.reader_count} "
+        "readers beside them run freely, so how often they read is no part of the bound"
+    )
+
+
+def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -> Iterator[str]:
     """Yield what a run that went through to its end should have done and did not."""
-    if not is_whole:
-        return
-    if settings.kills is not None and outcome.writer_kills < settings.kills:
-        yield f"the time was over after {outcome.writer_kills} of {settings.kills} kills"
+    if outcome.writer_count < settings.writer_count:
+        yield f"only {outcome.writer_count} of {settings.writer_count} writers came to their end"
     wanted = MUST_REACH if settings.kills == 0 else (*MUST_REACH, KILLED_IN_COMMIT)
     missing = [name for name in wanted if not reached[name]]
     if missing:
         yield f"never reached: {', '.join(missing)}"
 
 
-def _counts(history: History, outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+def _counts(outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+    """Return what is the same in every run of a sound table."""
     seen = judgement.denominators
     return {
+        "writers": outcome.writer_count,
         "commits": seen.get("commits", 0),
         "acknowledged": seen.get("acknowledged_commits", 0),
+        "recoveries": seen.get("recoveries", 0),
+        "kills of the writer": outcome.writer_kills,
+        "kills of readers": outcome.reader_kills,
+        "anomalies": sum(judgement.counts.values()),
+    }
+
+
+def _varying(history: History, outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+    """Return what depends on how fast readers run."""
+    seen = judgement.denominators
+    return {
         "reads": seen.get("reads", 0),
         "reads of older snapshots": seen.get("reads_of_older_snapshots", 0),
         "refused reads": seen.get("refused_reads", 0),
-        "kills of the writer": outcome.writer_kills,
-        "kills of readers": outcome.reader_kills,
-        "recoveries": seen.get("recoveries", 0),
         "history events": len(history.events),
         "torn frames": history.torn_frames,
-        "anomalies": sum(judgement.counts.values()),
     }
 
 

@@ -58,10 +58,10 @@ def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, 
     """Return what each method finds to be violated."""
     situation = control_situation(target, operations)
     methods: dict[str, Callable[[Exploration], object]] = {
-        "DPOR": lambda exploration: exploration.reduce(lambda: True),
-        "cuts": lambda exploration: exploration.cut(situation.first_life, lambda: True),
-        "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, lambda: True, (UNIFORM,)),
-        "PCT": lambda exploration: exploration.sample(seed, ROUNDS, lambda: True, PCT_DEPTHS),
+        "DPOR": lambda exploration: exploration.reduce(),
+        "cuts": lambda exploration: exploration.cut(situation.first_life),
+        "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, methods=(UNIFORM,)),
+        "PCT": lambda exploration: exploration.sample(seed, ROUNDS, methods=PCT_DEPTHS),
     }
     found = {}
     for method, explore in methods.items():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.disk.kernel import Kernel
@@ -23,11 +22,11 @@ from harness.explore.product_cuts import (
     Moves,
     ProductCuts,
 )
-from harness.explore.situation import NotExplorableError, Readers, Situation
-from harness.findings.make import finding_or_moves
+from harness.explore.situation import Readers, Situation
+from harness.findings.make import as_seen, finding_or_moves
 from harness.findings.run import Signature
 from harness.targets.toy import HeaderFirst, Toy
-from harness.verdict import Clock, Finding, OnProgress, Phase, Verdict
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 
 PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
@@ -35,65 +34,82 @@ MUST_REACH = (IN_COMMIT, KEPT)
 MUST_REACH_LIVING = (*MUST_REACH, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
 
 
-@dataclass(slots=True)
-class _Total:
-    """What was gone through for all models."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """What was gone through under one model; `found` has one violation of each kind, with the moves to it."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    reached: Counter[str] = field(default_factory=Counter)
-    complete: list[str] = field(default_factory=list)
-    cut: list[str] = field(default_factory=list)
-    found: dict[Signature, tuple[Violation, Moves]] = field(default_factory=dict)
+    model: str
+    counts: dict[str, int]
+    reached: Counter[str]
+    is_complete: bool
+    is_cut: bool
+    found: dict[Signature, tuple[Violation, Moves]]
 
 
 def explore_product(
     situation: Situation,
     models: Sequence[str] = PRODUCT_MODELS,
     *,
-    clock: Clock,
-    seconds: float,
+    states_max: int | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
     scenario: str | None = None,
-    known: set[Signature] | None = None,
 ) -> Phase:
-    """Explore the crashes of a writer beside one reader that changes nothing, for about `seconds` of `clock`.
+    """Explore the crashes of a writer beside one reader that changes nothing.
 
-    What is of a kind that is `known` already is no finding of its own any more, and what is found is added there.
-    Complete for a model when every crash point, every legal disk and every schedule of the reader was gone through.
+    Complete for a model when every crash point, every legal disk and every schedule of the reader was gone through; of
+    more than `states_max` states of the reader under a model, the crashes are a sample. Raises NotExplorableError.
     """
-    begin = clock()
-    failed = _failed_controls()
-    total = _Total()
-    try:
-        for place, name in enumerate(models):
-            share = (seconds - (clock() - begin)) / (len(models) - place)
-            _explore(situation, name, clock, share, on_progress, total)
-    except NotExplorableError as error:
-        return dataclasses.replace(_phase(total, clock() - begin, failed, ()), verdict=Verdict.UNKNOWN, note=str(error))
-    known = set() if known is None else known
-    new = [found for signature, found in total.found.items() if signature not in known]
-    known |= total.found.keys()
-    findings = [finding_or_moves(situation, moves, each, phase=PHASE, scenario=scenario) for each, moves in new]
-    return _phase(total, clock() - begin, failed, findings)
+    results = [explore_under(situation, model, states_max, has_time, on_progress) for model in models]
+    found = {signature: each for result in results for signature, each in result.found.items()}
+    findings = [finding_of_product(situation, each, scenario) for each in found.values()]
+    return product_phase(results, failed_controls(), findings)
 
 
-def _explore(
-    situation: Situation, name: str, clock: Clock, seconds: float, on_progress: OnProgress, total: _Total
-) -> None:
-    begin = clock()
+def explore_under(
+    situation: Situation,
+    name: str,
+    states_max: int | None = None,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> ModelResult:
+    """Explore under one model; raises NotExplorableError."""
+    is_cut = False
 
     def goes_on(states: int) -> bool:
-        on_progress(total.counts["schedule x crash states"] + states, None)
-        return clock() - begin < seconds
+        nonlocal is_cut
+        on_progress(states, states_max)
+        is_cut = is_cut or not has_time()
+        return not is_cut and (states_max is None or states < states_max)
 
     counts, is_sampled = _search(situation, model_named(name), goes_on)
-    total.counts["schedule x crash states"] += counts.states
-    total.counts["crash points"] += counts.crash_points
-    total.counts["distinct worlds after a crash"] += counts.courses
-    total.reached.update(counts.reached)
-    (total.complete if counts.is_complete and not is_sampled else total.cut).append(name)
+    found: dict[Signature, tuple[Violation, Moves]] = {}
     for violation, moves in counts.found:
-        total.found.setdefault(Signature.of(violation), (violation, moves))
+        found.setdefault(Signature.of(violation), (violation, moves))
+    return ModelResult(
+        model=name,
+        counts={
+            "schedule x crash states": counts.states,
+            "crash points": counts.crash_points,
+            "distinct worlds after a crash": counts.courses,
+        },
+        reached=counts.reached,
+        is_complete=counts.is_complete and not is_sampled,
+        is_cut=is_cut,
+        found=found,
+    )
+
+
+def finding_of_product(situation: Situation, found: tuple[Violation, Moves], scenario: str | None) -> Finding:
+    """Return a violation as a finding, made small."""
+    violation, moves = found
+    return finding_or_moves(situation, moves, violation, phase=PHASE, scenario=scenario)
+
+
+def unshrunk(found: tuple[Violation, Moves]) -> Finding:
+    """Return a violation as it was seen, where there is no time to make it small."""
+    violation, moves = found
+    return as_seen(moves, violation, phase=PHASE, note="the run was cut before it was made small")
 
 
 def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) -> tuple[CutCounts, bool]:
@@ -114,34 +130,38 @@ def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) 
         lives.close()
 
 
-def _phase(total: _Total, seconds: float, failed: list[str], findings: Sequence[Finding]) -> Phase:
-    living = [name for name in (*total.complete, *total.cut) if not model_named(name).everything_dies]
-    wanted = MUST_REACH_LIVING if living else MUST_REACH
-    missing = [name for name in wanted if not total.reached[name]] if total.complete and not total.cut else []
-    notes = [
-        *(["the time was over before one model was done"] if total.cut and not total.complete else []),
-        *(["a positive control failed"] if failed else []),
-        *([f"never reached: {', '.join(missing)}"] if missing and not total.found else []),
-    ]
-    complete = ", ".join(total.complete) or "no model"
-    cut = f"; cut by the time or sampled under {', '.join(total.cut)}" if total.cut else ""
-    return Phase(
+def product_phase(results: Sequence[ModelResult], failed: Sequence[str], findings: Sequence[Finding]) -> Phase:
+    """Put together what each model has shown; `failed` are the controls that failed."""
+    counts: Counter[str] = Counter()
+    reached: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+        reached.update(result.reached)
+    complete = [result.model for result in results if result.is_complete]
+    sampled = [result.model for result in results if not result.is_complete]
+    living = any(not model_named(result.model).everything_dies for result in results)
+    missing = [name for name in (MUST_REACH_LIVING if living else MUST_REACH) if not reached[name]]
+    is_found = any(result.found for result in results)
+    phase = Phase(
         name=PHASE,
-        explored=total.counts["schedule x crash states"],
-        complete=bool(total.complete) and not total.cut,
-        bound=f"every crash point x every schedule of 1 reader (a range within a page is one step), complete under "
-        f"{complete}{cut}",
-        verdict=Verdict.INVALID if total.found else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
-        counts=dict(total.counts),
-        reached=dict(total.reached),
+        explored=counts["schedule x crash states"],
+        complete=bool(results) and not sampled,
+        bound="every crash point x every schedule of 1 reader (a range within a page is one step), complete under "
+        + (", ".join(complete) or "no model")
+        + (f"; a sample of the crashes under {', '.join(sampled)}" if sampled else ""),
+        verdict=Verdict.INVALID if is_found else Verdict.VALID,
+        counts=dict(counts),
+        reached=dict(reached),
         controls="; ".join(failed) or "passed",
-        note="; ".join(notes),
         findings=tuple(findings),
+    )
+    return phase.doubted(
+        "a positive control failed" if failed else "",
+        f"never reached: {', '.join(missing)}" if missing and not sampled and not is_found else "",
     )
 
 
-def _failed_controls() -> list[str]:
+def failed_controls() -> list[str]:
     """Explore toys under A, and return in words which broken one was not convicted, and if the sound one was."""
     failures = []
     for toy, is_broken in ((Toy(), False), (HeaderFirst(), True)):

@@ -20,15 +20,13 @@ from harness.explore.situation import Situation
 from harness.explore.staleness import StaleReads
 from harness.explore.turns import Schedule
 from harness.explore.world import Cast, World
-from harness.verdict import Finding, OnProgress, without_digits
+from harness.verdict import Finding, HasTime, OnProgress, always, without_digits
 
 PHASE = "schedules"
 UNIFORM = 0
 METHODS = (UNIFORM, 2, 3, 4)
 """How schedules are sampled: uniformly at random, and by PCT of these depths."""
 PROGRESS_EVERY = 256
-
-HasTime = Callable[[], bool]
 
 
 class CutCounts(NamedTuple):
@@ -63,18 +61,18 @@ class Exploration:
         """End all greenlets."""
         self._cast.close()
 
-    def reduce(self, has_time: HasTime) -> Counts:
-        """Run DPOR, until it is done or the time is over; what a refuted belief let it run counts as an outcome too."""
-        return explore_all(self._world, self._reduced, has_time=has_time)
+    def reduce(self, has_time: HasTime = always, schedules_max: int | None = None) -> Counts:
+        """Run DPOR to its end or to so many schedules; what a refuted belief let it run counts as an outcome too."""
+        return explore_all(self._world, self._reduced, has_time=has_time, schedules_max=schedules_max)
 
-    def sample(self, seed: int, rounds_max: int, has_time: HasTime, methods: Sequence[int] = METHODS) -> None:
+    def sample(self, seed: int, rounds: int, has_time: HasTime = always, methods: Sequence[int] = METHODS) -> None:
         """Run a schedule of each method in turn, side by side because none finds all that the others do.
 
         A method is a depth of PCT, or UNIFORM.
         """
         generator = np.random.default_rng(seed)
         sampler = Sampler(self._world)
-        for _ in range(rounds_max):
+        for _ in range(rounds):
             for depth in methods:
                 if not has_time():
                     return
@@ -84,7 +82,7 @@ class Exploration:
                 choose = pct(generator, len(self._world.nodes), sampler.turn_count, depth)
                 self._sample(sampler, f"PCT schedules of depth {depth}", choose)
 
-    def cut(self, operations: Operations, has_time: HasTime) -> tuple[CutCounts, ...]:
+    def cut(self, operations: Operations, has_time: HasTime = always) -> tuple[CutCounts, ...]:
         """Let a reader of each kind meet every moment of a writer's run; empty where one does more than read."""
         is_first_life = operations == self._situation.first_life
         cast = self._cast if is_first_life else self._situation.cast(operations)

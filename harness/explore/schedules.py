@@ -1,4 +1,4 @@
-"""The schedules explorer: every order of dependent calls while there is time for it, and samples of what is left.
+"""The schedules explorer: every order of dependent calls, or of very many the first ones and a sample of the rest.
 
 Three methods look at the same processes. DPOR runs one schedule for each order of dependent calls. Reader cuts settle
 readers that only read, however many there are. Uniform random schedules and PCT run side by side; where DPOR is done,
@@ -7,18 +7,17 @@ they are held against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.explore.dpor import Counts
 from harness.explore.schedule_controls import failed_controls
-from harness.explore.schedule_exploration import PHASE, CutCounts, Exploration
+from harness.explore.schedule_exploration import METHODS, PHASE, CutCounts, Exploration
 from harness.explore.schedule_points import POINTS
 from harness.explore.situation import Situation
-from harness.verdict import Clock, OnProgress, Phase, Verdict
+from harness.verdict import HasTime, OnProgress, Phase, Verdict, always
 
-CUTS_SHARE, LONGER_CUTS_SHARE, DPOR_SHARE = 0.15, 0.1, 0.5
-ROUNDS_BESIDE_DPOR = 64
-ROUNDS_MAX = 1 << 40
+ROUNDS = 24
+"""So many schedules of each random method run beside a complete reduction."""
 GRANULARITY = (
     "a range within a page is one step, a _txn record is read as one range and stored word by word, and syncs and "
     "fences are no steps"
@@ -28,36 +27,30 @@ GRANULARITY = (
 def explore_schedules(
     situation: Situation,
     *,
-    clock: Clock,
-    seconds: float,
+    schedules_max: int | None = None,
     seed: int = 0,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
+    controls: Sequence[str] | None = None,
 ) -> Phase:
     """Run the first life of a situation's writer beside its readers in every order that can matter.
 
-    Runs for about `seconds` of `clock`; what is not done then is sampled, and the bound says so. Raises
-    NotExplorableError.
+    Of more than `schedules_max` orders that many are run, and as many random schedules; the bound says so. `controls`
+    are those that failed, where they were tried already. Raises NotExplorableError.
     """
-    begin = clock()
-    limit = begin
-
-    def until(share: float) -> Callable[[], bool]:
-        nonlocal limit
-        limit = min(max(limit, clock()) + share * seconds, begin + seconds)
-        return lambda end=limit: clock() < end  # type: ignore[misc]
-
-    controls = failed_controls(seed)
+    controls = failed_controls(seed) if controls is None else controls
     exploration = Exploration(situation, on_progress)
     try:
-        cuts = exploration.cut(situation.first_life, until(CUTS_SHARE))
+        cuts = exploration.cut(situation.first_life, has_time)
         longer: tuple[CutCounts, ...] = ()
         if situation.second_life and cuts and _are_done(cuts):
-            longer = exploration.cut((*situation.first_life, *situation.second_life), until(LONGER_CUTS_SHARE))
-        counts = exploration.reduce(until(DPOR_SHARE))
-        exploration.sample(seed, ROUNDS_BESIDE_DPOR if counts.is_done else ROUNDS_MAX, until(1.0))
+            longer = exploration.cut((*situation.first_life, *situation.second_life), has_time)
+        counts = exploration.reduce(has_time, schedules_max)
+        rounds = ROUNDS if counts.is_done or schedules_max is None else max(ROUNDS, schedules_max // len(METHODS))
+        exploration.sample(seed, rounds, has_time)
     finally:
         exploration.close()
-    return _phase(situation, exploration, counts, (cuts, longer), controls, clock() - begin)
+    return _phase(situation, exploration, counts, (cuts, longer), controls)
 
 
 def _phase(
@@ -66,7 +59,6 @@ def _phase(
     counts: Counts,
     cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
     controls: Sequence[str],
-    seconds: float,
 ) -> Phase:
     notes = []
     if controls:
@@ -81,7 +73,6 @@ def _phase(
         complete=counts.is_done or (bool(cuts[0]) and _are_done(cuts[0])),
         bound=f"{_processes(situation)}: {'; '.join(_bounds(situation, exploration, counts, cuts))}; {GRANULARITY}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
         counts={
             "reduced schedules": counts.complete,
             "blocked schedules": counts.blocked,
@@ -116,7 +107,7 @@ def _bounds(
     if counts.is_done:
         bounds = [f"every order of dependent calls, in {counts.complete} schedules"]
     else:
-        bounds = [f"sampled, {counts.complete} reduced schedules and {len(exploration.traces)} distinct random ones"]
+        bounds = [f"the first {counts.complete} reduced schedules, and {len(exploration.traces)} distinct random ones"]
     life, whole = len(situation.first_life), len(situation.first_life) + len(situation.second_life)
     for commit_count, group in zip((life, whole), cuts, strict=True):
         if group and _are_done(group):

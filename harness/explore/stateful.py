@@ -6,9 +6,10 @@ What one rule does is in `stateful_rules` and `stateful_commit`, what is compare
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from harness.disk.image import DiskImage
@@ -16,9 +17,9 @@ from harness.explore.quiet_hypothesis import quiet_hypothesis
 from harness.explore.stateful_machine import STEPS_IN_PROGRAM, Failure, Search, replay
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
 from harness.explore.stateful_rules import RULES, Step
-from harness.explore.stateful_start import NothingToExploreError, Start, StorageKind, prepare, scratch_directory
+from harness.explore.stateful_start import NothingToExploreError, StorageKind, prepare, scratch_directory
 from harness.faults.patch import replaced
-from harness.verdict import Finding, Phase, Verdict, nothing_explored
+from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
 from impl.errors import ProblemError
 
 PHASE = "stateful"
@@ -47,8 +48,9 @@ MUST_REACH = {
 }
 UPSERT = "upsert of a committed row"
 
-Clock = Callable[[], float]
-OnProgress = Callable[[int, int], None]
+STEPS_IN_PART = 500
+SEED_STRIDE = 1009
+"""Keeps the seeds of parts apart from those of other seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,44 +86,131 @@ CONTROLS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    """What a part of the programs came to: counts of rules, points reached, and the smallest program that failed.
+
+    `origin` says in words where each program began, `can_repeat_keys` whether a row there can replace another.
+    """
+
+    origin: str
+    can_repeat_keys: bool
+    programs: int
+    counts: Counter[str]
+    reached: Counter[str]
+    finding: Finding | None
+
+
 def explore_stateful(
     image: DiskImage | None,
     path: str,
     *,
-    clock: Clock,
-    seconds: float,
     steps: int,
     seed: int,
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
+    has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Take `steps` rules in programs that follow from `seed`, each from a copy of the table at `path` of `image`.
 
     Without an image from a small new table. Real files lie in `directory`, by default in shared memory where there is
-    some. Ends early after about `seconds` of `clock`, which makes the verdict UNKNOWN, or with a finding.
+    some. A part of the programs ends early with a finding.
     """
-    begin = clock()
     try:
-        start = prepare(image, path)
-        if not start.places:
+        stateful = Stateful(image, path, storage_kind)
+    except NothingToExploreError as error:
+        return nothing_explored(PHASE, str(error))
+    with scratch_directory(storage_kind, directory) as scratch:
+        failed = [control.name for control in CONTROLS if not stateful.detects(control, seed, scratch)]
+        results = [
+            stateful.explore(count, number, scratch, has_time, on_progress) for number, count in parts(steps, seed)
+        ]
+    return stateful_phase(results, seed, failed)
+
+
+def parts(steps: int, seed: int) -> list[tuple[int, int]]:
+    """Return the seed of each part of the programs, and how many rules it takes."""
+    starts = range(0, steps, STEPS_IN_PART)
+    return [(seed * SEED_STRIDE + place, min(STEPS_IN_PART, steps - start)) for place, start in enumerate(starts)]
+
+
+class Stateful:
+    """Programs from one table."""
+
+    def __init__(self, image: DiskImage | None, path: str, storage_kind: StorageKind = StorageKind.FILES) -> None:
+        """Read the table, or make a small new one; raises NothingToExploreError for one that takes no rows."""
+        try:
+            self.start = prepare(image, path)
+        except ProblemError as error:
+            raise NothingToExploreError(str(error)) from error
+        if not self.start.places:
             raise NothingToExploreError("no partition of the table can be written to")
-    except (ProblemError, NothingToExploreError) as error:
-        return nothing_explored(PHASE, str(error), clock() - begin)
-    with scratch_directory(storage_kind, directory) as scratch, quiet_hypothesis(), remembered_decoding():
-        search = Search(
-            start=start,
-            kind=storage_kind,
-            scratch=scratch,
-            encode=remembered_encoder(),
-            steps=steps,
-            has_time=lambda: clock() - begin < seconds,
-            on_progress=on_progress,
+        self._kind = storage_kind
+        self._encode = remembered_encoder()
+        where = "on files" if storage_kind is StorageKind.FILES else "in memory"
+        self._origin = f"{'a copy' if image else 'a new table'} {where}"
+
+    def explore(
+        self,
+        steps: int,
+        number: int,
+        scratch: str,
+        has_time: HasTime = always,
+        on_progress: OnProgress = lambda done, total: None,
+    ) -> PartResult:
+        """Take so many rules in programs that follow from a number."""
+        search = self._search(scratch, steps=steps, has_time=has_time, on_progress=on_progress)
+        with quiet_hypothesis(), remembered_decoding():
+            search.run(number)
+            finding = _finding(search, number) if search.failure is not None else None
+        return PartResult(
+            origin=self._origin,
+            can_repeat_keys=self.start.rows.shape.can_repeat_keys,
+            programs=search.program_count,
+            counts=search.counts,
+            reached=search.reached,
+            finding=finding,
         )
-        failed = [control.name for control in CONTROLS if not _convicts(search, control, seed)]
-        search.run(seed)
-        findings = [_finding(search, seed)] if search.failure is not None else []
-    return _phase(search, seed, failed, findings, "a copy" if image else "a new table", clock() - begin)
+
+    def detects(self, control: Control, seed: int, scratch: str) -> bool:
+        """Say whether the machine notices a broken function."""
+        trial = self._search(scratch, steps=CONTROL_STEPS)
+        with quiet_hypothesis(), remembered_decoding(), control.planted():
+            trial.run(seed, shrinks=False)
+        return trial.failure is not None
+
+    def _search(self, scratch: str, *, steps: int, **more: Any) -> Search:
+        return Search(start=self.start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
+
+
+def stateful_phase(results: Sequence[PartResult], seed: int, failed: Sequence[str]) -> Phase:
+    """Put together what the parts came to; `failed` are the controls that were not detected."""
+    counts = sum((each.counts for each in results), Counter[str]())
+    reached = sum((each.reached for each in results), Counter[str]())
+    explored = counts.total()
+    findings = {each.finding.property: each.finding for each in reversed(results) if each.finding is not None}
+    declared = [name for name, least in MUST_REACH.items() if explored >= least]
+    if results[0].can_repeat_keys and explored >= SOON:
+        declared.append(UPSERT)
+    missing = [name for name in declared if not reached[name]]
+    phase = Phase(
+        name=PHASE,
+        explored=explored,
+        complete=False,
+        bound=f"{explored} rules in {sum(each.programs for each in results)} programs of up to {STEPS_IN_PROGRAM}, "
+        f"drawn from seed {seed}, each from {results[0].origin}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={name: counts[name] for name in RULES},
+        reached={name: reached[name] for name in sorted({*reached, *declared})},
+        controls="; ".join(f"not convicted: {name}" for name in failed) or "passed",
+        findings=tuple(findings.values()),
+    )
+    return phase.doubted(
+        *(f"not convicted: {name}" for name in failed),
+        f"never reached: {', '.join(missing)}" if missing and not findings else "",
+        "" if explored else "no rule was taken",
+    )
 
 
 def replay_stateful(
@@ -141,31 +230,13 @@ def replay_stateful(
         options = int(finding.evidence["options"])
         start = prepare(image, path)
         with scratch_directory(storage_kind, directory) as scratch, remembered_decoding():
-            violation = replay(_search(start, storage_kind, scratch), options, steps)
+            search = Search(start=start, kind=storage_kind, scratch=scratch, encode=remembered_encoder(), steps=0)
+            violation = replay(search, options, steps)
     except (KeyError, IndexError, TypeError, ValueError, NothingToExploreError):
         return Verdict.UNKNOWN
     if violation is None:
         return Verdict.VALID
     return Verdict.INVALID if violation.broken == finding.property else Verdict.UNKNOWN
-
-
-def _search(start: Start, kind: StorageKind, scratch: str) -> Search:
-    return Search(
-        start=start,
-        kind=kind,
-        scratch=scratch,
-        encode=remembered_encoder(),
-        steps=0,
-        has_time=lambda: True,
-        on_progress=lambda done, total: None,
-    )
-
-
-def _convicts(search: Search, control: Control, seed: int) -> bool:
-    trial = replace(_search(search.start, search.kind, search.scratch), steps=CONTROL_STEPS, encode=search.encode)
-    with control.planted():
-        trial.run(seed, shrinks=False)
-    return trial.failure is not None
 
 
 def _finding(search: Search, seed: int) -> Finding:
@@ -195,32 +266,3 @@ def _is_same(again: Exception | None, failure: Failure) -> bool:
 def _told(step: Step) -> str:
     arguments = ", ".join(f"{key} {value}" for key, value in step.items() if key != "rule")
     return f"{step['rule']} ({arguments})" if arguments else str(step["rule"])
-
-
-def _phase(
-    search: Search, seed: int, failed: Sequence[str], findings: Sequence[Finding], origin: str, seconds: float
-) -> Phase:
-    declared = [name for name, least in MUST_REACH.items() if search.steps >= least]
-    if search.start.rows.shape.can_repeat_keys and search.steps >= SOON:
-        declared.append(UPSERT)
-    reached = {name: search.reached[name] for name in sorted({*search.reached, *declared})}
-    notes = [f"not convicted: {name}" for name in failed]
-    if search.is_out_of_time:
-        notes.append(f"the time was over after {search.explored} of {search.steps} rules")
-    missing = [name for name in declared if not reached[name]]
-    if missing and not findings and not search.is_out_of_time:
-        notes.append(f"never reached: {', '.join(missing)}")
-    return Phase(
-        name=PHASE,
-        explored=search.explored,
-        complete=False,
-        bound=f"{search.program_count} programs of up to {STEPS_IN_PROGRAM} rules, drawn from seed {seed}, each from "
-        f"{origin} {'on files' if search.kind is StorageKind.FILES else 'in memory'}",
-        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=seconds,
-        counts={name: search.counts[name] for name in RULES},
-        reached=reached,
-        controls="; ".join(f"not convicted: {name}" for name in failed) or "passed",
-        note="; ".join(notes),
-        findings=tuple(findings),
-    )

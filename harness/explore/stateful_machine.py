@@ -18,6 +18,7 @@ from harness.explore.stateful_files import ViolationError
 from harness.explore.stateful_rules import RAFFLE, RULES, Step, possible, take
 from harness.explore.stateful_start import Start, StorageKind, placed
 from harness.explore.stateful_world import World
+from harness.verdict import HasTime, OnProgress, always
 from impl.partition_change import RowGroupEncoder, WriterOptions
 
 STEPS_IN_PROGRAM = 40
@@ -64,15 +65,15 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """Programs from one start; ends after `steps` rule executions, or when `has_time` says no."""
+    """Programs from one start; ends after `steps` rule executions, when `has_time` says no, or with a failure."""
 
     start: Start
     kind: StorageKind
     scratch: str
     encode: RowGroupEncoder
     steps: int
-    has_time: Callable[[], bool]
-    on_progress: Callable[[int, int], None]
+    has_time: HasTime = always
+    on_progress: OnProgress = lambda done, total: None
     counts: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     program_count: int = 0
@@ -91,7 +92,7 @@ class Search:
         """Explore batches of programs, drawn from seeds that follow from `number`."""
         batch = 0
         while self.failure is None and not self._is_over:
-            self.options = batch % len(OPTIONS)
+            self.options = (number + batch) % len(OPTIONS)
             self._run_batch(number * 1_000_003 + batch, shrinks)
             batch += 1
 

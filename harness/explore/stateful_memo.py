@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ Key = TypeVar("Key")
 Found = TypeVar("Found")
 # A decoded array can hold on to hundreds of kilobytes of pyarrow's buffers.
 ENTRY_COUNT_MAX = 1_000
-DECODER = "impl.row_group:decode_chunk"
+DECODERS = ("impl.row_group:decode_chunk", "impl.parquet.footer_parts:decode")
+"""Of column chunks, and of what a commit takes over from the Thrift footer before it."""
 
 
 def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:
@@ -38,16 +39,22 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
 
 @contextmanager
 def remembered_decoding() -> Iterator[None]:
-    """Let readers remember what column chunks decode to while the block runs, by their bytes and their description."""
-    module, _, name = DECODER.partition(":")
-    decode = getattr(importlib.import_module(module), name)
-    known: dict[Any, pa.Array] = {}
-
-    def remembered(content: bytes, column: Any, chunk: Any, *, file: str) -> pa.Array:
-        return look_up(known, (content, column, chunk), lambda: decode(content, column, chunk, file=file))
-
-    with replaced(DECODER, remembered):
+    """Let decoders remember what they made of the same arguments while the block runs."""
+    with ExitStack() as stack:
+        for place in DECODERS:
+            module, _, name = place.partition(":")
+            stack.enter_context(replaced(place, _remembered(getattr(importlib.import_module(module), name))))
         yield
+
+
+def _remembered(decode: Callable[..., Found]) -> Callable[..., Found]:
+    known: dict[Any, Found] = {}
+
+    def remembered(*arguments: Any, **named: Any) -> Found:
+        key = arguments, tuple(named.items())
+        return look_up(known, key, lambda: decode(*arguments, **named))
+
+    return remembered
 
 
 def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found]) -> Found:

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.disk.image import DiskImage
 from harness.disk.memory import MemoryStorage
 from harness.explore.stateful_rows import Rows, RowShape
+from harness.tasks import SHARED_MEMORY
 from impl.create import NewColumn, create_table
 from impl.layout import txn as layout
 from impl.metadata_file import PartitionBy, TableMetadata
@@ -26,7 +27,6 @@ from impl.transaction import Partition, Transaction
 from model.table import DirectoryName
 
 TABLE_NAME = "table"
-SHARED_MEMORY = Path("/dev/shm")
 TIMES_IN_PLACE = 8
 PLACE_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -33,7 +33,6 @@ def explore_stories(
     operations: Operations,
     *,
     path: str,
-    clock: Callable[[], float],
     steps: int,
     examples: int,
     seed: int,
@@ -42,7 +41,6 @@ def explore_stories(
 
     `operations` is a strategy, or the list to draw from. UNKNOWN when the stories missed what they are for.
     """
-    begin = clock()
     failed = failed_controls()
     search = _Search(target=target, operations=operations, path=path)
     is_steady = search.run(steps=steps, examples=examples, seed=seed)
@@ -60,7 +58,6 @@ def explore_stories(
         complete=False,
         bound=f"a sample: {search.story_count} stories of up to {steps} steps, drawn from seed {seed}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        seconds=clock() - begin,
         counts={"stories": search.story_count, **search.counts},
         reached={**dict.fromkeys(POINTS, 0), **search.reached},
         controls="; ".join(failed) or "passed",

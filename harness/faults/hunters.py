@@ -5,7 +5,6 @@ What a hunt without a finding went through is said for each; scenarios are small
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -45,8 +44,7 @@ STATEFUL_STEPS = 1_000
 STATEFUL_SEED = 7
 DAMAGE_BITS_MAX = 12_000
 WATCHED_COMMITS = 2
-TORN_LOOKS = 300
-"""So many looks at the clock, so that the machine's speed decides nothing."""
+TORN_CUTS = 100
 
 
 class Catch(NamedTuple):
@@ -165,11 +163,8 @@ def torn_crash(ground: Ground, planting: Planting) -> Catch:
     """Kill the first life at every step and inside every write."""
     sound = ground.sound
     operations = [ground.operation(number) for number in sound.first_life]
-    clock = itertools.count().__next__
     with planting.planted():
-        phase = explore_crashes(
-            planting.target, operations, start=ground.start, path=sound.path, clock=clock, seconds=TORN_LOOKS
-        )
+        phase = explore_crashes(planting.target, operations, start=ground.start, path=sound.path, cuts_max=TORN_CUTS)
     return Catch(phase.explored, phase.findings[0].property if phase.findings else "")
 
 

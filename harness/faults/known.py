@@ -21,13 +21,13 @@ from harness.findings.run import Player
 from harness.findings.situation_document import situation_of
 from harness.presets import PRESETS
 from harness.scenario import Explorer, load_scenario
-from harness.simulated_phases import Budget, explore_words, simulate
+from harness.simulated_phases import explore_words, simulate
 from harness.simulation import HARDENED, Setting, setting_of
 from harness.targets.table import TableTarget
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict, looks_at_most
 
-LOOKS = 300
-"""So many looks at the clock an exploration has, so that the machine's speed decides nothing."""
+LOOKS = 2_000
+"""So often an exploration may ask whether it may go on: a defect is shown early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +168,11 @@ KNOWN: tuple[KnownDefect, ...] = (
 def shown(defect: KnownDefect) -> Finding:
     """Let the explorer of a defect find it, and return the first finding of its property; raises LookupError."""
     setting = defect.setting()
-    clock = itertools.count().__next__
     with defect.planted():
         if defect.explorer is MEMORY:
             phase = _read_weakly(setting)
         else:
-            phase = simulate(defect.explorer, [setting], Budget(clock=clock, seconds=LOOKS))
+            phase = simulate(defect.explorer, [setting], has_time=looks_at_most(LOOKS))
     for finding in phase.findings:
         if finding.property == defect.breaks:
             return finding
@@ -183,7 +182,7 @@ def shown(defect: KnownDefect) -> Finding:
 def _read_weakly(setting: Setting) -> Phase:
     """Explore the weakest case alone: only there a fence is needed, and the others take as long as it does."""
     situation = setting.situation
-    phase = explore_words(situation, clock=itertools.count().__next__, seconds=LOOKS, cases=(WEAK,))
+    phase = explore_words(situation, has_time=looks_at_most(LOOKS), cases=(WEAK,))
     findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
     return replace(phase, findings=tuple(findings))
 

@@ -22,8 +22,6 @@ from impl.table import Table
 from impl.transaction import TXN_FILE, Transaction
 from impl.transaction_write import StorePlan
 
-WINDOW_SECONDS = 0.1
-
 
 def newest_footer(original: Callable[..., Resolved]) -> Callable[..., Resolved]:
     """Take the footer that `_pm` published last, whatever token the version names."""
@@ -41,8 +39,6 @@ def version_first(original: Callable[..., None]) -> Callable[..., None]:
         protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
         original(dataclasses.replace(protocol, update=(), rewrite=()), storage, table_path, writes, plan)
-        # Readers run freely, so what they are to meet has to stand for longer than one of their rounds.
-        storage.sleep_seconds(WINDOW_SECONDS)
         original(dataclasses.replace(protocol, publish=()), storage, table_path, writes, plan)
 
     return execute

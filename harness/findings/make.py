@@ -53,8 +53,13 @@ def finding_or_moves(
     try:
         return finding_of(situation, moves, violation, phase=phase, scenario=scenario)
     except NotReproducedError as error:
-        evidence = {"moves": [list(map(str, move)) for move in moves], "note": str(error)}
-        return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
+        return as_seen(moves, violation, phase=phase, note=str(error))
+
+
+def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str, note: str) -> Finding:
+    """Return a finding that is not made small, and why."""
+    evidence = {"moves": [list(map(str, move)) for move in moves], "note": note}
+    return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
 
 
 def _sentence(violation: Violation) -> str:

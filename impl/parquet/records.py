@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Step, Struct, Value, path_text
+from impl.parquet.tree import BrokenError, Items, Kind, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 
@@ -104,15 +104,16 @@ def read(struct: Struct, table: Table, *, tolerant: bool = False) -> dict[str, A
     values: dict[str, Any] = {"offset_bytes": struct.offset_bytes}
     by_id = table.by_id
     for field in struct.fields:
-        member = by_id.get(field.id)
-        if member is None or not _fits(field, member.form):
+        field_id, kind, value, offset_bytes, _ = field
+        member = by_id.get(field_id)
+        if member is None or kind != member.form.kind or (value.__class__ is Items and not _fits(value, member.form)):
             continue
         try:
-            values[member.name] = _convert(field.value, member.form, tolerant)
+            values[member.name] = _convert(value, member.form, tolerant)
         except BrokenError as error:
             error.steps.append(member.name)
             if error.offset_bytes is None:
-                error.offset_bytes = field.offset_bytes
+                error.offset_bytes = offset_bytes
             raise
     for member in table.required:
         if member.name not in values:
@@ -124,34 +125,33 @@ def _inner_table(form: Form) -> Table | None:
     return form.element.table if form.element else form.table
 
 
-def _fits(field: Field, form: Form) -> bool:
-    if field.kind != form.kind:
-        return False
-    items = field.value
-    if not isinstance(items, Items) or form.element is None or not items.elements:
+def _fits(items: Items, form: Form) -> bool:
+    if form.element is None or not items.elements:
         return True
     # All integers are zigzag varints, so readers take any kind of them in a list, and public files have some.
     return items.element_kind == form.element.kind or {items.element_kind, form.element.kind} <= INTEGER_KINDS
 
 
 def _convert(value: Value, form: Form, tolerant: bool) -> Any:
-    if isinstance(value, Padded):
+    if value.__class__ is Padded:
         value = value.value
     if form.as_tree:
         return value
-    if isinstance(value, int):
+    if value.__class__ is int or value.__class__ is bool:
         if not (form.low_tolerant if tolerant else form.low) <= value <= form.high:
             raise _out_of_range(value, form)
         return value
-    if isinstance(value, bytes):
+    if value.__class__ is bytes:
         return _text(value) if form.is_text else value
-    if isinstance(value, Struct):
+    if value.__class__ is Struct:
         assert form.table is not None
         return read(value, form.table, tolerant=tolerant)
     assert isinstance(value, Items) and form.element is not None
     converted: list[Any] = []
+    form = form.element
     try:
-        converted.extend(_convert(element, form.element, tolerant) for element in value.elements)
+        for element in value.elements:
+            converted.append(_convert(element, form, tolerant))  # noqa: PERF401  # an error counts what came before it
     except BrokenError as error:
         error.steps.append(f"[{len(converted)}]")
         raise

@@ -63,7 +63,7 @@ class _Decoder:
 
     def struct(self, position: int, depth: int) -> tuple[Struct, int]:
         data, base = self.data, self.base
-        offset_bytes = base + position
+        size, offset_bytes = len(data), base + position
         self.check_depth(depth, position)
         fields: list[Field] = []
         field_id = 0
@@ -82,6 +82,9 @@ class _Decoder:
                 if I16 <= kind <= I64 and (byte := data[position]) < 128:
                     value = (byte >> 1) ^ -(byte & 1)
                     position += 1
+                elif kind == BINARY and (byte := data[position]) < 128 and (end := position + 1 + byte) <= size:
+                    value = data[position + 1 : end]
+                    position = end
                 elif kind <= BOOL:
                     if kind == STOP:
                         raise self.unknown(kind, position - 1)
@@ -141,8 +144,9 @@ class _Decoder:
         self.claim(count, position)
         elements: list[Value] = []
         try:
+            decode = self.struct if kind == STRUCT else None
             while len(elements) < count:
-                element, position = self.value(kind, position, depth)
+                element, position = decode(position, depth + 1) if decode else self.value(kind, position, depth)
                 elements.append(element)
         except (IndexError, BrokenError) as error:
             raise self.broken(error, f"[{len(elements)}]") from None

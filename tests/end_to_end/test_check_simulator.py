@@ -16,7 +16,7 @@ from harness.scenario import scenario_names
 REFUSED = "column chunk range"
 H1 = "token at byte"
 POWER_CUT = "append-and-power-cut"
-# Small enough to be explored whole, however slow the machine is.
+# Small enough to be explored whole.
 ONE_COMMIT_AND_A_KILL = ("--scenario", "one-commit-one-reader", "--scenario", "reader-lives-through-a-kill")
 SIMULATED = ["schedules", "product", "power", "memory", "drawn"]
 
@@ -32,8 +32,8 @@ def sentences(run: Run, phase: str) -> list[str]:
 @pytest.mark.parametrize(
     ("asked", "explorers"),
     [
-        ((*ONE_COMMIT_AND_A_KILL, "--seconds", "250"), ["schedules", "product"]),
-        nightly(("--seconds", "20"), SIMULATED),
+        (ONE_COMMIT_AND_A_KILL, ["schedules", "product"]),
+        nightly(("--effort", "small"), SIMULATED),
     ],
     ids=["two situations", "all situations"],
 )
@@ -66,8 +66,8 @@ def crashes(document: dict[str, object]) -> list[str]:
 @pytest.mark.parametrize(
     "asked",
     [
-        (*ONE_COMMIT_AND_A_KILL, "--seconds", "250"),
-        nightly(("--only", "schedules", "--only", "product", "--seconds", "15")),
+        ONE_COMMIT_AND_A_KILL,
+        nightly(("--only", "schedules", "--only", "product", "--effort", "small")),
     ],
     ids=["two situations", "all situations"],
 )
@@ -75,8 +75,7 @@ def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Pa
     preset = ("--preset", "questdb-2026-07")
     disturbed = check(tornproof, tmp_path, *preset, *asked)
     assert disturbed.code == 1 and any(H1 in sentence for sentence in sentences(disturbed, "product"))
-    # One situation, because the time is shared among all of them, and a slow machine comes to few.
-    cut = check(tornproof, tmp_path, *preset, "--only", "power", "--scenario", POWER_CUT, "--seconds", "10")
+    cut = check(tornproof, tmp_path, *preset, "--only", "power", "--scenario", POWER_CUT, "--effort", "small")
     assert cut.code == 1 and any("before the file ends" in sentence for sentence in sentences(cut, "power"))
     found = [finding["sentence"] for run in (disturbed, cut) for finding in run.document["findings"]]
     assert not any(REFUSED in sentence for sentence in found)
@@ -87,21 +86,21 @@ def test_2026_07_has_neither_but_its_own_two(tornproof: WarmRunner, tmp_path: Pa
     [
         (
             "one-commit-one-reader",
-            "schedules bound: 1 commits beside 1 fresh reader x 1 reads: every order of dependent calls",
+            "1 commits beside 1 fresh reader x 1 reads: every order of dependent calls",
         ),
-        ("orphan-and-smaller-commit", "power bound: "),
-        ("words-of-two-commits", "memory bound: "),
+        ("orphan-and-smaller-commit", "A complete: "),
+        ("words-of-two-commits", "every execution of 2 commits"),
     ],
 )
 def test_one_scenario_is_complete_and_says_so(tornproof: WarmRunner, tmp_path: Path, scenario: str, bound: str) -> None:
     target = tmp_path / "out.json"
-    asked = ("--scenario", scenario, "--seconds", "250", "--findings", tmp_path / "findings", "--json", target)
+    asked = ("--scenario", scenario, "--bounds", "--findings", tmp_path / "findings", "--json", target)
     run = tornproof("check", *asked, timeout_seconds=300)
     ran = json.loads(target.read_text())["phases"]
     assert len(ran) == 1, "the other explorers have nothing to do"
     assert (ran[0]["verdict"], ran[0]["complete"], ran[0]["controls"]) == ("VALID", True, "passed"), ran[0]
     assert list(ran[0]["situations"]) == [scenario]
-    assert run.code == 0 and run.out.endswith("VALID\n")
+    assert run.code == 0 and run.out.startswith("sound and hardened: 0 findings in ")
     assert bound in run.out
 
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")
 EXAMPLE, IN_PLACE = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 PASSED, FAILED = re.findall(r"```text\n(.*?)```", DOCS, re.DOTALL)
+CALL = 'tornproof.crashes(LETTERS, [b"one", b"t", b"three"])'
 COMMIT = re.compile(r"def commit.*?(?=LETTERS)", re.DOTALL)
 BROKEN_EXAMPLE = COMMIT.sub(lambda _: f"{IN_PLACE}\n", EXAMPLE)
 
@@ -52,7 +53,7 @@ EACH = pytest.mark.parametrize(
 
 @EACH
 def test_crashes(tornproof, broken):
-    tornproof.crashes(broken, [b"one", b"t", b"three"], seconds=60)
+    tornproof.crashes(broken, [b"one", b"t", b"three"])
 
 @EACH
 def test_machine(tornproof, broken):
@@ -182,12 +183,12 @@ def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(tmp_path: Pa
 
 
 def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(tmp_path: Path) -> None:
-    short = EXAMPLE.replace("seconds=30", "seconds=0").replace("steps=20, examples=50", "steps=1, examples=1")
+    short = EXAMPLE.replace(CALL, f"{CALL[:-1]}, seconds=0)").replace("steps=20, examples=50", "steps=1, examples=1")
     code, output = run(tmp_path, source=short)
     assert code == 1 and "2 failed" in output and "tornproof broke" not in output
     assert re.search(r"tornproof has no verdict on 'letters' \(crash\): .*whole steps were not tried", output)
     assert re.search(r"tornproof has no verdict on 'letters' \(machine\): never reached: ", output)
-    assert "To go on, give it more seconds, or pass allow_unfinished=True." in output
+    assert "To go on, give it more seconds or fewer cuts, or pass allow_unfinished=True." in output
     assert "see it again" not in output
     allowed = short.replace("seconds=0", "seconds=0, allow_unfinished=True").replace(
         "seed=1", "seed=1, allow_unfinished=True"
@@ -197,7 +198,7 @@ def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(tmp_path: Path
 
 
 def test_a_finding_fails_although_the_budget_may_end(tmp_path: Path) -> None:
-    source = BROKEN_EXAMPLE.replace("seconds=30", "seconds=30, allow_unfinished=True")
+    source = BROKEN_EXAMPLE.replace(CALL, f"{CALL[:-1]}, allow_unfinished=True)")
     code, output = run(tmp_path, "-k", "failing_call", source=source)
     assert code == 1 and "tornproof broke 'letters'" in output
 

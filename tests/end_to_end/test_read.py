@@ -122,7 +122,7 @@ def test_columns_come_in_the_order_asked_for(tornproof: WarmRunner, questdb_data
         (("--to", "2024-01-01 02:00"), [0, 1]),
         (("--from", "2024-01-01T01:00:00Z", "--to", "2024-01-01T03:00:00.000001Z"), [1, 2, 3]),
         (("--from", "2030-01-01"), []),
-        (("--from", "2024-01-02", "--to", "2024-01-01"), []),
+        (("--from", "2024-01-01", "--to", "2024-01-01"), []),
     ],
 )
 def test_from_is_inclusive_and_to_is_exclusive(
@@ -155,6 +155,11 @@ def test_json_sums_up_what_was_read(tornproof: WarmRunner, questdb_data: Path, t
     [
         (("--columns", "ts,nope"), "there is no column 'nope'; the table has ts, v, s, n"),
         (("--columns", ""), "there is no column ''; the table has ts, v, s, n"),
+        (("--columns", "v,ts,v"), "column 'v' is named 2 times; it can be returned once"),
+        (
+            ("--from", "2024-01-02", "--to", "2024-01-01T23:59"),
+            "the times from 2024-01-02 to 2024-01-01T23:59 end before they begin",
+        ),
         (("--from", "yesterday"), "'yesterday' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
         (("--from", "\udcff"), "'\\udcff' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),
         (("--to", "2024-13-01"), "'2024-13-01' is no time; write 2024-01-31 or 2024-01-31T12:30:00.5"),

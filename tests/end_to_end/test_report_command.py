@@ -35,7 +35,8 @@ def test_check_puts_each_result_into_the_folder_and_makes_the_report(tornproof: 
     for number in (1, 2):
         run = tornproof("check", "table", *READING, "--report", "out/nightly", folder=tmp_path)
         assert (run.code, run.err) == (0, "")
-        assert run.out.endswith("table: VALID\nreport: out/nightly/report.html (for CI: out/nightly/junit.xml)\n")
+        assert run.out.startswith("sound and hardened: 0 findings in ")
+        assert run.out.endswith("\nreport: out/nightly/report.html (for CI: out/nightly/junit.xml)\n")
         assert (tmp_path / f"out/nightly/runs/run-{number:04}.json").is_file()
     folder = tmp_path / "out/nightly"
     assert sorted(path.name for path in folder.iterdir()) == ["junit.xml", "report.html", "runs"]

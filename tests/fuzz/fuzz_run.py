@@ -12,13 +12,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from fuzz_child import ATHERIS, MUTATION, ROOT, has_atheris, save, subject
 from fuzz_planted import PLANTED
 from fuzz_watch import EXIT_MEMORY, Board, Bug, Watch, crash, hang, limit_memory, raise_when_slow
+
+from tornproof.numbers import SECONDS_MAX, WORKERS_MAX
 
 SHARES = {
     "thrift": 1,
@@ -43,6 +47,8 @@ SHARES = {
     "bloom": 1,
 }
 """Of the time, by target: more where an input takes longer. Known here without importing what is fuzzed."""
+Number = TypeVar("Number", int, float)
+SEED_MAX = (1 << 32) - 1
 FOLDER = ROOT / ".build" / "fuzz"
 DEATHS_MAX = 10
 """Of the processes of one target in one run: what dies more often than that gets no further."""
@@ -172,14 +178,29 @@ def run_one(target: str, content: bytes) -> list[Bug]:
     return found
 
 
+def within(kind: type[Number], low: int, high: int) -> Callable[[str], Number]:
+    """Return the type of an argument that is a number from `low` to `high`."""
+
+    def parse(text: str) -> Number:
+        number = kind(text)
+        # What is no number is not within anything.
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not from {low:,} to {high:,}")
+        return number
+
+    parse.__name__ = "number"
+    return parse
+
+
 def main() -> int:
     """Fuzz what the command line says; exit code 1 where there are bugs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"some of {', '.join(SHARES)}; default: all")
-    parser.add_argument("--seconds", type=float, default=300, help="for all targets together, on each job's core")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    seconds, jobs, seed = within(float, 1, SECONDS_MAX), within(int, 1, WORKERS_MAX), within(int, 0, SEED_MAX)
+    parser.add_argument("--seconds", type=seconds, default=300, help="for all targets together, on each job's core")
+    parser.add_argument("--jobs", type=jobs, default=1, help="processes at the same time")
     parser.add_argument("--engine", choices=(ATHERIS, MUTATION), default=ATHERIS if has_atheris() else MUTATION)
-    parser.add_argument("--seed", type=int, default=0, help="0: another one in every run")
+    parser.add_argument("--seed", type=seed, default=0, help="0: another one in every run")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for corpora and the inputs that show bugs")
     parser.add_argument("--input", type=Path, help="run this input of one target, and nothing else")
     given = parser.parse_args()

@@ -177,11 +177,8 @@ def situation(*before: File, run: File = NIGHT) -> Situation:
 
 
 def phase_of(explored: Situation, *models: Model, settings: Settings | None = None) -> Phase:
-    ticks = itertools.count()
     points = (OLD_STATE, NEW_STATE) if any(not model.fails_syncs for model in models) else (SYNC_FAILED,)
-    return explore_power(
-        explored, clock=lambda: next(ticks) * 1e-3, seconds=600.0, models=models, settings=settings, points=points
-    )
+    return explore_power(explored, models=models, settings=settings, points=points)
 
 
 @pytest.fixture(scope="module", autouse=True)

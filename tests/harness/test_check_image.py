@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 
-from harness.check import SHARES, CheckSettings, PhaseName, capture_table, check_image
+from harness.check import CheckQuestion, PhaseName, capture_table, check_image
 from harness.disk.image import DiskImage
+from harness.effort import Bounds
 from harness.verdict import Phase, Verdict
 from impl.errors import NotATableError, UnsupportedError
 from impl.layout import pm as layout
@@ -22,14 +23,14 @@ TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 LEGACY = "legacy/9.3.4/chain/table"
 
 
-# Those that only read; the others have tests of their own, and need a clock that goes on.
+# Those that only read; the others have tests of their own.
 READING = (PhaseName.VERIFY, PhaseName.ROUNDTRIP, PhaseName.DAMAGE)
 
 
 def phases_of(image: DiskImage, path: str, *phases: PhaseName) -> dict[str, Phase]:
-    settings = CheckSettings(seconds=60, workers=1, complete_bytes=1 << 16, phases=phases or READING)
-    found = check_image(image, path, settings, clock=lambda: 0.0, on_progress=lambda name, done, total: None)
-    return {phase.name: phase for phase in found}
+    question = CheckQuestion(image=image, path=path, has_table=True, bounds=Bounds.of(1))
+    outcome = check_image(question, phases or READING, workers=1)
+    return {phase.name: phase for phase in outcome.phases}
 
 
 def captured(path: Path) -> DiskImage:
@@ -92,11 +93,3 @@ def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str
     image = captured(folder)
     assert image.files[f"{folder}/_meta"] == image.files[f"{folder}/notes.txt"] == b""
     assert image.files[f"{folder}/_txn"] == (folder / "_txn").read_bytes()
-
-
-def test_the_time_is_divided_among_those_that_take_it() -> None:
-    settings = CheckSettings(seconds=110, workers=1, complete_bytes=1)
-    shares = [settings.seconds_of(name) for name in SHARES]
-    assert sum(shares) == pytest.approx(110) and all(share > 0 for share in shares)
-    alone = CheckSettings(seconds=110, workers=1, complete_bytes=1, phases=(PhaseName.VERIFY, PhaseName.CRASH))
-    assert alone.seconds_of(PhaseName.CRASH) == 110

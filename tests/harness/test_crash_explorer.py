@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,28 +13,39 @@ from harness.disk.intercept import Call, CallKind
 from harness.disk.memory import MemoryStorage
 from harness.explore import crash
 from harness.explore.crash import CONTROLS, explore_crashes, failed_controls, replay_crash
-from harness.explore.crash_exploration import KILLED_RECOVERY, NEW_STATE, OLD_STATE, WORKING_RECOVERY
-from harness.explore.crash_judge import Course, Property
+from harness.explore.crash_exploration import (
+    CUT,
+    FAILING,
+    KILLED_RECOVERY,
+    NEW_STATE,
+    OLD_STATE,
+    WHOLE,
+    WORKING_RECOVERY,
+    Exploration,
+    Plan,
+    crash_phase,
+)
+from harness.explore.crash_judge import Course, Judge, Property
 from harness.explore.crash_plan import (
     WHOLE_BYTES,
     Kill,
     Origin,
+    all_cuts,
     border_cuts,
     failures,
     origin_of,
     sampled_cuts,
 )
 from harness.targets.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
-from harness.verdict import Phase, Verdict
+from harness.verdict import HasTime, Phase, Verdict, always, looks_at_most
 from impl.errors import BusyError, StorageError
 from impl.storage import EntryKind, File, LockMode, OpenMode, Refusal, Storage
 
 OPERATIONS = (b"one", b"t", b"three")
 
 
-def explored(target: Toy, seconds: float = 1e9) -> Phase:
-    """Explore with a clock that moves by a second whenever it is looked at."""
-    return explore_crashes(target, OPERATIONS, path="toy", clock=itertools.count().__next__, seconds=seconds)
+def explored(target: Toy, has_time: HasTime = always) -> Phase:
+    return explore_crashes(target, OPERATIONS, path="toy", has_time=has_time)
 
 
 def violated(target: Toy) -> set[str]:
@@ -251,9 +261,9 @@ class TearsWhileAppending(HeaderFirst):
 
 def test_a_kill_inside_a_write_is_tried_at_every_length() -> None:
     """Counts below 256 change one byte of the header, so every cut is a sound state; above, one cut is not."""
-    short = explore_crashes(TearsWhileAppending(), [b"x" * 100], path="t", clock=lambda: 0.0, seconds=1)
+    short = explore_crashes(TearsWhileAppending(), [b"x" * 100], path="t")
     assert short.verdict is Verdict.VALID
-    long = explore_crashes(TearsWhileAppending(), [b"x" * 200, b"y" * 200], path="t", clock=lambda: 0.0, seconds=1)
+    long = explore_crashes(TearsWhileAppending(), [b"x" * 200, b"y" * 200], path="t")
     assert {finding.property for finding in long.findings} & {Property.READABLE, Property.ATOMIC}
     assert all(finding.evidence["kills"][0][1] == 1 for finding in long.findings if "failure" not in finding.evidence)
 
@@ -293,7 +303,7 @@ class Unsteady(Toy):
 
 def test_a_fault_that_never_fires_leaves_no_verdict() -> None:
     phase = explored(Unsteady())
-    assert phase.verdict is Verdict.UNKNOWN and "failing calls were not tried" in phase.note
+    assert phase.verdict is Verdict.UNKNOWN and "failing calls never came" in phase.note
 
 
 class Failing(Toy):
@@ -313,7 +323,7 @@ def test_a_target_that_fails_without_a_disturbance_is_invalid_and_says_why() -> 
 def test_expected_observations_are_compared_with_what_readers_see() -> None:
     right = (b"", b"one", b"onet", b"onetthree")
     for expected, verdict in ((right, Verdict.VALID), ((*right[:2], b"other", right[3]), Verdict.INVALID)):
-        phase = explore_crashes(Toy(), OPERATIONS, path="toy", clock=lambda: 0.0, seconds=1, expected=expected)
+        phase = explore_crashes(Toy(), OPERATIONS, path="toy", expected=expected)
         assert phase.verdict is verdict
     assert "after 2 commits a reader sees b'onet' instead of b'other'" in phase.findings[0].sentence
 
@@ -328,8 +338,6 @@ def test_an_exploration_starts_from_a_given_state() -> None:
         [b"after"],
         start=storage.image(),
         path="given",
-        clock=lambda: 0.0,
-        seconds=1,
         expected=(b"before", b"beforeafter"),
     )
     assert phase.verdict is Verdict.VALID
@@ -337,59 +345,66 @@ def test_an_exploration_starts_from_a_given_state() -> None:
 
 
 def test_no_operations_are_no_exploration() -> None:
-    phase = explore_crashes(Toy(), [], path="toy", clock=lambda: 0.0, seconds=1)
+    phase = explore_crashes(Toy(), [], path="toy")
     assert phase.verdict is Verdict.UNKNOWN and "never reached" in phase.note
 
 
-# Time
+# Bounds
 
 
-def test_what_there_was_no_time_for_is_said_and_leaves_no_verdict() -> None:
-    phase = explored(Toy(), seconds=10)
-    assert phase.verdict is Verdict.UNKNOWN and not phase.complete
-    assert "whole steps were not tried" in phase.note and "failing calls were not tried" in phase.note
-    assert 0 < phase.explored < explored(Toy()).explored
+def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
+    phase, whole = explored(Toy(), looks_at_most(10)), explored(Toy())
+    assert (phase.verdict, phase.complete, whole.complete) == (Verdict.VALID, False, True)
+    tried = {name: phase.counts.get(name, 0) for name in (WHOLE, FAILING, CUT)}
+    for name, count in tried.items():
+        assert f"{whole.counts[name] - count} {name} were not tried" in phase.bound
+        assert f"{name} were not tried" not in whole.bound
+    assert 0 < phase.explored < whole.explored
 
 
-def test_a_finding_counts_even_where_the_time_was_short() -> None:
-    assert explored(HeaderFirst(), seconds=10).verdict is Verdict.INVALID
+def test_a_finding_counts_even_where_the_ceiling_was_low() -> None:
+    assert explored(HeaderFirst(), looks_at_most(10)).verdict is Verdict.INVALID
 
 
-def test_a_sample_of_a_long_write_may_be_left_without_doubt_but_not_without_a_word() -> None:
-    def run(seconds: float) -> Phase:
-        return explore_crashes(
-            Toy(),
-            [b"x" * 5000],
-            path="toy",
-            clock=itertools.count().__next__,
-            seconds=seconds,
-            expected=(b"", b"x" * 5000),
-        )
+@pytest.mark.parametrize("cuts_max", [None, 400, 50, 0])
+def test_of_many_cuts_about_as_many_as_asked_for_are_tried_and_the_bound_says_which(cuts_max: int | None) -> None:
+    phase = explore_crashes(Toy(), [b"x" * 700], path="toy", cuts_max=cuts_max)
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
+    steps = Judge(Toy(), [b"x" * 700], start=None, path="toy").course.steps
+    lengths = [len(all_cuts(step)) for step in steps if all_cuts(step)]
+    nth = 1 if cuts_max is None else max(1, -(-sum(lengths) // max(1, cuts_max)))
+    few = 3 * len(lengths)
+    assert sum(lengths) // nth <= phase.counts[CUT] <= sum(lengths) // nth + len(lengths) + few
+    assert ("at every length up to" if nth == 1 else f"at every {nth}th length") in phase.bound
 
-    whole = run(1e9)
-    assert whole.verdict is Verdict.VALID and not whole.complete
-    assert whole.counts["sampled cuts"] == len(sampled_cuts(write(5000)))
-    cut = run(whole.seconds - 20)
-    assert cut.verdict is Verdict.VALID and not cut.complete
-    assert "cuts tried in the time given" in cut.bound and "tried in the time" not in whole.bound
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_shares_of_the_points_find_what_one_process_finds(size: int) -> None:
+    judge = Judge(KeepsLog(), OPERATIONS, start=None, path="toy")
+    plan = Plan.of(judge, 30, 1)
+    whole = crash_phase(plan, [Exploration(judge, "log", plan).run()])
+    parts = [Exploration(judge, "log", plan).run([share]) for share in plan.shares(judge, size)]
+    phase = crash_phase(plan, parts)
+    assert (phase.explored, phase.complete, phase.bound) == (whole.explored, whole.complete, whole.bound)
+    assert {name: phase.counts[name] for name in (WHOLE, FAILING, CUT)} == {
+        name: whole.counts[name] for name in (WHOLE, FAILING, CUT)
+    }
+    assert {each.property for each in phase.findings} == {each.property for each in whole.findings}
 
 
 def test_recoveries_are_killed_after_whole_steps_but_not_after_torn_writes() -> None:
     phase = explored(Toy())
-    whole = explore_crashes(Toy(), [b"x" * 20], path="toy", clock=lambda: 0.0, seconds=1)
-    longer = explore_crashes(Toy(), [b"x" * 60], path="toy", clock=lambda: 0.0, seconds=1)
+    whole = explore_crashes(Toy(), [b"x" * 20], path="toy")
+    longer = explore_crashes(Toy(), [b"x" * 60], path="toy")
     assert phase.reached["a kill inside a recovery"] > 0
     assert longer.reached["a kill inside a recovery"] == whole.reached["a kill inside a recovery"]
     assert longer.counts["cut writes"] > whole.counts["cut writes"]
 
 
-def test_progress_ends_at_the_total() -> None:
-    seen: list[tuple[int, int]] = []
-    explore_crashes(
-        Toy(), OPERATIONS, path="toy", clock=lambda: 0.0, seconds=1, on_progress=lambda *pair: seen.append(pair)
-    )
-    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
-    assert seen[-1][0] == seen[-1][1]
+def test_progress_counts_the_disks_that_were_seen() -> None:
+    seen: list[int] = []
+    phase = explore_crashes(Toy(), OPERATIONS, path="toy", on_progress=lambda done, total: seen.append(done))
+    assert seen == sorted(seen) and seen[0] == 0 < seen[-1] <= phase.explored
 
 
 # Controls

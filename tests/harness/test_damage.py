@@ -1,31 +1,38 @@
-"""The damage explorer as a whole: its counts, its budget, and that no mishap of its own becomes a VALID."""
+"""The damage explorer as a whole: its counts, its bounds, and that no mishap of its own becomes a VALID."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
-import math
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import deadly_worker
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from depth import nightly
 
+from harness import tasks
 from harness.check import capture_table
-from harness.disk.image import DiskImage
-from harness.explore.damage import MUST_REACH, SECOND_LOOKS, TASK_SIZE, Tally, explore_damage, judge_task, plan
+from harness.explore.damage import (
+    MUST_REACH,
+    SECOND_LOOKS,
+    TASK_SIZE,
+    damage_exploration,
+    explore_damage,
+    judge_task,
+    plan,
+    plan_bits_and_lengths,
+)
 from harness.explore.damage_catalogue import listed
 from harness.explore.damage_judge import Judge, Outcome
-from harness.explore.damage_plan import Damage, Flip, Kind, Task, split
+from harness.explore.damage_plan import Damage, Flip, Kind, split
 from harness.faults.patch import blind_to_metadata, replaced
 from harness.replay import replay_finding
-from harness.verdict import Phase, Verdict
+from harness.tasks import TableQuestion
+from harness.verdict import Phase, Verdict, looks_at_most
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
 
@@ -35,14 +42,7 @@ SMALL = tb.build({}, has_meta=False)
 ONLY_TXN = TABLE.with_file("_txn", tb.txn(rows=0, token=0, entries=[]))
 SIZES = {name: len(content) for name, content in TABLE.files.items() if name != "_meta"}
 PAIR_COUNT = 40
-SECONDS = 60
 BITS_AND_LENGTHS = 9 * sum(SIZES.values())
-REQUIRED_COUNT = 9 * (SIZES["_txn"] + SIZES[tb.PM])
-
-
-@pytest.fixture(autouse=True)
-def _few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.explore.damage.PAIRS_PER_SECOND", PAIR_COUNT / SECONDS)
 
 
 @functools.cache
@@ -51,59 +51,38 @@ def damage_count() -> int:
     return sum(task.size for task in plan(Judge(TABLE.image(), "/table"))) + PAIR_COUNT
 
 
-class Clock:
-    """A clock that stands until somebody moves it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def explore(table: tb.BuiltTable = TABLE, *, pairs_max: int = PAIR_COUNT, **more: Any) -> Phase:
+    return explore_damage(table.image(), "/table", pairs_max=pairs_max, **more)
 
 
-def explore(
-    table: tb.BuiltTable = TABLE,
-    *,
-    workers: int = 2,
-    clock: Callable[[], float] | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-    complete_bytes: int = 64 * 1024,
-) -> Phase:
-    return explore_damage(
-        table.image(),
-        "/table",
-        clock=clock or Clock(),
-        seconds=SECONDS,
-        workers=workers,
-        complete_bytes=complete_bytes,
-        on_progress=on_progress,
-    )
+def by_workers(count: int) -> Phase:
+    """What so many processes find together."""
+    question = TableQuestion(image=TABLE.image(), path="/table")
+    outcome = tasks.explore({"damage": damage_exploration(None, PAIR_COUNT)}, question, workers=count)
+    assert outcome.interrupted_by is None and not outcome.is_out_of_time
+    (phase,) = outcome.phases
+    return phase
 
 
-def in_process(pieces: list[Task], image: DiskImage, path: str, *rest: Any) -> Iterator[Tally]:
-    """Stands in for the workers, so that what is patched here holds for them too."""
-    judge = Judge(image, path)
-    yield from (judge_task(judge, piece) for piece in pieces)
-    for wave in rest[-1]:
-        yield from (judge_task(judge, piece) for piece in wave())
-
-
-def explore_here(table: tb.BuiltTable = TABLE) -> Phase:
-    with replaced("harness.explore.damage:_run", in_process):
-        return explore(table)
+@functools.cache
+def explored() -> Phase:
+    return explore()
 
 
 @functools.cache
 def explored_blindly() -> Phase:
     """What a reader that believes all metadata makes of TABLE."""
     with blind_to_metadata():
-        return explore_here()
+        return explore()
 
 
-def test_two_workers_find_what_one_process_finds_and_find_it_again() -> None:
-    seen: list[tuple[int, int]] = []
-    first = explore(on_progress=lambda done, total: seen.append((done, total)))
-    assert first == explore_here()
+@pytest.mark.parametrize("count", [2, nightly(1), nightly(5)])
+def test_any_number_of_workers_finds_what_one_process_finds(count: int) -> None:
+    assert replace(by_workers(count), seconds=0.0, cpu_seconds=0.0) == explored()
+
+
+def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome() -> None:
+    first = explored()
     assert (first.verdict, first.complete, first.note, first.controls) == (Verdict.VALID, True, "", "passed")
     by_outcome = {outcome.value: first.counts[outcome.value] for outcome in Outcome}
     by_kind = {kind.value: first.counts[kind.value] for kind in Kind}
@@ -117,8 +96,6 @@ def test_two_workers_find_what_one_process_finds_and_find_it_again() -> None:
     assert first.counts["exposure"] + first.counts["rollback"] == sum(first.exposures.values())
     assert all(first.reached[name] > 0 for name in MUST_REACH)
     assert first.reached["a second look by the whole table"] > 50
-    assert seen[-1] == (damage_count(), damage_count())
-    assert sorted(seen) == seen
     totals = {
         outcome.value: sum(found.get(outcome.value, 0) for fields in first.fields.values() for found in fields.values())
         for outcome in Outcome
@@ -126,21 +103,15 @@ def test_two_workers_find_what_one_process_finds_and_find_it_again() -> None:
     assert totals == by_outcome
 
 
-@pytest.mark.nightly
-def test_one_worker_finds_what_one_process_finds() -> None:
-    assert explore(workers=1) == explore_here()
-
-
 def test_the_plan_holds_every_damage_once_and_what_must_be_done_first(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/chain/table")
     judge = Judge(capture_table(OperatingSystemStorage(), path), path)
-    tasks = plan(judge)
-    assert [task.required for task in tasks] == [True] * 4 + [False] * (len(tasks) - 4)
-    order = [list(Kind).index(task.kind) for task in tasks[6:]]
+    planned_tasks = plan(judge)
+    order = [list(Kind).index(task.kind) for task in planned_tasks[6:]]
     assert order == sorted(order)
-    assert {task.kind for task in tasks[6:]} == set(Kind) - {Kind.FLIP, Kind.CUT, Kind.PAIR}
-    assert all((task.size, task.step) == (len(listed(judge, task.kind, task.file)), 1) for task in tasks[6:])
-    planned = {(task.file, task.cuts): (task.start, task.stop, task.step) for task in tasks[:6]}
+    assert {task.kind for task in planned_tasks[6:]} == set(Kind) - {Kind.FLIP, Kind.CUT, Kind.PAIR}
+    assert all((task.size, task.step) == (len(listed(judge, task.kind, task.file)), 1) for task in planned_tasks[6:])
+    planned = {(task.file, task.cuts): (task.start, task.stop, task.step) for task in planned_tasks[:6]}
     assert planned == {
         (file, cuts): (0, judge.size_bytes(file) * (1 if cuts else 8), 1)
         for file in judge.regions
@@ -148,74 +119,48 @@ def test_the_plan_holds_every_damage_once_and_what_must_be_done_first(questdb_da
     }
 
 
-def test_a_large_data_file_is_sampled_with_an_odd_step_and_said_so() -> None:
-    tasks = plan(Judge(TABLE.image(), "/table"), complete_bytes=100)
-    steps = {task.file: task.step for task in tasks if task.kind in (Kind.FLIP, Kind.CUT)}
-    assert steps == {"_txn": 1, tb.PM: 1, tb.DATA: math.ceil(SIZES[tb.DATA] / 100) | 1}
-    with replaced("harness.explore.damage:_run", in_process):
-        phase = explore(complete_bytes=100)
-    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
-    assert f"data.parquet: one of {steps[tb.DATA]} bits and lengths in the largest" in phase.bound
-    assert "_pm: every bit and length" in phase.bound
+@pytest.mark.parametrize("damages_max", [BITS_AND_LENGTHS, BITS_AND_LENGTHS - 1, 2_000, 300, nightly(40)])
+def test_of_many_damages_an_even_sample_is_tried_and_the_bound_says_of_which(damages_max: int) -> None:
+    ranges = plan_bits_and_lengths(Judge(TABLE.image(), "/table"), damages_max)
+    steps = {task.file: task.step for task in ranges}
+    # Damage of files whose metadata is small costs one each.
+    assert sum(task.size for task in ranges) <= damages_max + len(ranges)
+    assert all(step % 2 for step in steps.values())
+    assert steps["_txn"] == steps[tb.PM] and (steps[tb.PM] == 1 or damages_max < 18 * (SIZES["_txn"] + SIZES[tb.PM]))
+    phase = explore(damages_max=damages_max, pairs_max=0)
+    assert phase.verdict is Verdict.VALID, phase.note
+    for file, step in steps.items():
+        each = "every bit and length" if step == 1 else f"one of {step} bits and lengths"
+        assert f"{file.rpartition('/')[2]}: {each} (1 files, {SIZES[file]} bytes)" in phase.bound
+    tried = phase.counts[Kind.FLIP.value] + phase.counts[Kind.CUT.value]
+    assert tried == sum(task.size for task in ranges)
 
 
-def test_a_budget_that_ends_before_txn_and_pm_are_done_is_unknown() -> None:
-    # Once to start with, once for the first pieces; then the time is over.
-    times = itertools.chain([0.0, 0.0], itertools.repeat(1e9))
-    phase = explore(clock=lambda: next(times))
-    assert 0 < phase.explored <= 2 * 2 * TASK_SIZE
-    assert (phase.verdict, phase.complete, phase.seconds) == (Verdict.UNKNOWN, False, 1e9)
-    assert phase.note == "the time was over before all damage of _txn and _pm was tried"
-    left = BITS_AND_LENGTHS - phase.explored
+def test_a_damage_of_much_metadata_counts_as_many(questdb_data: Path) -> None:
+    path = str(questdb_data / "tables/9.4.2/bloom/table")
+    judge = Judge(capture_table(OperatingSystemStorage(), path), path)
+    sizes = {task.file.rpartition("/")[2]: task.size for task in plan_bits_and_lengths(judge, 200_000)}
+    assert sum(sizes.values()) < 100_000, "its _pm of 11 KB makes two damages of one"
+
+
+def test_what_a_ceiling_cut_is_told_as_a_smaller_bound() -> None:
+    phase = explore(has_time=looks_at_most(5))
+    assert 0 < phase.explored <= 5 * TASK_SIZE
+    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, False, "")
+    planned = BITS_AND_LENGTHS - phase.explored
     assert (
-        f"data.parquet: every bit and length (1 files, {SIZES[tb.DATA]} bytes), {9 * SIZES[tb.DATA]} left"
-        in phase.bound
+        f"data.parquet: every bit and length (1 files, {SIZES[tb.DATA]} bytes), {9 * SIZES[tb.DATA]} of them not"
+        in (phase.bound)
     )
-    assert left > 9 * SIZES[tb.DATA]
-
-
-def test_a_budget_that_ends_within_data_alone_is_still_valid() -> None:
-    clock = Clock()
-
-    def on_progress(done: int, total: int) -> None:
-        clock.now = 1e9 if done >= REQUIRED_COUNT else 0.0
-
-    phase = explore(clock=clock, on_progress=on_progress)
-    assert REQUIRED_COUNT <= phase.explored < BITS_AND_LENGTHS
-    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, False, "")
-    assert f"{BITS_AND_LENGTHS - phase.explored} left for lack of time" in phase.bound
-    assert phase.bound.count("left for lack of time") == 1
-    assert phase.bound.endswith("; nothing else for lack of time")
-
-
-def test_a_budget_that_ends_within_the_other_kinds_is_still_valid_and_says_which() -> None:
-    clock = Clock()
-
-    def on_progress(done: int, total: int) -> None:
-        clock.now = 1e9 if done > BITS_AND_LENGTHS + TASK_SIZE else 0.0
-
-    phase = explore(clock=clock, on_progress=on_progress)
-    assert BITS_AND_LENGTHS < phase.explored < damage_count() - PAIR_COUNT
-    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, False, "")
-    for kind in (Kind.ZEROED_WORD, Kind.STALE_BLOCK, Kind.MISDIRECTED_WORD, Kind.FORGED):
-        count = re.search(rf"(\d+) {kind.value}[^;]*, (\d+) left for lack of time", phase.bound)
-        assert count is not None and count[1] == count[2]
-    assert phase.bound.endswith("; nothing else for lack of time")
+    left = sum(map(int, re.findall(r"bytes\), (\d+) of them not tried", phase.bound)))
+    assert left == planned
+    assert "pairs of flips" not in phase.bound
 
 
 def test_no_time_at_all_is_unknown() -> None:
-    times = itertools.chain([0.0], itertools.repeat(1e9))
-    phase = explore(clock=lambda: next(times))
+    phase = explore(has_time=looks_at_most(0))
     assert (phase.verdict, phase.explored, phase.complete) == (Verdict.UNKNOWN, 0, False)
-
-
-@pytest.mark.parametrize("name", ["die_at_cuts", "exit_at_once"])
-def test_a_worker_that_dies_makes_the_phase_unknown(name: str) -> None:
-    with replaced("harness.explore.damage:_judge_in_worker", getattr(deadly_worker, name)):
-        phase = explore()
-    assert (phase.verdict, phase.complete) == (Verdict.UNKNOWN, False)
-    assert phase.note.startswith("a worker process died while it judged a damage")
-    assert phase.explored < damage_count()
+    assert phase.note == "nothing was tried"
 
 
 def test_an_exception_of_the_judge_is_unknown_and_names_the_damage() -> None:
@@ -229,7 +174,7 @@ def test_an_exception_of_the_judge_is_unknown_and_names_the_damage() -> None:
     judge = Judge.judge
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Judge, "judge", failing)
-        phase = explore_here(SMALL)
+        phase = explore(SMALL)
     assert phase.verdict is Verdict.UNKNOWN
     assert phase.note == f"1 damages could not be judged, such as {unlucky}: RuntimeError: out of luck"
     assert sum(phase.counts[outcome.value] for outcome in Outcome) == phase.explored - 1
@@ -238,14 +183,14 @@ def test_an_exception_of_the_judge_is_unknown_and_names_the_damage() -> None:
 def test_two_ways_of_judging_that_disagree_are_unknown() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Judge, "judge_whole", lambda self, damage: Outcome.LEGAL_STATE)
-        phase = explore_here(SMALL)
+        phase = explore(SMALL)
     assert phase.verdict is Verdict.UNKNOWN
     assert "by its part, legal state by the whole" in phase.note
 
 
 def test_a_failing_control_is_unknown() -> None:
     with replaced("harness.explore.damage:failed_controls", lambda judge: ["the light is off"]):
-        phase = explore_here(SMALL)
+        phase = explore(SMALL)
     assert (phase.verdict, phase.controls, phase.note) == (
         Verdict.UNKNOWN,
         "the light is off",
@@ -255,12 +200,12 @@ def test_a_failing_control_is_unknown() -> None:
 
 def test_a_must_reach_point_that_is_never_reached_is_unknown() -> None:
     with replaced("harness.explore.damage_judge:_check_name", lambda field: "another name"):
-        phase = explore_here(SMALL)
+        phase = explore(SMALL)
     assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, f"never reached: {MUST_REACH[1]}")
 
 
 def test_a_table_without_parquet_partitions_is_unknown() -> None:
-    phase = explore_here(ONLY_TXN)
+    phase = explore(ONLY_TXN)
     assert phase.verdict is Verdict.UNKNOWN
     assert "the table has no parquet partition, so there was nothing to explore" in phase.note
 
@@ -291,19 +236,11 @@ def test_every_finding_is_plain_data_from_which_it_is_seen_again() -> None:
     assert {replay_finding(finding, image, "/table") for finding in findings} == {Verdict.VALID}
 
 
-def test_findings_do_not_depend_on_which_worker_was_first() -> None:
-    def backwards_in_process(pieces: list[Task], *rest: Any) -> Iterator[Tally]:
-        return in_process(pieces[::-1], *rest)
-
-    with blind_to_metadata(), replaced("harness.explore.damage:_run", backwards_in_process):
-        backwards = explore()
-    assert backwards == explored_blindly()
-
-
 def test_second_looks_are_spread_over_the_whole_run() -> None:
     judge = Judge(SMALL.image(), "/table")
-    tasks = [piece for task in plan(judge) for piece in split(task, TASK_SIZE)]
-    phase = explore_here(SMALL)
-    assert phase.reached["a second look by the whole table"] == min(len(tasks), SECOND_LOOKS)
-    alone = judge_task(judge, replace(tasks[0], second_look=True))
+    pieces = [piece for task in plan(judge) for piece in split(task, TASK_SIZE)]
+    phase = explore(SMALL)
+    every = -(-len(pieces) // SECOND_LOOKS)
+    assert phase.reached["a second look by the whole table"] == -(-len(pieces) // every) > 10
+    alone = judge_task(judge, replace(pieces[0], second_look=True))
     assert alone.second_looks == 1

@@ -30,9 +30,9 @@ CONTENT = bytes(range(7, 24))
 JUDGE = Judge(tb.build({}, has_meta=False).image(), "/table")
 
 
-def task(*, start: int = 0, stop: int = 100, step: int = 1, cuts: bool = False, required: bool = True) -> Task:
+def task(*, start: int = 0, stop: int = 100, step: int = 1, cuts: bool = False) -> Task:
     kind = Kind.CUT if cuts else Kind.FLIP
-    return Task(file="f", kind=kind, start=start, stop=stop, step=step, required=required)
+    return Task(file="f", kind=kind, start=start, stop=stop, step=step)
 
 
 def damages_in(task: Task) -> list[Damage]:
@@ -115,13 +115,13 @@ def test_a_task_tries_what_its_size_says() -> None:
     st.integers(0, 50), st.integers(0, 3_000), st.integers(0, 40).map(lambda half: 2 * half + 1), st.integers(1, 700)
 )
 def test_pieces_partition_their_task(start: int, length: int, step: int, size: int) -> None:
-    whole = task(start=start, stop=start + length, step=step, required=False)
+    whole = task(start=start, stop=start + length, step=step)
     pieces = list(split(whole, size))
     damages = [damage for piece in pieces for damage in damages_in(piece)]
     assert len(damages) == len(set(damages)) == whole.size
     assert set(damages) == set(damages_in(whole))
     assert all(0 < piece.size <= size for piece in pieces)
-    assert {(piece.file, piece.kind, piece.required) for piece in pieces} <= {("f", Kind.FLIP, False)}
+    assert {(piece.file, piece.kind) for piece in pieces} <= {("f", Kind.FLIP)}
 
 
 @pytest.mark.parametrize("step", [1, 3, 11])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from depth import nightly
 from hypothesis import given, settings
@@ -17,13 +15,11 @@ from harness.findings.run import Player, from_schedule
 from harness.presets import PRESETS
 from harness.scenario import Scenario
 from harness.simulation import situation_under
-from harness.verdict import Phase, Verdict
+from harness.verdict import HasTime, Phase, Verdict, always, looks_at_most
 
 
-def drawn(preset: str, *, examples: int = 60, seed: int = 0, seconds: float = 120.0) -> Phase:
-    return explore_drawn(
-        PRESETS[preset], situation_under, clock=time.monotonic, seconds=seconds, examples=examples, seed=seed
-    )
+def drawn(preset: str, *, examples: int = 60, seed: int = 0, has_time: HasTime = always) -> Phase:
+    return explore_drawn(PRESETS[preset], situation_under, examples=examples, seed=seed, has_time=has_time)
 
 
 @settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -76,5 +72,5 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else() -> None:
 
 
 def test_without_time_for_one_run_there_is_no_verdict() -> None:
-    phase = drawn("hardened", seconds=0.0)
-    assert phase.verdict is Verdict.UNKNOWN and "before one run" in phase.note
+    phase = drawn("hardened", has_time=looks_at_most(0))
+    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "nothing was run")

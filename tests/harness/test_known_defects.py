@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 from depth import sampled
 
 from harness.explore.observer import Property
-from harness.faults.known import KNOWN, LOOKS, KnownDefect, Size, replayed, replayed_without, shown, size_of
+from harness.faults.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
 from harness.faults.known_document import document, picture_of, table
 from harness.findings.log import DecisionLog, Kill, PowerCut
 from harness.findings.make import finding_of
@@ -24,7 +23,7 @@ from harness.findings.situation_document import situation_of
 from harness.presets import PRESETS
 from harness.replay import replay_finding
 from harness.scenario import Explorer, load_scenario
-from harness.simulated_phases import Budget, simulate
+from harness.simulated_phases import simulate
 from harness.simulation import setting_of
 from harness.targets.table import TableTarget
 from harness.verdict import Finding, Verdict
@@ -111,7 +110,7 @@ def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where
 
 def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision() -> None:
     setting = BY_NAME["data not durable (F1)"].setting()
-    phase = simulate(Explorer.POWER, [setting], Budget(clock=itertools.count().__next__, seconds=LOOKS))
+    phase = simulate(Explorer.POWER, [setting])
     by_property = {finding.property: finding for finding in phase.findings}
     assert set(by_property) == {Property.BARRIERS, Property.REFUSED}
     against_rule, refused = by_property[Property.BARRIERS], by_property[Property.REFUSED]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -34,11 +33,10 @@ OPERATIONS = (
 )
 
 
-def explored(operations: Sequence[TableOperation], *, checks: int) -> Phase:
-    """Explore for so many looks at the clock, so that the machine's speed decides nothing."""
+def explored(operations: Sequence[TableOperation], *, cuts: int = 0) -> Phase:
     target = TableTarget(encode=remembered_encoder())
     with remembered_decoding():
-        return explore_crashes(target, operations, path="table", clock=itertools.count().__next__, seconds=checks)
+        return explore_crashes(target, operations, path="table", cuts_max=cuts, recovery_kills_max=1)
 
 
 def by_text(planted: Planted) -> str:
@@ -51,8 +49,8 @@ def test_there_are_more_than_ten_defects_in_all_four_parts() -> None:
 
 
 def test_without_a_defect_nothing_is_found() -> None:
-    assert explored(OPERATIONS, checks=400).findings == ()
-    assert explored(OPERATIONS[:1], checks=2_000).verdict is Verdict.VALID
+    assert explored(OPERATIONS).findings == ()
+    assert explored(OPERATIONS[:1], cuts=400).verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ def test_the_crash_explorer_notices(planted: Planted) -> None:
     # A call that fails is tried after all kills, so one commit has to do where only that shows the defect.
     is_about_failing = planted.number == 27
     with planted.plant():
-        phase = explored(OPERATIONS[:1], checks=2_000) if is_about_failing else explored(OPERATIONS, checks=400)
+        phase = explored(OPERATIONS[:1], cuts=400) if is_about_failing else explored(OPERATIONS)
     assert phase.verdict is Verdict.INVALID
     assert phase.findings and all(finding.sentence for finding in phase.findings)
 
@@ -78,7 +76,7 @@ FOR_THE_MACHINE = [planted for planted in PLANTED if planted.text in NOT_FOR_CRA
 )
 def test_the_state_machine_notices(planted: Planted) -> None:
     with planted.plant():
-        phase = explore_stateful(None, "table", clock=lambda: 0.0, seconds=1, steps=800, seed=0)
+        phase = explore_stateful(None, "table", steps=800, seed=0)
     assert phase.verdict is Verdict.INVALID and phase.findings[0].sentence
 
 
@@ -86,4 +84,4 @@ def test_the_defect_is_gone_after_its_block() -> None:
     for planted in PLANTED:
         with planted.plant():
             pass
-    assert explored(OPERATIONS, checks=200).findings == ()
+    assert explored(OPERATIONS).findings == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -34,7 +34,7 @@ from harness.targets.toy import (
     SwallowsErrors,
     Toy,
 )
-from harness.verdict import Finding, Phase, Verdict
+from harness.verdict import Finding, Phase, Verdict, looks_at_most
 from harness.workload import MADE_PATH, crash_operations, made_image
 from impl.commit import HARDENED, RecoveryAction
 
@@ -62,14 +62,9 @@ def table() -> Situation:
     )
 
 
-def phase_of(
-    situation: Situation, *models: Model, settings: Settings = FEW, seconds: float = 60.0, **more: object
-) -> Phase:
-    ticks = itertools.count()
+def phase_of(situation: Situation, *models: Model, settings: Settings = FEW, **more: object) -> Phase:
     return explore_power(
         situation,
-        clock=lambda: next(ticks) * 1e-3,
-        seconds=seconds,
         models=models,
         settings=settings,
         **more,  # type: ignore[arg-type]
@@ -171,7 +166,7 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
 def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(table: Situation) -> None:
     phase = phase_of(table, C_8)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
-    assert "C-8 a sample: " in phase.bound and " of about 2^" in phase.bound
+    assert "C-8 a sample of " in phase.bound and " of about 2^" in phase.bound
     assert phase.reached[power_points.TORN]
 
 
@@ -211,28 +206,31 @@ def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
     assert phase_of(toy_situation(Toy()), B, points=()).verdict is Verdict.VALID
 
 
-def test_a_budget_that_ends_before_one_model_is_done_makes_a_verdict_unknown(table: Situation) -> None:
-    phase = phase_of(table, A, seconds=0.05)
-    assert (phase.verdict, phase.complete) == (Verdict.UNKNOWN, False)
-    assert phase.note == "the time was over before one model was explored to its end"
-    assert "A cut by the time: " in phase.bound
+def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: Situation) -> None:
+    phase = phase_of(table, A, has_time=looks_at_most(50))
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ moments", phase.bound)
 
 
-def test_a_model_that_is_done_is_a_verdict_and_the_bound_names_the_one_that_was_cut() -> None:
-    ticks = itertools.count()
+def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> None:
     situation = toy_situation(Toy())
-    phase = explore_power(situation, clock=lambda: next(ticks), seconds=20, models=[A, C_8], points=())
+    phase = explore_power(situation, has_time=looks_at_most(20), models=[A, C_8], points=())
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False), phase.note
-    assert "A complete" in phase.bound and "C-8 cut by the time: " in phase.bound
+    assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_progress_ends_at_its_total() -> None:
-    said: list[tuple[int, int]] = []
-    phase_of(toy_situation(Toy()), A, D, points=(), on_progress=lambda done, total: said.append((done, total)))
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: Situation) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=(0,)), A, C_8, points=())
+    assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
+
+
+def test_progress_of_a_model_ends_at_its_total() -> None:
+    said: list[tuple[int, int | None]] = []
+    phase_of(toy_situation(Toy()), A, points=(), on_progress=lambda done, total: said.append((done, total)))
     assert said[-1][0] == said[-1][1] == len(said)
 
 
 def test_the_same_exploration_gives_the_same_phase(table: Situation) -> None:
     one_commit = dataclasses.replace(table, first_life=(0,))
-    first, second = (dataclasses.replace(phase_of(one_commit, C_512), seconds=0) for _ in range(2))
+    first, second = (phase_of(one_commit, C_512) for _ in range(2))
     assert first == second

@@ -11,6 +11,7 @@ import pytest
 from harness.explore.process_account import (
     ROW_COUNT_MAX,
     Account,
+    Change,
     Form,
     Operation,
     Target,
@@ -153,6 +154,18 @@ def test_a_plan_uses_every_kind_of_change_and_only_what_is_there() -> None:
         assert all(content.rows is not None and content.rows.num_rows <= 1_100 for content in account.contents.values())
     for number, values in enumerate(({0, 1, 2, 3}, {False, True}, {False, True}, {False, True})):
         assert {kinds[number] for kinds in seen} == values
+
+
+def test_a_plan_is_the_change_that_is_wanted_where_something_is_there() -> None:
+    filled = EMPTY.after(Operation(attempt=0, rows=((0, 3), (2, 3))), form())
+    for attempt in range(1, 50):
+        grown = plan_operation(filled, form(), seed=3, attempt=attempt, change=Change.GROW)
+        ((place, row_count),) = grown.rows
+        assert place in (0, 2) and row_count > 0 and grown.is_ordered and not grown.rewrites + grown.drops
+        rewritten = plan_operation(filled, form(), seed=3, attempt=attempt, change=Change.REWRITE)
+        assert rewritten == replace(grown, rewrites=(place,))
+        for change in Change:
+            assert plan_operation(EMPTY, form(), seed=3, attempt=attempt, change=change).rows
 
 
 def test_a_plan_never_drops_what_is_to_be_kept() -> None:

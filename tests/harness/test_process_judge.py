@@ -12,6 +12,7 @@ from harness.explore import process_judge
 from harness.explore.process_judge import (
     COMMIT_DONE,
     COMMIT_UNDONE,
+    KILLED_IN_COMMIT,
     KILLED_IN_PURGE,
     KILLED_IN_RECOVERY,
     KILLED_PUBLISHED,
@@ -23,8 +24,8 @@ from harness.explore.process_judge import (
     REMOVED,
     RESTATED,
 )
-from harness.explore.process_kill import Death
 from harness.explore.process_run import Outcome
+from harness.explore.process_stop import Stopped
 from harness.history import Event, EventKind, to_arrow
 from harness.verdict import Verdict
 
@@ -100,12 +101,13 @@ def test_what_kills_left_is_counted() -> None:
     script.add("writer", EventKind.KILLED).recover(2)
     reached = points(script)
     assert (reached[COMMIT_DONE], reached[COMMIT_UNDONE], reached[PURGED]) == (1, 1, 4)
+    assert reached[KILLED_IN_COMMIT] == 2
     assert (reached[RESTATED], reached[REMOVED]) == (4, 8)
 
 
 def test_where_writers_died_is_counted() -> None:
     places = ("commit: sync header", "commit: append data", "recovery: append pm", "purge: remove file")
-    deaths = [Death(place=place, is_published=place == places[0]) for place in places]
+    deaths = [Stopped(place=place, is_published=place == places[0]) for place in places]
     reached = points(Script().recover(0), Outcome(account=None, deaths=deaths, pinned_reader_kills=3, freed_pins=2))
     assert reached["killed at commit: sync header"] == reached["killed at commit: append data"] == 1
     assert reached["killed at commit: sync data"] == 0

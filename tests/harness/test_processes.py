@@ -2,94 +2,205 @@
 
 from __future__ import annotations
 
-import time
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import multiprocess  # type: ignore[import-untyped]
 import pytest
 from depth import nightly
 
 from harness.check import capture_table
 from harness.explore import process_crew
-from harness.explore.process_judge import (
-    COMMIT_DONE,
-    COMMIT_UNDONE,
-    KILLED_IN_COMMIT,
-    KILLED_IN_PURGE,
-    KILLED_IN_RECOVERY,
-    KILLED_PUBLISHED,
-    PIN_FREED,
-    PINNED_READER_KILLED,
-    PURGED,
-    READ_AGAIN,
-    READ_DURING_COMMIT,
-    REMOVED,
-    RESTATED,
-)
-from harness.explore.process_kill import COMMIT_PLACES
+from harness.explore.process_judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from harness.explore.process_messages import Patch
 from harness.explore.process_run import Run, Settings
 from harness.explore.process_start import lay_ready
-from harness.explore.processes import explore_processes
+from harness.explore.process_stop import COMMIT_PLACES, PLACES
+from harness.explore.processes import HISTORIES, explore_processes
+from harness.fork_server import ForkServer
+from harness.history import EventKind, read_history
 from harness.verdict import Phase, Verdict
 from impl.operating_system import OperatingSystemStorage
 from impl.pins import pin_committed, take_writer_lock
 
 FAULTS = "harness.faults.processes"
+BUSY_PROCESS_COUNT = 4
 
 
 def explore(directory: Path, **changes: Any) -> Phase:
     """A run on a new table, or with `image` and `path` on another one."""
-    settings: dict[str, Any] = {"image": None, "path": "/trades", "seconds": 300.0, "seed": 1, "kills": 2, **changes}
+    settings: dict[str, Any] = {"image": None, "path": "/trades", "seed": 1, "kills": 1, **changes}
     image, path = settings.pop("image"), settings.pop("path")
     directory.mkdir()
-    return explore_processes(image, path, directory=directory, clock=time.monotonic, **settings)
+    return explore_processes(image, path, directory=directory, **settings)
 
 
 @pytest.fixture(scope="module")
-def short_run(tmp_path_factory: pytest.TempPathFactory) -> Phase:
-    return explore(tmp_path_factory.mktemp("short") / "run", kills=15)
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the whole run is."""
+    return tmp_path_factory.mktemp("whole") / "run"
 
 
-def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(short_run: Phase) -> None:
-    assert (short_run.verdict, short_run.note, short_run.controls) == (Verdict.VALID, "", "passed"), short_run.findings
-    counts, reached = short_run.counts, short_run.reached
-    assert counts["kills of the writer"] == 15
-    assert counts["commits"] >= counts["acknowledged"] > 15
-    assert counts["refused reads"] == counts["anomalies"] == 0
-    assert short_run.explored == counts["reads"] > 100
-    # How often depends on what else the machine does.
-    assert counts["reads of older snapshots"] and reached[READ_DURING_COMMIT] and reached[READ_AGAIN]
-    assert reached[KILLED_IN_COMMIT] and reached[PURGED]
-    assert 0 < counts["kills of readers"] >= reached[PINNED_READER_KILLED] == reached[PIN_FREED]
-    assert "killed 15 times, and 4 readers" in short_run.bound
+@pytest.fixture(scope="module")
+def whole_run(directory: Path) -> Phase:
+    return explore(directory, kills=len(PLACES))
 
 
-def test_nobody_outlives_a_run(short_run: Phase) -> None:
-    assert short_run.counts["kills of the writer"] and multiprocess.active_children() == []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of all processes of a run, of which no one else has any while their parent has not asked."""
+    numbers: list[int] = []
+    start = ForkServer.start
+
+    def note(server: ForkServer, run: Callable[..., None], *arguments: object) -> tuple[int, Any]:
+        process, connection = start(server, run, *arguments)
+        numbers.extend((process, server._process.pid))
+        return process, connection
+
+    monkeypatch.setattr(ForkServer, "start", note)
+    return numbers
 
 
-def test_nobody_outlives_a_run_that_is_interrupted(tmp_path: Path) -> None:
+def are_gone(processes: list[int]) -> bool:
+    for process in processes:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            continue
+        return False
+    return bool(processes)
+
+
+def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -> None:
+    assert (whole_run.verdict, whole_run.note, whole_run.controls) == (Verdict.VALID, "", "passed"), whole_run.findings
+    counts = whole_run.counts
+    assert (counts["writers"], counts["kills of the writer"], counts["kills of readers"]) == (25, 24, 4)
+    assert counts["commits"] > counts["acknowledged"] > 25
+    assert counts["anomalies"] == whole_run.varying["refused reads"] == 0
+    assert whole_run.explored == 25 + counts["commits"]
+    assert whole_run.varying["reads"] >= 4 * 24 and not whole_run.complete
+    lives = "25 writers one after the other, 24 of them killed at a chosen call"
+    assert f"{lives}, and their {counts['commits']} commits" in whole_run.bound
+    assert "the 4 readers beside them run freely" in whole_run.bound
+
+
+def test_every_place_is_reached_without_luck(whole_run: Phase) -> None:
+    assert {f"killed at {place}" for place in COMMIT_PLACES} < whole_run.reached.keys()
+    assert {point for point, is_reached in whole_run.reached.items() if is_reached != 1} == set()
+    assert whole_run.varying["killed inside a recovery"] == 8 and whole_run.varying["killed inside a purge"] == 3
+
+
+def test_all_readers_read_inside_of_every_commit_that_is_killed(whole_run: Phase, directory: Path) -> None:
+    events = read_history((directory / HISTORIES).glob("*.history")).events
+    begun: dict[str, int] = {}
+    inside: set[str] = set()
+    is_pending, seen = False, 0
+    for event in events:
+        match event.kind:
+            case EventKind.COMMIT_START:
+                is_pending, begun, inside = True, {}, set()
+            case EventKind.COMMIT_ACKNOWLEDGED | EventKind.RECOVERED:
+                is_pending = False
+            case EventKind.READ_START:
+                begun[event.client] = event.sequence
+            case EventKind.READ_END if event.client in begun:
+                inside.add(event.client)
+            case EventKind.KILLED if event.client == "writer" and is_pending:
+                assert inside == {f"reader-{number}" for number in range(4)}
+                is_pending, seen = False, seen + 1
+    assert seen == whole_run.varying[KILLED_IN_COMMIT] == len(COMMIT_PLACES)
+
+
+def fixed_part(phase: Phase) -> tuple[object, ...]:
+    assert phase.verdict is Verdict.VALID, phase.note
+    return phase.explored, phase.complete, phase.bound, phase.counts, phase.reached, phase.controls, phase.note
+
+
+def test_a_busy_machine_changes_no_number(tmp_path: Path) -> None:
+    alone = explore(tmp_path / "alone", readers=2)
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(BUSY_PROCESS_COUNT)]
+    try:
+        beside = explore(tmp_path / "beside", readers=2)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert fixed_part(alone) == fixed_part(beside)
+
+
+def test_nobody_outlives_a_run_that_is_interrupted(tmp_path: Path, started: list[int]) -> None:
     def interrupt(done: int, total: int | None) -> NoReturn:
-        assert len(multiprocess.active_children()) >= 4
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         explore(tmp_path / "run", on_progress=interrupt)
-    assert multiprocess.active_children() == []
+    assert len(started) == 2 * 5 and are_gone(started)
 
 
-def test_without_kills_a_run_takes_its_time_and_is_judged_all_the_same(tmp_path: Path) -> None:
-    phase = explore(tmp_path / "run", kills=0, seconds=4.0, readers=2)
-    assert (phase.verdict, phase.counts["kills of the writer"], phase.counts["recoveries"]) == (Verdict.VALID, 0, 0)
-    assert phase.counts["reads"] > 10 and phase.seconds >= 4.0
+def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: list[int]) -> None:
+    phase = explore(tmp_path / "run", kills=0, readers=1)
+    assert (phase.verdict, phase.counts["kills of the writer"], phase.counts["writers"]) == (Verdict.VALID, 0, 1)
+    assert phase.reached[READ_DURING_COMMIT] == phase.reached[READ_AGAIN] == 1
+    assert are_gone(started)
 
 
-def test_a_run_whose_time_is_over_before_its_kills_is_no_valid_one(tmp_path: Path) -> None:
-    phase = explore(tmp_path / "run", kills=1_000, seconds=0.5, readers=1)
+def test_a_ceiling_is_told_as_a_smaller_bound(tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    phase = explore(
+        tmp_path / "run",
+        kills=1_000,
+        readers=1,
+        has_time=lambda: not seen,
+        on_progress=lambda *progress: seen.append(progress),
+    )
+    assert seen == [(1, 1_001)]
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+    assert "1 of 1001 writers one after the other, 1 of them killed" in phase.bound
+    assert phase.explored == 1 + phase.counts["commits"]
+
+
+def test_without_time_nothing_is_explored(tmp_path: Path) -> None:
+    phase = explore(tmp_path / "run", has_time=lambda: False)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert "the time was over before" in phase.note
+
+
+class Hung:
+    """A reader that never comes back; true as soon as it has begun."""
+
+    patches = (Patch(place="harness.explore.process_reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),)
+
+    def __init__(self, directory: Path) -> None:
+        self._history = directory / HISTORIES / "reader-0.0.history"
+
+    def __bool__(self) -> bool:
+        return self._history.exists() and self._history.stat().st_size > 0
+
+
+def test_a_ceiling_ends_waiting_for_a_process(tmp_path: Path, started: list[int]) -> None:
+    hung = Hung(tmp_path / "run")
+    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lambda: not hung)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert are_gone(started)
+
+
+def test_a_reader_that_never_comes_back_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[int]
+) -> None:
+    hung = Hung(tmp_path / "run")
+
+    def lose_patience() -> bool:
+        if hung:
+            monkeypatch.setattr(process_crew, "HANG_SECONDS", 0.5)
+        return True
+
+    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lose_patience)
     assert phase.verdict is Verdict.UNKNOWN
-    assert "the time was over after" in phase.note and "of 1000 kills" in phase.note
+    assert "reader-0.0 did not answer within 0.5 s" in phase.note
+    assert are_gone(started)
 
 
 @pytest.mark.parametrize(
@@ -140,35 +251,18 @@ def test_a_writer_that_refuses_a_table_leaves_the_verdict_open(tmp_path: Path) -
     assert "a novelty" in phase.note and phase.findings == ()
 
 
-def test_a_reader_that_never_comes_back_leaves_the_verdict_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_crew, "FINISH_SECONDS", 1.0)
-    patches = [Patch(place="harness.explore.process_reader:rows_by_partition", substitute=f"{FAULTS}:sleep")]
-    phase = explore(tmp_path / "run", patches=patches, kills=1, readers=1)
-    assert phase.verdict is Verdict.UNKNOWN
-    assert "did not finish within 1 s" in phase.note
-    assert multiprocess.active_children() == []
-
-
 @pytest.mark.nightly
 def test_a_thousand_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_path: Path) -> None:
-    phase = explore(tmp_path / "run", kills=1_000, seconds=3_600.0)
+    phase = explore(tmp_path / "run", kills=1_000)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed"), phase.findings
     assert phase.counts["kills of the writer"] == 1_000
-    wanted = (
-        *(f"killed at {place}" for place in COMMIT_PLACES),
-        *(KILLED_PUBLISHED, KILLED_IN_RECOVERY, KILLED_IN_PURGE, COMMIT_UNDONE, COMMIT_DONE),
-        *(RESTATED, REMOVED, PURGED, PINNED_READER_KILLED, PIN_FREED),
-    )
-    assert [point for point in wanted if not phase.reached[point]] == []
+    assert {point for point, is_reached in phase.reached.items() if is_reached != 1} == set()
 
 
 def run_with_pin(tmp_path: Path, version: int) -> Run:
     start = lay_ready(None, "/trades", tmp_path)
     take_writer_lock(OperatingSystemStorage(), start.table_path).release()
-    settings = Settings(seconds=1.0, seed=1, reader_count=4, kills=1)
-    run = Run(start, None, None, settings, time.monotonic, lambda done, total: None)  # type: ignore[arg-type]
+    run = Run(start, None, None, Settings(seed=1, reader_count=4, kills=1), lambda done, total: None)  # type: ignore[arg-type]
     run.outcome.pins.append(version)
     return run
 

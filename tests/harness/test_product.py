@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,13 +15,13 @@ from harness.explore.crash_world import Disks, Lives
 from harness.explore.observer import Property
 from harness.explore.product_cuts import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductCuts
 from harness.explore.schedule_crash import control_situation, explore_product
-from harness.explore.situation import Readers, Situation
+from harness.explore.situation import NotExplorableError, Readers, Situation
 from harness.explore.stateful_memo import remembered_decoding
 from harness.presets import PRESETS
 from harness.scenario import load_scenario
 from harness.simulation import setting_of
 from harness.targets.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, SwallowsErrors, Toy
-from harness.verdict import Verdict
+from harness.verdict import Verdict, looks_at_most
 
 EVERY_MODEL = [model.name for model in MODELS]
 
@@ -80,7 +79,7 @@ def test_cuts_have_the_outcomes_of_a_search_of_all_states_of_a_table(model: str)
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_a_broken_toy_is_convicted_by_the_model_that_can_see_it(toy: Toy, model: str, violated: str) -> None:
-    phase = explore_product(control_situation(toy), [model], clock=time.monotonic, seconds=60)
+    phase = explore_product(control_situation(toy), [model])
     assert phase.verdict is Verdict.INVALID
     assert violated in {finding.property for finding in phase.findings}, phase.findings
 
@@ -91,24 +90,27 @@ def test_a_broken_toy_is_convicted_by_the_model_that_can_see_it(toy: Toy, model:
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_what_only_a_power_cut_or_a_failing_sync_can_show_survives_the_others(toy: Toy, model: str) -> None:
-    phase = explore_product(control_situation(toy), [model], clock=time.monotonic, seconds=60)
+    phase = explore_product(control_situation(toy), [model])
     assert phase.findings == () and phase.complete
 
 
 def test_our_implementation_is_valid_and_the_bound_says_what_was_complete() -> None:
     with remembered_decoding():
         setting = setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"])
-        phase = explore_product(setting.situation, clock=time.monotonic, seconds=120)
+        phase = explore_product(setting.situation)
     assert (phase.verdict, phase.complete, phase.controls) == (Verdict.VALID, True, "passed"), phase.note
     assert phase.explored > 30_000 and phase.counts["crash points"] > 500
     assert phase.reached[IN_COMMIT] and phase.reached[SEEN_EARLY] and phase.reached[LIVED_THROUGH]
     assert "complete under A, D, B, C-512, Cdir" in phase.bound
 
 
-def test_what_was_cut_by_the_time_is_no_verdict_by_itself() -> None:
-    ticks = iter(range(10_000_000))
-    phase = explore_product(control_situation(Toy()), ["A"], clock=lambda: float(next(ticks)), seconds=3)
-    assert phase.verdict is Verdict.UNKNOWN and not phase.complete and "cut by the time" in phase.bound
+@pytest.mark.parametrize("bound", [{"states_max": 3}, {"has_time": looks_at_most(1)}], ids=["states", "ceiling"])
+def test_what_was_cut_is_a_sample_and_said_to_be_one(bound: dict[str, Any]) -> None:
+    whole = explore_product(control_situation(Toy()), ["A"])
+    phase = explore_product(control_situation(Toy()), ["A"], **bound)
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert 0 < phase.explored < whole.explored
+    assert phase.bound.endswith("complete under no model; a sample of the crashes under A")
 
 
 def test_a_reader_that_changes_something_is_not_explored_by_cuts() -> None:
@@ -124,6 +126,6 @@ def test_a_reader_that_changes_something_is_not_explored_by_cuts() -> None:
             readers=(Readers(style="pinned"),),
             start=setting.situation.start,
         )
-        phase = explore_product(pinned, ["A"], clock=time.monotonic, seconds=10)
-    assert phase.verdict is Verdict.UNKNOWN and "takes locks" in phase.note
-    assert explore_product(situation, ["A"], clock=time.monotonic, seconds=10).verdict is Verdict.VALID
+        with pytest.raises(NotExplorableError, match="takes locks"):
+            explore_product(pinned, ["A"])
+    assert explore_product(situation, ["A"]).verdict is Verdict.VALID

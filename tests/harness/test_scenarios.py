@@ -10,7 +10,7 @@ from harness.explore.power_points import must_reach_all
 from harness.explore.stateful_memo import remembered_decoding
 from harness.presets import PRESETS
 from harness.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
-from harness.simulated_phases import Budget, simulate
+from harness.simulated_phases import simulate
 from harness.simulation import Setting, merged, must_have_reached, setting_of, settings_of
 from harness.verdict import Finding, Phase, Verdict
 
@@ -94,7 +94,7 @@ def test_an_unknown_name_or_preset_is_refused_with_those_that_there_are() -> Non
 
 
 def phase(explored: int = 1, *, complete: bool = True, verdict: Verdict = Verdict.VALID, **others: object) -> Phase:
-    fields = {"name": "x", "bound": "all", "seconds": 1.0, "controls": "passed", **others}
+    fields = {"name": "x", "bound": "all", "controls": "passed", **others}
     return Phase(explored=explored, complete=complete, verdict=verdict, **fields)  # type: ignore[arg-type]
 
 
@@ -106,25 +106,24 @@ def test_a_phase_of_many_situations_adds_up_and_keeps_one_finding_of_a_kind() ->
             ("a", phase(3, counts={"n": 1}, findings=(findings[0],), verdict=Verdict.INVALID)),
             ("b", phase(4, counts={"n": 2}, findings=(findings[1],), verdict=Verdict.INVALID, complete=False)),
         ],
-        2.0,
         ["c"],
     )
     assert (whole.explored, whole.counts, whole.findings, whole.complete) == (7, {"n": 3}, (findings[0],), False)
     assert whole.verdict is Verdict.INVALID and set(whole.situations) == {"a", "b"}
-    assert "1 of 3 situations complete" in whole.bound and "by the time: b" in whole.bound and "begun: c" in whole.bound
+    assert "1 of 3 situations complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
 
 
 def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None:
     parts = [("a", phase()), ("b", phase(controls="a toy was not convicted", verdict=Verdict.UNKNOWN, note="why"))]
-    whole = merged("x", parts, 1.0)
+    whole = merged("x", parts)
     assert (whole.verdict, whole.controls, whole.note) == (Verdict.UNKNOWN, "a toy was not convicted", "b: why")
 
 
-def test_a_phase_whose_time_was_over_before_one_run_is_unknown_and_one_run_is_enough() -> None:
+def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() -> None:
     cut = ("a", phase(0, complete=False))
-    whole = merged("x", [cut], 1.0, ["b"])
-    assert (whole.verdict, whole.explored, whole.note) == (Verdict.UNKNOWN, 0, "the time was over before one run")
-    assert merged("x", [cut, ("b", phase(1))], 1.0).verdict is Verdict.VALID
+    whole = merged("x", [cut], ["b"])
+    assert (whole.verdict, whole.explored, whole.note) == (Verdict.UNKNOWN, 0, "nothing was explored")
+    assert merged("x", [cut, ("b", phase(1))]).verdict is Verdict.VALID
 
 
 def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
@@ -137,7 +136,7 @@ def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
 
 def test_an_explorer_without_situations_says_that_it_explored_nothing() -> None:
     settings = settings_of(["one-commit-one-reader"], PRESETS["hardened"])
-    found = simulate(Explorer.MEMORY, settings, Budget(clock=lambda: 0.0, seconds=1.0))
+    found = simulate(Explorer.MEMORY, settings)
     assert (found.verdict, found.explored) == (Verdict.UNKNOWN, 0) and "none of the situations" in found.note
 
 

@@ -13,7 +13,7 @@ from depth import nightly
 
 from harness.check import capture_table
 from harness.disk.image import DiskImage
-from harness.explore.stateful import MUST_REACH, SOON, UPSERT, Control, explore_stateful
+from harness.explore.stateful import MUST_REACH, SOON, STEPS_IN_PART, UPSERT, Control, explore_stateful
 from harness.explore.stateful_commit import FAULT_KINDS
 from harness.explore.stateful_machine import Search, replay
 from harness.explore.stateful_memo import remembered_encoder
@@ -21,7 +21,7 @@ from harness.explore.stateful_rows import Point, Rows, RowShape
 from harness.explore.stateful_rules import RAFFLE, RULES, Step
 from harness.explore.stateful_start import StorageKind, prepare
 from harness.faults.planted import PLANTED
-from harness.verdict import Phase, Verdict
+from harness.verdict import Phase, Verdict, looks_at_most
 from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
 
@@ -36,7 +36,7 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
     return explore_stateful(
         image,
         path,
-        **{"clock": lambda: 0.0, "seconds": 1.0, "steps": steps, "seed": 1, "storage_kind": kind, **settings},
+        **{"steps": steps, "seed": 1, "storage_kind": kind, **settings},
     )
 
 
@@ -95,8 +95,6 @@ def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data
         scratch="",
         encode=remembered_encoder(),
         steps=0,
-        has_time=lambda: True,
-        on_progress=lambda done, total: None,
     )
     # Into the first place twice, so that the commit which stops grows one partition and makes another.
     before: tuple[Step, ...] = ({"rule": "insert", "rows": [0, 9]}, {"rule": "commit"})
@@ -118,19 +116,19 @@ def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) ->
         explored(None, MEMORY, 300)
 
 
-def test_a_run_that_is_out_of_time_is_unknown_and_says_how_far_it_came() -> None:
-    seen: list[tuple[int, int]] = []
+def test_a_run_that_is_cut_says_how_far_it_came() -> None:
+    seen: list[tuple[int, int | None]] = []
     phase = explored(
         None,
         MEMORY,
         5_000,
-        clock=itertools.count().__next__,
-        seconds=150,
+        has_time=looks_at_most(150),
         on_progress=lambda done, total: seen.append((done, total)),
     )
-    assert phase.verdict is Verdict.UNKNOWN and 100 < phase.explored < 150
-    assert phase.note == f"the time was over after {phase.explored} of 5000 rules"
-    assert seen == [(100, 5_000)]
+    assert phase.verdict is Verdict.VALID and 100 < phase.explored <= 150
+    assert phase.bound.startswith(f"{phase.explored} rules in ")
+    assert seen == [(100, STEPS_IN_PART)]
+    assert explored(None, MEMORY, 100, has_time=looks_at_most(0)).verdict is Verdict.UNKNOWN
 
 
 def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +150,7 @@ def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data:
     image = capture_table(OperatingSystemStorage(), str(table))
     bare = DiskImage({path: content for path, content in image.files.items() if not path.endswith("_meta")})
     bare = DiskImage.of_files(bare.files)
-    phase = explore_stateful(bare, str(table), clock=lambda: 0.0, seconds=1.0, steps=10, seed=1)
+    phase = explore_stateful(bare, str(table), steps=10, seed=1)
     assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
     assert "_meta" in phase.note
 

@@ -74,8 +74,6 @@ def explored(steps: int = STEPS, **settings: Any) -> Phase:
     return explore_stateful(
         None,
         "/table",
-        clock=lambda: 0.0,
-        seconds=1.0,
         steps=steps,
         seed=7,
         **{"storage_kind": StorageKind.MEMORY, **settings},
@@ -115,9 +113,7 @@ def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None
     path = str(questdb_data / "tables/9.4.2/dedup/table")
     image = capture_table(OperatingSystemStorage(), path)
     with patch("impl.partition_change:without_duplicates", first_of_each_key)():
-        phase = explore_stateful(
-            image, path, clock=lambda: 0.0, seconds=1.0, steps=STEPS, seed=7, storage_kind=StorageKind.MEMORY
-        )
+        phase = explore_stateful(image, path, steps=STEPS, seed=7, storage_kind=StorageKind.MEMORY)
     assert phase.verdict is Verdict.INVALID
     assert phase.findings[0].property == "a version has exactly its rows"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,9 +41,7 @@ LETTERS = st.binary(min_size=1, max_size=6)
 def explored(
     target: Target, operations: Any = OPERATIONS, *, steps: int = 20, examples: int = 60, seed: int = 1
 ) -> Phase:
-    return explore_stories(
-        target, operations, path="toy", clock=itertools.count().__next__, steps=steps, examples=examples, seed=seed
-    )
+    return explore_stories(target, operations, path="toy", steps=steps, examples=examples, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +341,7 @@ def test_a_target_that_leaves_something_to_chance_gets_no_verdict() -> None:
 
 
 def test_too_few_stories_to_meet_a_kill_inside_a_commit_are_no_verdict() -> None:
-    phase = explore_stories(Toy(), OPERATIONS, path="toy", clock=lambda: 0.0, steps=1, examples=1, seed=0)
+    phase = explore_stories(Toy(), OPERATIONS, path="toy", steps=1, examples=1, seed=0)
     assert phase.verdict is Verdict.UNKNOWN and phase.note.startswith("never reached: ")
 
 

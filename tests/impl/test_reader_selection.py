@@ -17,9 +17,10 @@ from impl.errors import CorruptError, UnsupportedError
 from impl.layout import txn
 from impl.pm.block import Chunk
 from impl.questdb_types import DESIGNATED, TypeTag
-from impl.reader import Snapshot, UnknownColumnError, open_snapshot
+from impl.reader import RepeatedColumnError, Snapshot, UnknownColumnError, open_snapshot
 from impl.row_group import SnapshotColumn
 from impl.time_search import ALL_TIMES, TimeRange
+from impl.time_text import TimeTextError
 
 CHAIN = "tables/9.4.2/chain/table"
 NANOSECOND = "tables/2026-07/nanosecond/table"
@@ -52,7 +53,7 @@ def chunks(snapshot: Snapshot) -> Iterator[tuple[int, str, Chunk]]:
             yield ordinal, column.name, chunk
 
 
-@pytest.mark.parametrize("names", [["n", "ts"], ["v"], ["s", "n", "v", "ts"], ["v", "v"]])
+@pytest.mark.parametrize("names", [["n", "ts"], ["v"], ["s", "n", "v", "ts"]])
 def test_columns_come_in_the_order_asked_for(names: list[str], questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / CHAIN)
     everything = rows_of(snapshot)
@@ -66,6 +67,19 @@ def test_unknown_column_is_refused_with_the_names_there_are(questdb_data: Path) 
     snapshot = snapshot_of(questdb_data / CHAIN)
     with pytest.raises(UnknownColumnError, match=r"no column 'V'; the table has ts, v, s, n"):
         next(snapshot.batches(["ts", "V"]))
+
+
+def test_a_column_is_not_returned_twice(questdb_data: Path) -> None:
+    with pytest.raises(RepeatedColumnError, match="column 'v' is named 2 times"):
+        snapshot_of(questdb_data / CHAIN).selected(["v", "ts", "v"])
+
+
+def test_times_may_be_none_but_not_the_wrong_way_round(questdb_data: Path) -> None:
+    snapshot = snapshot_of(questdb_data / CHAIN)
+    none = snapshot.time_range("2024-01-01", "2024-01-01")
+    assert none.start == none.end and list(snapshot.batches(times=none)) == []
+    with pytest.raises(TimeTextError, match="end before they begin"):
+        snapshot.time_range("2024-01-01T00:00:00.000001", "2024-01-01")
 
 
 def test_time_range_of_a_table_without_designated_timestamp_is_refused(questdb_data: Path) -> None:

@@ -13,6 +13,7 @@ from harness.verdict import Verdict
 from pipeline.campaign_spec import (
     CONTROL_GROUPS,
     SIZE_LIMIT_BYTES,
+    TASKS_MAX,
     CampaignError,
     Group,
     all_groups,
@@ -105,6 +106,10 @@ def test_a_fault_comes_with_the_scenario_that_it_is_hunted_on() -> None:
         (
             group("").replace(b"count = 1", b"first = 4611686018427387903, count = 2"),
             "x.toml: seeds go up to 4611686018427387904 - at `$.groups[0].seeds`",
+        ),
+        (
+            group('scenarios = ["two-orphans", "sync-fails"]').replace(b"count = 1", b"count = 20_000_001"),
+            f"x.toml: 200,002 tasks of `seeds_a_task` runs each, where {TASKS_MAX:,} are the most - at `$.groups`",
         ),
         (b"#" * (SIZE_LIMIT_BYTES + 1), f"x.toml: more than {SIZE_LIMIT_BYTES} bytes"),
     ],

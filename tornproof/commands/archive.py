@@ -20,9 +20,12 @@ from pipeline.archive_settings import ROW_GROUP_BYTES, ArchiveReport, ArchiveSet
 from pipeline.archive_source import find_sources
 from pipeline.session import spark_session
 from tornproof.holders import demand_owner, refuse_if_held
+from tornproof.interruption import say_if_interrupted
+from tornproof.numbers import within
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 
 LINES_SHOWN = 100
+SAMPLE_LINES_MAX = 1_000_000
 
 
 class Interval(StrEnum):
@@ -69,7 +72,9 @@ def archive(
     ] = None,
     row_group_bytes: Annotated[
         int,
-        typer.Option(min=1, max=ROW_GROUP_BYTES, metavar="N", help="BYTES of rows in a row group, before encoding."),
+        typer.Option(
+            callback=within(1, ROW_GROUP_BYTES), metavar="N", help="BYTES of rows in a row group, before encoding."
+        ),
     ] = ROW_GROUP_BYTES,
     codec: Annotated[Compression, typer.Option("--codec", case_sensitive=False)] = Compression.ZSTD,
     level: Annotated[int | None, typer.Option("--level", help="The codec's level; 3 for zstd by default.")] = None,
@@ -79,7 +84,11 @@ def archive(
     ] = None,
     sample_lines: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Infer columns from the first N lines of each file (of at most 100)."),
+        typer.Option(
+            callback=within(1, SAMPLE_LINES_MAX),
+            metavar="N",
+            help="Infer columns from the first N lines of each file (of at most 100).",
+        ),
     ] = 1000,
     master: Annotated[
         str | None,
@@ -112,6 +121,10 @@ def archive(
     )
     # Options that no writer follows are refused before Spark starts.
     assert settings.options
+    if not dry_run:
+        say_if_interrupted(
+            f"{to} has all that this run adds or nothing of it, and the same command adds what is missing"
+        )
     with spark_session(master, name="tornproof archive") as spark, progress_bar() as progress:
         task = progress.add_task("starting", total=None)
         report = run_archive(

@@ -16,10 +16,14 @@ from harness.explore.seeded import SEEDED
 from harness.verdict import Verdict
 from pipeline.campaign import claim, run_campaign
 from pipeline.campaign_results import Conviction, Summary
-from pipeline.campaign_spec import Spec, load_spec
+from pipeline.campaign_spec import TASKS_MAX, Spec, load_spec
+from pipeline.campaign_tasks import EVENTS, RESULTS
 from pipeline.session import spark_session
+from pipeline.whole_file import PARTIAL
 from tornproof.check_report import STYLES
 from tornproof.findings import finding_document
+from tornproof.interruption import remove_at_end, say_if_interrupted
+from tornproof.numbers import within
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 from tornproof.report_writing import write_report
 
@@ -41,7 +45,10 @@ def campaign(
         typer.Option("--master", metavar="MASTER", help="Run on this Spark: local[*], or spark://HOST:PORT."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Spread the tasks over N partitions, else one for each.")
+        int | None,
+        typer.Option(
+            callback=within(1, TASKS_MAX), metavar="N", help="Spread the tasks over N partitions, else one for each."
+        ),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Make the report.html of DIR when it is done.")] = False,
     json_target: JsonOption = None,
@@ -51,6 +58,9 @@ def campaign(
     claim(wanted, out)
     console = result_console(json_target)
     findings = Findings(wanted, out / FINDINGS)
+    say_if_interrupted(f"what was run is in {out}, and the same command goes on from there")
+    for kind in (EVENTS, RESULTS):
+        remove_at_end(out / kind, f"group=*/.*{PARTIAL}")
     with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
         task = progress.add_task("runs", total=None)
 
@@ -58,15 +68,19 @@ def campaign(
             file = findings.save(conviction)
             _print_finding(progress.console if progress.console.is_terminal else console, conviction, file)
 
+        def tell(done: int, total: int, found: int) -> None:
+            progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
+            say_if_interrupted(
+                f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command goes on from there"
+            )
+
         summary = run_campaign(
             spark,
             wanted,
             out,
             partition_count=partitions,
             on_conviction=show,
-            on_progress=lambda done, total, found: progress.update(
-                task, description=f"runs, {found} findings", completed=done, total=total
-            ),
+            on_progress=tell,
         )
     saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
     document = _document(wanted, out, summary, saved)

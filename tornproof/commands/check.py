@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
-from harness.check import SIMULATED, CheckSettings, PhaseName, check_image
-from harness.disk.image import DiskImage
-from harness.explore.damage import COMPLETE_BYTES
-from harness.presets import HARDENED_PRESET, Preset
-from harness.simulation import Setting, settings_of, settings_of_table
+from harness.check import SIMULATED, CheckQuestion, PhaseName, check_image
+from harness.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
+from harness.presets import HARDENED_PRESET
+from harness.tasks import OnProgress, Progress
 from harness.verdict import worst
 from harness.workload import MADE_PATH, made_image
-from impl.errors import TornproofError
 from tornproof.captured import capture_steadily
-from tornproof.check_report import check_document, print_check
+from tornproof.check_report import Asked, check_document, print_check
 from tornproof.findings import FINDINGS, save_findings
-from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.numbers import CORES, seconds_within, seed_within, workers_within
+from tornproof.output import ExitCode, JsonOption, UsageError, error_console, result_console, write_json
 from tornproof.preset_option import preset_named
 from tornproof.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
+
+WIDTH = 80
+
+
+def effort_of(text: str) -> int:
+    """Return the effort that a word or a number names; raises typer.BadParameter."""
+    effort = EFFORTS.get(text) or (int(text) if text.isascii() and text.isdigit() else 0)
+    if not 1 <= effort <= EFFORT_MAX:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(EFFORTS)}, and no number from 1 to {EFFORT_MAX:,}")
+    return effort
 
 
 def check(
@@ -32,13 +42,25 @@ def check(
         str | None,
         typer.Argument(help="Directory of a table, which is copied and never changed; else a small new one."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Time for the explorations.")] = 60.0,
+    effort: Annotated[
+        int,
+        typer.Option(
+            parser=effort_of,
+            metavar="|".join((*EFFORTS, "N")),
+            help="How many cases are tried: the bound of every explorer, as a factor to that of `small`.",
+        ),
+    ] = DEFAULT,  # type: ignore[assignment]  # the parser makes a number of it
+    seconds: Annotated[
+        float | None,
+        typer.Option(callback=seconds_within(), help="A ceiling of time; what it cuts makes bounds smaller."),
+    ] = None,
     only: Annotated[list[PhaseName] | None, typer.Option(help="Run only this explorer; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Where chance starts, for the explorers that use it.")] = 0,
-    bound: Annotated[
-        int, typer.Option(min=1, metavar="BYTES", help="Try every bit of a data.parquet up to this size, else some.")
-    ] = COMPLETE_BYTES,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that explore.")] = os.cpu_count() or 1,
+    seed: Annotated[
+        int, typer.Option(callback=seed_within(), help="Where chance starts, for the explorers that use it.")
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option(callback=workers_within(), help="Processes that explore; the answer is the same.")
+    ] = CORES,
     preset: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Explore the protocol of another release, in the simulator.")
     ] = None,
@@ -53,6 +75,9 @@ def check(
             show_default=f"{FINDINGS}, with --report its DIR/{FINDINGS_OF_REPORT}",
         ),
     ] = None,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also say what each explorer covered, and what became of the damage.")
+    ] = False,
     report: ReportOption = None,
     json_target: JsonOption = None,
 ) -> int:
@@ -62,74 +87,67 @@ def check(
         raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
     if report is not None:
         make_folder(report)
-    name = "a small new table" if table is None else table
     path, image = (MADE_PATH, made_image()) if table is None else capture_steadily(table)
-    situations = _situations(scenario or (), chosen, None if table is None else (image, path))
-    settings = CheckSettings(
-        seconds=seconds,
-        workers=workers,
-        complete_bytes=bound,
+    question = CheckQuestion(
+        image=image,
+        path=path,
+        has_table=table is not None,
+        preset=None if chosen is None else chosen.name,
+        scenarios=tuple(scenario or ()),
         seed=seed,
-        phases=_phases(only, situations, preset, scenario, has_table=table is not None),
-        situations=situations,
-        preset=chosen or HARDENED_PRESET,
+        bounds=Bounds.of(effort),
     )
-    with progress_bar() as progress:
-        task = progress.add_task("copying", total=None)
-        phases = list(
-            check_image(
-                image,
-                path,
-                settings,
-                clock=time.monotonic,
-                on_progress=lambda phase, done, total: progress.update(
-                    task, description=phase, completed=done, total=total
-                ),
-            )
-        )
+    asked = Asked(table=table, preset=(chosen or HARDENED_PRESET).name, seed=seed, effort=effort)
+    phases = _phases(only, question)
+    with progress_bars(phases) as on_progress:
+        outcome = check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
     place = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
-    saved = save_findings(phases, name, path, image, place)
-    document = check_document(name, settings.preset.name, seed, phases, saved)
+    saved = save_findings(outcome.phases, asked.target, path, image, place)
+    document = check_document(asked, outcome, saved, workers)
     write_json(document, json_target)
-    console = result_console(json_target)
-    print_check(console, name, phases, saved)
+    print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)
     if report is not None:
         if findings is not None:
-            save_findings(phases, name, path, image, report / FINDINGS_OF_REPORT)
+            save_findings(outcome.phases, asked.target, path, image, report / FINDINGS_OF_REPORT)
         save_run(document, report)
-        write_report(report, console)
-    return ExitCode[worst(phase.verdict for phase in phases).name]
+        write_report(report, result_console(json_target))
+    if outcome.interrupted_by is not None:
+        signal.raise_signal(outcome.interrupted_by)
+    return ExitCode[worst(phase.verdict for phase in outcome.phases).name]
 
 
-def _situations(
-    scenarios: Sequence[str], preset: Preset | None, table: tuple[DiskImage, str] | None
-) -> tuple[Setting, ...]:
-    """Return what the simulator explores: a given table, or else scenarios."""
-    if table is None:
-        return tuple(settings_of(scenarios, preset))
-    with suppress(TornproofError):
-        return tuple(settings_of_table(*table, preset or HARDENED_PRESET))
-    # What is wrong with the table is what the other phases say.
-    return ()
-
-
-def _phases(
-    only: list[PhaseName] | None,
-    situations: tuple[Setting, ...],
-    preset: str | None,
-    scenarios: list[str] | None,
-    *,
-    has_table: bool,
-) -> tuple[PhaseName, ...]:
+def _phases(only: list[PhaseName] | None, question: CheckQuestion) -> tuple[PhaseName, ...]:
     """Return the wanted phases; other releases and scenarios exist in the simulator alone, and drawn tables are new."""
-    named = {explorer for setting in situations for explorer in setting.explorers}
+    named = {explorer for setting in question.settings() for explorer in setting.explorers}
     possible = list(PhaseName)
-    if preset is not None or scenarios:
-        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not scenarios]
-        possible += [] if scenarios else [PhaseName.DRAWN]
-    if has_table and PhaseName.DRAWN in possible:
+    if question.preset is not None or question.scenarios:
+        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not question.scenarios]
+        possible += [] if question.scenarios else [PhaseName.DRAWN]
+    if question.has_table and PhaseName.DRAWN in possible:
         possible.remove(PhaseName.DRAWN)
     others = [name for name in only or () if name not in possible]
     if others:
         raise UsageError(f"--only {others[0]}: what is asked for is explored by {', '.join(possible)}")
     return tuple(name for name in possible if not only or name in only)
+
+
+@contextmanager
+def progress_bars(phases: Sequence[PhaseName]) -> Iterator[OnProgress]:
+    """Show a bar for each phase on a terminal's standard error: what is done, how fast, and what is left."""
+    console = error_console()
+    columns: tuple[ProgressColumn, ...] = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[cases]:>9,} cases"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        shown = {name: bars.add_task(name, total=1.0, start=False, cases=0) for name in phases}
+
+        def on_progress(progress: Progress) -> None:
+            bar = shown[PhaseName(progress.name)]
+            bars.start_task(bar)
+            bars.update(bar, completed=progress.done_part, cases=progress.cases)
+
+        yield on_progress

@@ -10,6 +10,7 @@ from impl.operating_system import OperatingSystemStorage
 from tornproof.inspection.inspector import inspect_path
 from tornproof.inspection.printing import Printer
 from tornproof.inspection.report import counted
+from tornproof.numbers import within
 from tornproof.output import ExitCode, JsonOption, complain, result_console, write_json
 
 
@@ -17,7 +18,12 @@ def inspect(
     file: Annotated[str, typer.Argument(help="A _pm, _txn, _meta or Parquet file, or the directory of a partition.")],
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="TOKEN", min=0, help="Look at the footer that belongs to this committed size."),
+        typer.Option(
+            "--at",
+            metavar="TOKEN",
+            callback=within(0, (1 << 63) - 1),
+            help="Look at the footer that belongs to this committed size.",
+        ),
     ] = None,
     hexadecimal: Annotated[
         bool, typer.Option("--hex", help="Show the fixed-size records as annotated hex as well.")

@@ -31,6 +31,7 @@ from impl.storage import Storage
 from pipeline.migration import convert_tables
 from pipeline.session import spark_session
 from tornproof.holders import demand_owner, refuse_if_held
+from tornproof.interruption import say_if_interrupted
 from tornproof.migration_dataset import make_directory, write_dataset
 from tornproof.migration_sources import Source, find_sources
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
@@ -73,6 +74,8 @@ def migrate(
     """Give every parquet partition that has no _pm its own, made from data.parquet as it is committed."""
     sources = find_sources(path)
     job = Job(out=out, dry_run=dry_run, mode=mode)
+    if not dry_run:
+        say_if_interrupted("partitions that have their _pm keep it, and the same command does what is left")
     if out is not None:
         _demand_outside(out, sources, "which --out leaves as it is")
     if report is not None:

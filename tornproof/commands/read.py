@@ -20,7 +20,6 @@ from impl.pruning import Reason
 from impl.read_account import ReadAccount
 from impl.reader import Snapshot, open_snapshot
 from impl.table import open_table
-from impl.time_search import TimeRange
 from tornproof.csv_text import text_batch, text_schema
 from tornproof.output import JsonOption, UsageError, complain, copy_to_stdout, progress_bar, replacing, write_json
 from tornproof.steady import steadily
@@ -73,7 +72,7 @@ def read(
 
     def attempt() -> Result:
         snapshot = open_snapshot(open_table(storage, table))
-        times = TimeRange(start=snapshot.time_of(start), end=snapshot.time_of(end))
+        times = snapshot.time_range(start, end)
         schema = snapshot.schema_of(snapshot.selected(names))
         account = ReadAccount()
         with by_threads() as decoding:

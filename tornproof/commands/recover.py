@@ -17,6 +17,7 @@ from impl.operating_system import OperatingSystemStorage
 from impl.storage import EntryKind
 from impl.transaction import TXN_FILE
 from tornproof.holders import demand_owner, refuse_if_held
+from tornproof.interruption import say_if_interrupted
 from tornproof.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
 
 LINES_SHOWN = 500
@@ -91,6 +92,8 @@ def print_report(console: Console, report: HealReport) -> None:
 
 def _recover(table: str, *, dry_run: bool) -> HealReport:
     storage = OperatingSystemStorage()
+    if not dry_run:
+        say_if_interrupted(f"{table} holds the same version all the time, and the same command does what is left")
     if storage.kind(f"{table}/{TXN_FILE}") is EntryKind.FILE:
         refuse_if_held(table, because="recovery works offline")
         if not dry_run:

@@ -1,0 +1,45 @@
+"""How much work a check does: one number, from which the bound of every explorer follows, in cases and not in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EFFORTS = {"small": 1, "medium": 4, "large": 40}
+DEFAULT = "medium"
+EFFORT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """So many cases an explorer tries at most; where there are fewer, it tries them all.
+
+    `damages` are flips and lengths of a table's files, `pairs` of flips, `rules` of the state machine, `schedules`
+    reduced ones of a test case, `states` those of a reader beside a crash under one model, `torn_disks` those with
+    sectors torn into words at one crash point, `situations` drawn ones, `cuts` lengths at which writes tear, `kills` of
+    writer processes.
+    """
+
+    damages: int
+    pairs: int
+    rules: int
+    schedules: int
+    states: int
+    torn_disks: int
+    situations: int
+    cuts: int
+    kills: int
+
+    @classmethod
+    def of(cls, effort: int) -> Bounds:
+        """Return the bounds of an effort, which is a factor to those of the smallest one."""
+        return cls(
+            damages=40_000 * effort,
+            pairs=50 * effort,
+            rules=200 * effort,
+            schedules=1_000 * effort,
+            states=25_000 * effort,
+            torn_disks=8 * effort,
+            situations=10 * effort,
+            cuts=25 * effort,
+            kills=6 * effort,
+        )

@@ -1,0 +1,148 @@
+"""A server process that has imported what other processes need, and forks itself for each of them.
+
+Importing costs a process more than all that it does afterwards. The server has one thread, so that a fork is whole.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import multiprocess  # type: ignore[import-untyped]
+import numpy
+import pyarrow
+from multiprocess.connection import Connection  # type: ignore[import-untyped]
+from multiprocess.reduction import (  # type: ignore[import-untyped]
+    ForkingPickler,
+    recv_handle,
+    send_handle,
+)
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""NumPy and Arrow start threads when they are imported, unless the environment says this."""
+PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
+"""Signals that a terminal or a supervisor sends to all processes; the parent alone ends the run."""
+
+
+class ForkServer:
+    """The server as its parent sees it; it and all its processes end when the parent closes it, or dies."""
+
+    def __init__(self, *modules: str) -> None:
+        """Start the server, which imports these modules; nothing can be started before it `is_ready`."""
+        self._connection, theirs = multiprocess.Pipe()
+        self._is_serving = False
+        program = (
+            f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; serve({theirs.fileno()}, {modules})"
+        )
+        # A blocked signal stays blocked in what is started, so that there is no moment at which it leaves a traceback.
+        with _blocked(PARENT_ALONE):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **ONE_THREAD},
+                pass_fds=[theirs.fileno()],
+            )
+        theirs.close()
+
+    def is_ready(self, timeout_seconds: float) -> bool:
+        """Return whether it serves, after waiting for that at most so long; raises EOFError when it has ended."""
+        if not self._is_serving and self._connection.poll(timeout_seconds):
+            self._is_serving = self._connection.recv() == self._process.pid
+        return self._is_serving
+
+    def start(self, run: Callable[..., None], *arguments: object) -> tuple[int, Any]:
+        """Run a function in a new process, with the end of a pipe and arguments; return its number and our end.
+
+        Raises EOFError or OSError when the server has ended.
+        """
+        ours, theirs = multiprocess.Pipe()
+        with theirs:
+            self._connection.send(bytes(ForkingPickler.dumps((run, arguments))))
+            send_handle(self._connection, theirs.fileno(), self._process.pid)
+        return self._connection.recv(), ours
+
+    def exit_code(self, process: int) -> int | None:
+        """Return the exit code of a process that has closed its pipe; its number is not used again before.
+
+        When the server has ended, nobody knows it.
+        """
+        with suppress(EOFError, OSError):
+            self._connection.send(process)
+            code: int = self._connection.recv()
+            return code
+        return None
+
+    def close(self) -> None:
+        """Kill all processes that still live, and wait for their ends."""
+        self._connection.close()
+        if not self._is_serving:
+            self._process.kill()
+        self._process.wait()
+
+
+def serve(descriptor: int, modules: Sequence[str]) -> None:
+    """Be the server: fork for each pickled function, and say how a numbered process ended."""
+    sys.meta_path.insert(0, _WithoutPandas)
+    for module in modules:
+        __import__(module)
+    # What these two import when they are first used.
+    pyarrow.array(numpy.random.default_rng(0).integers(1, size=1))
+    connection = Connection(descriptor)
+    gc.freeze()
+    processes: set[int] = set()
+    with suppress(EOFError, OSError):
+        connection.send(os.getpid())
+        while True:
+            request = connection.recv()
+            if isinstance(request, bytes):
+                theirs = recv_handle(connection)
+                process = os.fork()
+                if process == 0:
+                    connection.close()
+                    _run(request, theirs)
+                os.close(theirs)
+                processes.add(process)
+                connection.send(process)
+            else:
+                processes.remove(request)
+                connection.send(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]))
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+class _WithoutPandas:
+    """Arrow imports pandas, where there is one, with its first array: for longer than a process lives otherwise."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        """Let no other finder be asked for pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def _run(request: bytes, descriptor: int) -> None:
+    """Be a process of the run; never returns."""
+    try:
+        run, arguments = ForkingPickler.loads(request)
+        run(Connection(descriptor), *arguments)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+@contextmanager
+def _blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

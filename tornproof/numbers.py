@@ -1,0 +1,43 @@
+"""Numbers of the command line: what a run cannot take is refused in words before it begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import typer
+
+Number = TypeVar("Number", int, float)
+SECONDS_MAX = 30 * 86_400
+SEED_MAX = (1 << 62) - 1
+"""As large as seeds of a campaign may be."""
+CORES = os.cpu_count() or 1
+WORKERS_MAX = 4 * CORES
+
+
+def within(low: int, high: int, why: str = "") -> Callable[[Number | None], Number | None]:
+    """Return an option's callback that takes numbers from `low` to `high` alone; `why` says what the latter is."""
+
+    def check(number: Number | None) -> Number | None:
+        # What is no number is not within anything.
+        if number is not None and not low <= number <= high:
+            raise typer.BadParameter(f"{number} is not from {low:,} to {high:,}{why and f' ({why})'}")
+        return number
+
+    return check
+
+
+def workers_within() -> Callable[[int | None], int | None]:
+    """Return the callback of an option for a number of processes."""
+    return within(1, WORKERS_MAX, f"four times the {CORES} cores of this machine")
+
+
+def seconds_within() -> Callable[[float | None], float | None]:
+    """Return the callback of an option for a time that a run may take."""
+    return within(1, SECONDS_MAX, "30 days in seconds")
+
+
+def seed_within() -> Callable[[int | None], int | None]:
+    """Return the callback of an option for a seed."""
+    return within(0, SEED_MAX)

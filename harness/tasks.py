@@ -255,10 +255,11 @@ class _Run:
             going.running[place] = process.begin(going.name, place, going.tasks[place])
 
     def _next(self) -> _Going | None:
-        """Return whose task is next: the first one's, or under a ceiling that of whom the least was done for."""
+        """Return whose task is next: that of whom the least was done for.
+
+        So a ceiling leaves something of each, and none keeps its long tasks for the end.
+        """
         ready = [going for going in self.open_ if going.waiting]
-        if self._seconds is None:
-            return next(iter(ready), None)
         return min(ready, key=lambda going: going.cpu_seconds + len(going.running), default=None)
 
     def _listen(self, pool: Pool, seconds: float) -> list[_Going]:

@@ -12,6 +12,7 @@ from impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from impl.footer_comparison import compare_footer
 from impl.metadata_file import TableMetadata
 from impl.parquet.footer import ParquetFooter, decode_footer
+from impl.parquet.thrift import Known
 from impl.partition import (
     PM_FILE,
     SIZE_FIELD,
@@ -176,7 +177,9 @@ def verify_partition(
     )
 
 
-def check_thrift_footer(resolved: ResolvedPartition) -> tuple[ParquetFooter | None, list[Problem] | None]:
+def check_thrift_footer(
+    resolved: ResolvedPartition, known: Known | None = None
+) -> tuple[ParquetFooter | None, list[Problem] | None]:
     """Return the Thrift footer of data.parquet, and where it is broken or contradicts `_pm`.
 
     No problems but None when it was not compared: it would take too much memory, or uses what this release does not
@@ -188,7 +191,7 @@ def check_thrift_footer(resolved: ResolvedPartition) -> tuple[ParquetFooter | No
     with resolved.files.open_data() as handle:
         content = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
     try:
-        footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset)
+        footer = decode_footer(content, file=label, offset_bytes=fixed.parquet_footer_offset, known=known)
     except CorruptError as error:
         return None, [error.problem]
     except UnsupportedError:

@@ -26,6 +26,7 @@ from harness.explore.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_r
 from impl.chunk import decode_chunk, pages_of
 from impl.errors import ProblemError, TornproofError
 from impl.parquet.pages import PageInfo
+from impl.parquet.thrift import Known
 from impl.partition import DATA_FILE, PM_FILE, ResolvedPartition, check_partition
 from impl.pm.block import Chunk
 from impl.pm.header import Column
@@ -76,6 +77,7 @@ class Judge:
         self._key = key_of(self.snapshot)
         self.partitions: dict[str, ResolvedPartition] = {}
         self._chunks: dict[str, list[PlacedChunk]] = {}
+        self._footers: dict[str, Known] = {}
         self.regions: dict[str, RegionMap] = {TXN_FILE: txn_regions(self._content(TXN_FILE))}
         for partition in self.snapshot.transaction.partitions:
             if partition.is_parquet:
@@ -158,6 +160,8 @@ class Judge:
         directory = resolved.files.name
         content = self._content(f"{directory}/{DATA_FILE}")
         self.partitions[directory] = resolved
+        self._footers[directory] = Known()
+        check_thrift_footer(resolved, self._footers[directory])
         self.regions[f"{directory}/{PM_FILE}"] = pm_regions(resolved, resolved.published.file_size_bytes)
         self.regions[f"{directory}/{DATA_FILE}"] = data_regions(resolved, content)
         placed = [
@@ -240,7 +244,7 @@ class Judge:
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
-            _, found = check_thrift_footer(damaged)
+            _, found = check_thrift_footer(damaged, self._footers[directory])
             problems = found or []
             if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
                 problems += check_partition(damaged)

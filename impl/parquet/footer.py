@@ -15,7 +15,7 @@ from impl.layout.parquet import MAGIC, ParquetTail
 from impl.parquet.fields import FILE_META_DATA, Codec
 from impl.parquet.records import read
 from impl.parquet.schema import SchemaLeaf, read_leaves
-from impl.parquet.thrift import NODE_COUNT_MAX, decode
+from impl.parquet.thrift import NODE_COUNT_MAX, Known, decode
 from impl.parquet.tree import BrokenError, Struct
 
 ENCRYPTED_MAGIC = b"PARE"
@@ -144,10 +144,12 @@ def decode_footer(
     offset_bytes: int,
     tolerant: bool = False,
     node_count_max: int = NODE_COUNT_MAX,
+    known: Known | None = None,
 ) -> ParquetFooter:
     """Return the footer that stands at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
 
-    `tolerant` takes negative counts and places of auxiliary structures as found, as QuestDB's converter does.
+    `tolerant` takes negative counts and places of auxiliary structures as found, as QuestDB's converter does; `known`
+    has met footers of this file alone, and read alike.
     Raises CorruptError or UnsupportedError, naming field path and offset.
     """
     tree, length_bytes = decode(
@@ -156,9 +158,10 @@ def decode_footer(
         offset_bytes=offset_bytes,
         node_count_max=node_count_max,
         path_of=FILE_META_DATA.path_text,
+        known=known,
     )
     try:
-        return _footer(tree, length_bytes, read(tree, FILE_META_DATA, tolerant=tolerant))
+        return _footer(tree, length_bytes, read(tree, FILE_META_DATA, tolerant=tolerant, known=known))
     except BrokenError as error:
         error.report(file, FILE_META_DATA.path_text)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from impl.parquet.thrift import Known
 from impl.parquet.tree import BrokenError, Items, Kind, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
@@ -95,10 +96,10 @@ def list_of(element: Form, *, as_tree: bool = False) -> Form:
     return Form(kind=Kind.LIST, element=element, as_tree=as_tree)
 
 
-def read(struct: Struct, table: Table, *, tolerant: bool = False) -> dict[str, Any]:
+def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known | None = None) -> dict[str, Any]:
     """Return the members of a struct by name, inner ones too, and under `offset_bytes` where it stands.
 
-    Members that are not there are left out. Raises BrokenError for a value out of range, text that is no UTF-8 and a
+    Members that are not there are left out. What `known` has of inner structs is taken from there. Raises BrokenError for a value out of range, text that is no UTF-8 and a
     required member that is missing or of another wire type.
     """
     values: dict[str, Any] = {"offset_bytes": struct.offset_bytes}
@@ -109,7 +110,7 @@ def read(struct: Struct, table: Table, *, tolerant: bool = False) -> dict[str, A
         if member is None or kind != member.form.kind or (value.__class__ is Items and not _fits(value, member.form)):
             continue
         try:
-            values[member.name] = _convert(value, member.form, tolerant)
+            values[member.name] = _convert(value, member.form, tolerant, known)
         except BrokenError as error:
             error.steps.append(member.name)
             if error.offset_bytes is None:
@@ -132,7 +133,7 @@ def _fits(items: Items, form: Form) -> bool:
     return items.element_kind == form.element.kind or {items.element_kind, form.element.kind} <= INTEGER_KINDS
 
 
-def _convert(value: Value, form: Form, tolerant: bool) -> Any:
+def _convert(value: Value, form: Form, tolerant: bool, known: Known | None) -> Any:
     if value.__class__ is Padded:
         value = value.value
     if form.as_tree:
@@ -145,13 +146,18 @@ def _convert(value: Value, form: Form, tolerant: bool) -> Any:
         return _text(value) if form.is_text else value
     if value.__class__ is Struct:
         assert form.table is not None
-        return read(value, form.table, tolerant=tolerant)
+        by_table = known.values.get(id(value)) if known else None
+        if by_table is None:
+            return read(value, form.table, tolerant=tolerant, known=known)
+        if form.table not in by_table:
+            by_table[form.table] = read(value, form.table, tolerant=tolerant, known=known)
+        return by_table[form.table]
     assert isinstance(value, Items) and form.element is not None
     converted: list[Any] = []
     form = form.element
     try:
         for element in value.elements:
-            converted.append(_convert(element, form, tolerant))  # noqa: PERF401  # an error counts what came before it
+            converted.append(_convert(element, form, tolerant, known))  # noqa: PERF401  # an error counts what came before it
     except BrokenError as error:
         error.steps.append(f"[{len(converted)}]")
         raise

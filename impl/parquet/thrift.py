@@ -7,7 +7,7 @@ Source: Apache Thrift, "Thrift compact protocol encoding".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from impl.parquet.tree import BrokenError, Entries, Field, Items, Kind, Padded, Step, Struct, Value, path_text
 
@@ -31,6 +31,22 @@ STRUCT: Final = int(Kind.STRUCT)
 FIXED_SIZES_BYTES = {int(Kind.DOUBLE): 8, int(Kind.UUID): 16}
 
 
+class Known:
+    """Structs in lists, as the first decode to succeed met them: taken again where the same bytes stand at their place.
+
+    For whoever decodes one file again and again with little changed. `values` is what was read of each struct, by its
+    identity and then by the table of its fields: elsewhere in a damaged tree, it is something else.
+    """
+
+    __slots__ = ("is_full", "structs", "values")
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.is_full = False
+        self.structs: dict[tuple[int, int], tuple[bytes, Struct, int]] = {}
+        self.values: dict[int, dict[object, dict[str, Any]]] = {}
+
+
 def decode(
     data: bytes,
     *,
@@ -40,6 +56,7 @@ def decode(
     depth_max: int = DEPTH_MAX,
     node_count_max: int = NODE_COUNT_MAX,
     path_of: Callable[[Sequence[Step]], str] = path_text,
+    known: Known | None = None,
 ) -> tuple[Struct, int]:
     """Return the struct that begins at `data[start]` and the position behind its stop byte.
 
@@ -47,19 +64,23 @@ def decode(
     Raises CorruptError, naming field path and offset, for bytes that are no struct or exceed the limits.
     """
     try:
-        return _Decoder(data, offset_bytes, depth_max, node_count_max).struct(start, 1)
+        decoded = _Decoder(data, offset_bytes, depth_max, node_count_max, known).struct(start, 1)
     except BrokenError as broken:
         broken.report(file, path_of)
+    if known is not None:
+        known.is_full = True
+    return decoded
 
 
 class _Decoder:
-    __slots__ = ("base", "data", "depth_max", "nodes_left")
+    __slots__ = ("base", "data", "depth_max", "known", "nodes_left")
 
-    def __init__(self, data: bytes, base: int, depth_max: int, nodes_left: int) -> None:
+    def __init__(self, data: bytes, base: int, depth_max: int, nodes_left: int, known: Known | None) -> None:
         self.data = data
         self.base = base
         self.depth_max = depth_max
         self.nodes_left = nodes_left
+        self.known = known
 
     def struct(self, position: int, depth: int) -> tuple[Struct, int]:
         data, base = self.data, self.base
@@ -100,6 +121,23 @@ class _Decoder:
         except (IndexError, BrokenError) as error:
             raise self.broken(error, field_id) from None
         return Struct(tuple(fields), offset_bytes), position + 1
+
+    def known_struct(self, position: int, depth: int) -> tuple[Struct, int]:
+        """Decode a struct, or take the one that stood there before with the same bytes."""
+        assert self.known is not None
+        place = self.base + position, depth
+        seen = self.known.structs.get(place)
+        if seen is not None:
+            content, struct, node_count = seen
+            if node_count <= self.nodes_left and self.data.startswith(content, position):
+                self.nodes_left -= node_count
+                return struct, position + len(content)
+        nodes_left = self.nodes_left
+        struct, end = self.struct(position, depth)
+        if not self.known.is_full:
+            self.known.structs[place] = self.data[position:end], struct, nodes_left - self.nodes_left
+            self.known.values[id(struct)] = {}
+        return struct, end
 
     def value(self, kind: int, position: int, depth: int) -> tuple[Value, int]:
         """Decode any value but a field's boolean."""
@@ -144,7 +182,7 @@ class _Decoder:
         self.claim(count, position)
         elements: list[Value] = []
         try:
-            decode = self.struct if kind == STRUCT else None
+            decode = None if kind != STRUCT else self.struct if self.known is None else self.known_struct
             while len(elements) < count:
                 element, position = decode(position, depth + 1) if decode else self.value(kind, position, depth)
                 elements.append(element)

@@ -99,8 +99,8 @@ def list_of(element: Form, *, as_tree: bool = False) -> Form:
 def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known | None = None) -> dict[str, Any]:
     """Return the members of a struct by name, inner ones too, and under `offset_bytes` where it stands.
 
-    Members that are not there are left out. What `known` has of inner structs is taken from there. Raises BrokenError for a value out of range, text that is no UTF-8 and a
-    required member that is missing or of another wire type.
+    Members that are not there are left out; what `known` has of inner structs is taken from there. Raises BrokenError
+    for a value out of range, text that is no UTF-8 and a required member that is missing or of another wire type.
     """
     values: dict[str, Any] = {"offset_bytes": struct.offset_bytes}
     by_id = table.by_id

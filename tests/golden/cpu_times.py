@@ -19,7 +19,8 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
-RECORD = Path(__file__).parents[1] / "cpu_seconds.json"
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "tests" / "cpu_seconds.json"
 PROPERTY = "cpu_seconds"
 SLOWEST_COUNT = 10
 UNRECORDED_SECONDS = 1.0
@@ -135,10 +136,12 @@ class Teller:
 
     def pytest_sessionfinish(self) -> None:
         if self._config.option.record_cpu_times:
-            modules = dict.fromkeys(sorted({nodeid.partition("::")[0] for nodeid in self._seconds}), 0.0)
+            modules = dict.fromkeys((nodeid.partition("::")[0] for nodeid in self._seconds), 0.0)
             for nodeid, seconds in self._seconds.items():
                 modules[nodeid.partition("::")[0]] += seconds
-            rounded = {module: round(seconds, 1) for module, seconds in modules.items()}
+            # Modules that did not run keep what they have, for as long as there are such modules.
+            known = {module: seconds for module, seconds in recorded().items() if (ROOT / module).exists()}
+            rounded = {module: round(seconds, 1) for module, seconds in sorted((known | modules).items())}
             RECORD.write_text(json.dumps(rounded, indent=1) + "\n")
 
     def _workers(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,6 +170,9 @@ def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
         process.wait(HANG_SECONDS)
         wait_until(lambda: not processes_of(process.pid))
         assert processes_of(process.pid) == ()
+    for left in Path("/dev/shm").glob(f"tornproof-{process.pid}-*"):
+        # Nobody was there to remove it.
+        shutil.rmtree(left)
 
 
 def test_exit_codes_and_output_are_those_of_the_command(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from harness.check import SIMULATED, CheckQuestion, PhaseName, check_image
 from harness.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
@@ -27,6 +28,8 @@ from tornproof.preset_option import preset_named
 from tornproof.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 
 WIDTH = 80
+RATE_SECONDS_MIN = 0.1
+"""A phase that is over sooner has no speed."""
 
 
 def effort_of(text: str) -> int:
@@ -131,15 +134,25 @@ def _phases(only: list[PhaseName] | None, question: CheckQuestion) -> tuple[Phas
     return tuple(name for name in possible if not only or name in only)
 
 
+class RateColumn(ProgressColumn):
+    """How many cases of a phase are tried in a second."""
+
+    def render(self, task: Task) -> Text:
+        """Return what stands in the column of a phase."""
+        seconds = task.finished_time or task.elapsed or 0.0
+        return Text(f"{task.fields['cases'] / seconds:>8,.0f}/s" if seconds > RATE_SECONDS_MIN else " " * 10)
+
+
 @contextmanager
 def progress_bars(phases: Sequence[PhaseName]) -> Iterator[OnProgress]:
     """Show a bar for each phase on a terminal's standard error: what is done, how fast, and what is left."""
     console = error_console()
     columns: tuple[ProgressColumn, ...] = (
         TextColumn("{task.description:<10}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=20),
         TaskProgressColumn(),
         TextColumn("{task.fields[cases]:>9,} cases"),
+        RateColumn(),
         TimeRemainingColumn(compact=True),
     )
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:

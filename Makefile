@@ -10,8 +10,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,
 # not time. Each step that is done leaves a mark, so that a night which was stopped goes on where it was.
 NIGHTLY := .build/nightly
-NIGHTLY_FUZZ_SECONDS := 300
-NIGHTLY_EFFORT := 16
+NIGHTLY_FUZZ_SECONDS := 120
+NIGHTLY_EFFORT := 8
 NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/wide 2026-07/nanosecond
 NIGHTLY_STEPS := tests fuzz campaign check-new $(addprefix check-,$(NIGHTLY_TABLES))
 
@@ -79,12 +79,12 @@ nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
 	@rm -rf $(NIGHTLY)/done
 	@.venv/bin/tornproof report $(NIGHTLY)/report
 
-NIGHTLY_CHECK = .venv/bin/tornproof check --effort $(NIGHTLY_EFFORT) --report $(NIGHTLY)/report $(ARGUMENTS)
+NIGHTLY_CHECK = .venv/bin/tornproof check --report $(NIGHTLY)/report $(ARGUMENTS)
 NIGHTLY_DONE = mkdir -p $(@D) && touch $@
 
 $(NIGHTLY)/done/tests: .build/tables
 	@echo "nightly: the slow tests"
-	@.venv/bin/pytest -n $(TEST_WORKERS) -q -rs -m nightly
+	@.venv/bin/pytest -n $(TEST_WORKERS) --cpu-times -rs -m nightly $(NIGHTLY_ARGUMENTS)
 	@$(NIGHTLY_DONE)
 
 $(NIGHTLY)/done/fuzz: .build/tables
@@ -105,7 +105,7 @@ $(NIGHTLY)/done/check-new: .build/tables
 
 $(NIGHTLY)/done/check-%: .build/tables
 	@echo "nightly: check of $*"
-	@$(NIGHTLY_CHECK) .build/tables/$*/table
+	@$(NIGHTLY_CHECK) --effort $(NIGHTLY_EFFORT) .build/tables/$*/table
 	@$(NIGHTLY_DONE)
 
 bench: setup

@@ -89,6 +89,6 @@ def test_findings_are_the_same_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", ["9.4.2/chain", "9.4.2/dedup", ""])
+@pytest.mark.parametrize("table", ["9.4.2/chain", "9.4.2/oddcols"])
 def test_a_whole_check_says_the_same(questdb_data: Path, tmp_path: Path, table: str) -> None:
-    compare(tmp_path, *([questdb_data / "tables" / table / "table"] if table else ()))
+    compare(tmp_path, questdb_data / "tables" / table / "table")

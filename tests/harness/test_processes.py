@@ -252,10 +252,10 @@ def test_a_writer_that_refuses_a_table_leaves_the_verdict_open(tmp_path: Path) -
 
 
 @pytest.mark.nightly
-def test_a_thousand_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_path: Path) -> None:
-    phase = explore(tmp_path / "run", kills=1_000)
+def test_hundreds_of_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_path: Path) -> None:
+    phase = explore(tmp_path / "run", kills=240)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed"), phase.findings
-    assert phase.counts["kills of the writer"] == 1_000
+    assert phase.counts["kills of the writer"] == 240
     assert {point for point, is_reached in phase.reached.items() if is_reached != 1} == set()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +188,8 @@ def test_rows_of_equal_content_are_one_and_a_nan_equals_itself() -> None:
 
 @pytest.mark.nightly
 def test_a_long_run_finds_nothing() -> None:
-    start = time.process_time()
-    phase = explored(None, FILES, 20_000)
-    seconds = time.process_time() - start
+    phase = explored(None, FILES, 8_000)
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
-    print(f"{phase.explored / seconds:.0f} rules a second of processor time")
 
 
 def test_no_drawn_number_is_large_enough_for_hypothesis_to_put_a_constant_of_our_sources_there() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from command_line import TIMEOUT_SECONDS
 from depth import nightly
 
 from harness.explore.crash_judge import Property
@@ -83,7 +84,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=TIMEOUT_SECONDS,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -329,7 +330,7 @@ def test_the_entry_point_brings_the_fixture_and_the_options(tmp_path: Path) -> N
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{installed.parent}"}
     done = subprocess.run(
         [sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "--fixtures", "--help"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=100,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=TIMEOUT_SECONDS,
     )  # fmt: skip
     assert "--tornproof-replay=FILE" in done.stdout and "--tornproof-findings=DIR" in done.stdout
 
@@ -338,7 +339,12 @@ def test_a_start_of_pytest_imports_nothing_heavy() -> None:
     script = "import sys, tornproof.pytest_plugin; print(*sorted({each.partition('.')[0] for each in sys.modules}))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=100
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
     )
     loaded = set(done.stdout.split())
     assert {"pytest", "tornproof"} <= loaded

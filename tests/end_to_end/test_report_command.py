@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from command_line import WarmRunner, environment, sentence_of
+from command_line import TIMEOUT_SECONDS, WarmRunner, environment, sentence_of
 from junitparser import Failure, JUnitXml
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
@@ -183,7 +183,12 @@ def test_a_check_whose_folder_holds_a_damaged_result_keeps_its_own(tornproof: Wa
 def test_commands_without_a_report_load_nothing_that_pages_take() -> None:
     script = "import sys, tornproof.cli; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
     )
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "tornproof" in loaded

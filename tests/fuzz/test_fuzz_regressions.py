@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fuzz_run
 import pytest
+from command_line import TIMEOUT_SECONDS
 from fuzz_inputs import FACTS, joined
 
 REGRESSIONS = {
@@ -30,5 +31,5 @@ def test_input_that_showed_a_bug_once_shows_it_no_more(name: str, tmp_path: Path
     path = tmp_path / "input"
     path.write_bytes(content)
     line = [sys.executable, fuzz_run.__file__, target, "--input", str(path)]
-    again = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    again = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     assert (again.returncode, again.stdout) == (0, ""), again

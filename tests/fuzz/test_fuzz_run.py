@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fuzz_run
 import pytest
+from command_line import TIMEOUT_SECONDS
 from fuzz_child import ATHERIS, MUTATION, has_atheris
 from fuzz_run import Plan, Result, fuzz
 
@@ -21,7 +22,7 @@ def run(target: str, engine: str, folder: Path) -> Result:
 
 def replay(target: str, path: Path) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, fuzz_run.__file__, target, "--input", str(path)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

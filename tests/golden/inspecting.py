@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import TIMEOUT_SECONDS
 from typer.testing import CliRunner
 
 from tornproof.commands.inspect import inspect
@@ -34,4 +35,4 @@ def document_of(*arguments: object) -> Any:
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     line = [sys.executable, "-m", "tornproof", "inspect", *map(str, arguments)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)

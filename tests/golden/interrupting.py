@@ -16,7 +16,7 @@ import quick_java
 from command_line import TIMEOUT_SECONDS, environment
 
 PROCESSES, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")
-HANG_SECONDS = 60
+HANG_SECONDS = 900
 LOOK_SECONDS = 0.002
 
 

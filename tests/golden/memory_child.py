@@ -15,13 +15,17 @@ from typing import Any
 
 MEBIBYTE = 1 << 20
 KIBIBYTE = 1 << 10
+HANG_SECONDS = 900
 WORK = """
 import json, sys
+
+from command_line import TIMEOUT_SECONDS
 from impl.errors import ProblemError
 from impl.operating_system import OperatingSystemStorage
 from impl.reader import open_snapshot
 from impl.table import open_table
 from impl.verify import verify_table
+
 
 def tried(action):
     try:
@@ -48,7 +52,7 @@ print(json.dumps([tried(verify), tried(read)]))
 def cost_of(table: Path, *columns: str) -> tuple[Any, Any, float]:
     """Return what verifying and reading (those columns, or all) gave, and the most memory that it took, in MiB."""
     command = [sys.executable, __file__, str(table), *columns]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     verified, read, peak_bytes = json.loads(done.stdout)
     return verified, read, peak_bytes / MEBIBYTE

@@ -13,6 +13,7 @@ import golden_data
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from command_line import TIMEOUT_SECONDS
 
 from harness.disk.memory import MemoryStorage
 from impl import reader
@@ -86,7 +87,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
         "    os._exit(0)\n"
         "os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=TIMEOUT_SECONDS, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", golden_data.TABLES)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from command_line import TIMEOUT_SECONDS
 
 import impl
 from impl.errors import FileMissingError, StorageError
@@ -163,7 +164,7 @@ def test_permission_is_refused_in_plain_words_and_what_is_permitted_is_read() ->
         "    except StorageError as error:\n"
         "        print(error)\n"
     )
-    printed, _ = child.communicate(timeout=30)
+    printed, _ = child.communicate(timeout=TIMEOUT_SECONDS)
     assert printed.splitlines() == [
         "b'content'",
         "closed: cannot open for reading: permission denied",
@@ -227,7 +228,7 @@ def test_the_modules_import_and_sync_where_linux_calls_are_missing(file: File) -
         "file.fdatasync()\n"
         "print(file.pread(3, 0))\n"
     )
-    printed, _ = child.communicate(timeout=30)
+    printed, _ = child.communicate(timeout=TIMEOUT_SECONDS)
     assert printed == "b'\\x00\\x01\\x02'\n"
 
 

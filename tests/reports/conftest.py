@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Request
     from playwright.sync_api import Page as BrowserPage
 
+HANG_MILLISECONDS = 900_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EVERY_PART = """
 {% import "parts.html.j2" as parts %}
@@ -84,6 +85,7 @@ def browser(find_browser: Callable[[], str]) -> Iterator[Browser]:
 def _shared_context(browser: Browser) -> Iterator[BrowserContext]:
     """A context for all pages that need none of their own: to make one takes longer than most tests."""
     context = browser.new_context()
+    context.set_default_timeout(HANG_MILLISECONDS)
     yield context
     context.close()
 
@@ -118,6 +120,7 @@ def open_report(
         context = _shared_context
         if alone or not javascript:
             context = browser.new_context(java_script_enabled=javascript)
+            context.set_default_timeout(HANG_MILLISECONDS)
             own.append(context)
         page = context.new_page()
         page.set_viewport_size({"width": width, "height": 844})

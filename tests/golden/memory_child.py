@@ -18,14 +18,11 @@ KIBIBYTE = 1 << 10
 HANG_SECONDS = 900
 WORK = """
 import json, sys
-
-from command_line import TIMEOUT_SECONDS
 from impl.errors import ProblemError
 from impl.operating_system import OperatingSystemStorage
 from impl.reader import open_snapshot
 from impl.table import open_table
 from impl.verify import verify_table
-
 
 def tried(action):
     try:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import Run, WarmRunner, cold_run, sentence_of
+from depth import nightly
 
 from harness.check import PhaseName
 from harness.effort import DEFAULT, EFFORTS, Bounds
@@ -160,7 +161,7 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
 
 def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/history/table"
-    run = tornproof("check", table, "--only", "stateful", "--effort", "10000", "--seconds", "4", "--json", "-")
+    run = tornproof("check", table, "--only", "stateful", "--effort", "10000", "--seconds", "1", "--json", "-")
     (phase,) = run.document["phases"]
     assert (run.document["cut_by"], phase["complete"]) == ("seconds", False)
     assert run.code == (0 if phase["explored"] and phase["controls"] == "passed" else 3)
@@ -273,7 +274,7 @@ def test_a_seed_is_kept_in_the_answer(tornproof: WarmRunner, table: Path) -> Non
     assert (run.code, run.document["seed"]) == (0, 7)
 
 
-@pytest.mark.parametrize("only", ["stateful", "crash", "processes"])
+@pytest.mark.parametrize("only", ["stateful", nightly("crash"), nightly("processes")])
 def test_a_table_that_cannot_be_written_to_is_unknown_to_those_who_commit(
     tornproof: WarmRunner, questdb_data: Path, only: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from bounded import bounded_run
 from command_line import Run, WarmRunner, cold_run, sentence_of
 from depth import nightly
 
@@ -178,11 +179,16 @@ def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp
     }
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [replace(Bounds.of(1), damages=2_000), nightly(Bounds.of(1))],
+    ids=["less than small", "small"],
+)
 def test_damage_of_a_larger_table_is_a_sample_by_a_small_effort_and_said_to_be_one(
-    tornproof: WarmRunner, questdb_data: Path
+    questdb_data: Path, bounds: Bounds
 ) -> None:
     asked = ("--only", "damage", "--effort", "small", "--json", "-")
-    run = tornproof("check", questdb_data / "tables/9.4.2/allnull/table", *asked)
+    run = bounded_run(bounds, "check", questdb_data / "tables/9.4.2/allnull/table", *asked)
     assert (run.code, run.err, run.document["effort"]) == (0, "", 1)
     assert phases_of(run).keys() == {"damage"}
     damage = phases_of(run)["damage"]

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
 import quick_java
+from archive_lines import arguments_in, demand_archived, write_lines
 from command_line import WarmRunner, cold_run, sentence_of
-
-SOUND = b'{"ts": "2024-01-01T00:00:00Z", "v": 1.5}\n{"ts": "2024-01-02T00:00:00Z", "v": 2}\n'
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl.gz").write_bytes(gzip.compress(SOUND))
-    (tmp_path / "in" / "b.jsonl").write_bytes(b'{"ts": "2024-01-01T12:00:00Z", "v": "x"}\n' + SOUND)
-    return tmp_path
+    return write_lines(tmp_path)
 
 
+# By day tests/pipeline runs the same on the Java that it has: to start another one takes longest.
+@pytest.mark.nightly
 def test_a_run_prints_what_became_of_the_lines_and_ends_with_1_for_rejects(
-    tornproof: WarmRunner, folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(quick_java.VARIABLE, quick_java.OPTIONS)
-    done = cold_run("archive", "in", "--to", "table", "--partition-by", "month", "--json", "told.json", folder=folder)
-    assert done.code == 1, done.err
-    assert "5 lines read = 4 rows + 1 rejects; 2 files read, 0 skipped" in done.out
-    assert "table: version 1, 1 partitions made, 0 added to" in done.out
-    assert done.err == ""
-    told = json.loads((folder / "told.json").read_text())
-    assert told["counts"] == {"sources": 2, "skipped": 0, "lines": 5, "rows": 4, "rejects": 1, "blank": 0}
-    assert told["reject_reasons"] == {"value of the wrong type": 1}
-    assert told["partitions"] == {"new": ["2024-01"], "grown": []}
-    assert told["columns"] == [
-        {"name": "ts", "type": "TIMESTAMP", "keys": ["ts"], "designated": True},
-        {"name": "v", "type": "DOUBLE", "keys": ["v"], "designated": False},
-    ]
-    (kept,) = map(json.loads, (folder / told["rejects"]).read_text().splitlines())
-    assert (kept["file"], kept["line"]) == (str(folder / "in" / "b.jsonl"), 1)
-    read = tornproof("read", "table", "--columns", "v", "--out", "-", folder=folder)
-    assert sorted(read.out.split()[1:]) == ["1.5", "1.5", "2", "2"]
+    demand_archived(cold_run(*arguments_in(folder), folder=folder), folder)
 
 
 def test_what_cannot_be_done_is_refused_in_one_sentence_before_spark_starts(

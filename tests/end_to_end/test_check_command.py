@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from bounded import bounded_run
 from command_line import Run, WarmRunner, cold_run, sentence_of
+from depth import nightly
 
 from harness.effort import DEFAULT, EFFORTS, Bounds
 from harness.explore.damage_judge import Outcome
@@ -159,7 +161,7 @@ def test_metadata_that_is_encoded_differently_is_invalid(tornproof: WarmRunner, 
 
 def test_a_ceiling_makes_the_bound_smaller_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/history/table"
-    run = tornproof("check", table, "--only", "stateful", "--effort", "10000", "--seconds", "4", "--json", "-")
+    run = tornproof("check", table, "--only", "stateful", "--effort", "10000", "--seconds", "1", "--json", "-")
     (phase,) = run.document["phases"]
     assert (run.document["cut_by"], phase["complete"]) == ("seconds", False)
     assert run.code == (0 if phase["explored"] and phase["controls"] == "passed" else 3)
@@ -176,11 +178,16 @@ def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp
     }
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [replace(Bounds.of(1), damages=2_000), nightly(Bounds.of(1))],
+    ids=["less than small", "small"],
+)
 def test_damage_of_a_larger_table_is_a_sample_by_a_small_effort_and_said_to_be_one(
-    tornproof: WarmRunner, questdb_data: Path
+    questdb_data: Path, bounds: Bounds
 ) -> None:
     asked = ("--only", "damage", "--effort", "small", "--json", "-")
-    run = tornproof("check", questdb_data / "tables/9.4.2/allnull/table", *asked)
+    run = bounded_run(bounds, "check", questdb_data / "tables/9.4.2/allnull/table", *asked)
     assert (run.code, run.err, run.document["effort"]) == (0, "", 1)
     assert phases_of(run).keys() == {"damage"}
     damage = phases_of(run)["damage"]
@@ -257,7 +264,7 @@ def test_a_seed_is_kept_in_the_answer(tornproof: WarmRunner, table: Path) -> Non
     assert (run.code, run.document["seed"]) == (0, 7)
 
 
-@pytest.mark.parametrize("only", ["stateful", "crash", "processes"])
+@pytest.mark.parametrize("only", ["stateful", nightly("crash"), nightly("processes")])
 def test_a_table_that_cannot_be_written_to_is_unknown_to_those_who_commit(
     tornproof: WarmRunner, questdb_data: Path, only: str
 ) -> None:

@@ -8,12 +8,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 from xml.etree import ElementTree
 
 import pytest
-from command_line import TIMEOUT_SECONDS
+from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
 from harness.explore.crash_judge import Property
@@ -69,24 +70,54 @@ EXPECTED = {
 }
 
 
-def run(
-    folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = ("-p", "tornproof.pytest_plugin")
+PLUGIN = ("-p", "tornproof.pytest_plugin")
+# Test modules are written anew within the time that tells compiled ones apart.
+VARIABLES = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "150", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class Run(Protocol):
+    def __call__(
+        self, folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
+    ) -> tuple[int, str]:
+        """Run pytest with our plugin and no other, in `folder`; returns its exit code and what it printed."""
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Pytest in children of a process that has imported it."""
+    with warm_runner("pytest", variables=VARIABLES) as runner:
+
+        def run(
+            folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
+        ) -> tuple[int, str]:
+            write_module(folder, source)
+            done = runner("-p", "no:cacheprovider", *plugin, *arguments, folder=folder)
+            return done.code, done.out + done.err
+
+        yield run
+
+
+def run_cold(
+    folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
 ) -> tuple[int, str]:
-    """Run pytest with our plugin and no other, in `folder`; returns its exit code and what it printed."""
-    if source is not None:
-        (folder / "test_letters.py").write_text(source)
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "150"}
+    """Run the same as a shell would."""
+    write_module(folder, source)
     done = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", *plugin, *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *arguments],
         cwd=folder,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **VARIABLES},
         capture_output=True,
         text=True,
         check=False,
         timeout=TIMEOUT_SECONDS,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def write_module(folder: Path, source: str | None) -> None:
+    if source is not None:
+        (folder / "test_letters.py").write_text(source)
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
 
 
 def replay_lines(output: str) -> list[list[str]]:
@@ -110,13 +141,15 @@ def assert_shown(expected: str, output: str) -> None:
 
 def test_the_documented_example_is_short_passes_and_says_what_that_is_worth(tmp_path: Path) -> None:
     assert len(EXAMPLE.splitlines()) <= 30
-    code, output = run(tmp_path, source=EXAMPLE)
+    code, output = run_cold(tmp_path, source=EXAMPLE)
     assert code == 0 and "2 passed" in output
     assert_shown(PASSED, output)
     assert not (tmp_path / ".tornproof").exists()
 
 
-def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_it_is_mended(tmp_path: Path) -> None:
+def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_it_is_mended(
+    run: Run, tmp_path: Path
+) -> None:
     code, output = run(tmp_path, source=BROKEN_EXAMPLE)
     assert code == 1 and "2 failed" in output and "Traceback" not in output
     assert_shown(FAILED, output)
@@ -139,7 +172,7 @@ def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_
 
 def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
     """The documented test passes because of the plugin, and of nothing else."""
-    code, output = run(tmp_path, source=EXAMPLE, plugin=())
+    code, output = run_cold(tmp_path, source=EXAMPLE, plugin=())
     assert code == 1 and "fixture 'tornproof' not found" in output
 
 
@@ -147,7 +180,9 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example_count", [100, nightly(300)])
-def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(tmp_path: Path, example_count: int) -> None:
+def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
+    run: Run, tmp_path: Path, example_count: int
+) -> None:
     code, output = run(tmp_path, source=TOYS.replace("examples=100", f"examples={example_count}"))
     assert code == 1 and "10 failed, 2 passed" in output
     for test in ("crashes", "machine"):
@@ -164,7 +199,7 @@ def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(tmp_path:
         assert re.search(rf"VALID, .*[1-9][0-9,]* {counted}", summary), counted
 
 
-def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(tmp_path: Path) -> None:
+def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tmp_path: Path) -> None:
     source = TOYS.replace("[AcknowledgesFirst(), OverwritesInPlace(), FORGETS, HeaderFirst(), ", "[").replace(
         'ids=["acknowledges", "overwrites", "forgets", "header", ', "ids=["
     )
@@ -183,7 +218,7 @@ def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(tmp_path: Pa
 # Without a verdict
 
 
-def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(tmp_path: Path) -> None:
+def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(run: Run, tmp_path: Path) -> None:
     short = EXAMPLE.replace(CALL, f"{CALL[:-1]}, seconds=0)").replace("steps=20, examples=50", "steps=1, examples=1")
     code, output = run(tmp_path, source=short)
     assert code == 1 and "2 failed" in output and "tornproof broke" not in output
@@ -198,7 +233,7 @@ def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(tmp_path: Path
     assert code == 0 and output.count("  unfinished: ") == 2
 
 
-def test_a_finding_fails_although_the_budget_may_end(tmp_path: Path) -> None:
+def test_a_finding_fails_although_the_budget_may_end(run: Run, tmp_path: Path) -> None:
     source = BROKEN_EXAMPLE.replace(CALL, f"{CALL[:-1]}, allow_unfinished=True)")
     code, output = run(tmp_path, "-k", "failing_call", source=source)
     assert code == 1 and "tornproof broke 'letters'" in output
@@ -226,7 +261,7 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def told_of_wrong_targets(tmp_path_factory: pytest.TempPathFactory) -> Sequence[list[str]]:
+def told_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Sequence[list[str]]:
     """What the tests of each wrong module fail with; one pytest runs all modules, because to start it takes longest."""
     folder = tmp_path_factory.mktemp("wrong")
     for number, (old, new, _) in enumerate(WRONG):
@@ -249,7 +284,7 @@ def test_a_wrongly_built_target_is_told_in_one_sentence(
     assert any(WRONG[number][2] in told for told in told_of_wrong_targets[number])
 
 
-def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(tmp_path: Path) -> None:
+def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(run: Run, tmp_path: Path) -> None:
     code, output = run(tmp_path, "-k", "failing_call", source=EXAMPLE.replace("+ more", "+ mor"))
     assert code == 1 and "NameError: name 'mor' is not defined" in output
     assert "content = read(storage, path) + mor" in output
@@ -258,7 +293,9 @@ def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(tmp_path: Path
 # Replaying
 
 
-def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_said(tmp_path: Path) -> None:
+def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_said(
+    run: Run, tmp_path: Path
+) -> None:
     source = """
 from hypothesis import strategies as st
 from harness.targets.toy import HeaderFirst
@@ -274,7 +311,7 @@ def test_it(tornproof):
     assert line in output
 
 
-def test_a_finding_of_a_second_exploration_is_replayed_there(tmp_path: Path) -> None:
+def test_a_finding_of_a_second_exploration_is_replayed_there(run: Run, tmp_path: Path) -> None:
     source = """
 from harness.targets.toy import HeaderFirst, Toy
 
@@ -304,7 +341,7 @@ def test_it(tornproof):
     ],
 )
 def test_a_file_that_is_no_finding_of_a_test_is_refused_in_words(
-    tmp_path: Path, text: str | None, sentence: str
+    run: Run, tmp_path: Path, text: str | None, sentence: str
 ) -> None:
     whole = {
         "format": 1, "property": "p", "phase": "crash", "sentence": "s", "evidence": {}, "start_files": {},
@@ -351,7 +388,7 @@ def test_a_start_of_pytest_imports_nothing_heavy() -> None:
     assert loaded & {"hypothesis", "pyarrow", "numpy", "typer", "rich", "harness", "impl"} == set()
 
 
-def test_the_summary_is_the_same_with_workers(tmp_path: Path) -> None:
+def test_the_summary_is_the_same_with_workers(run: Run, tmp_path: Path) -> None:
     code, output = run(tmp_path, "-n", "2", source=EXAMPLE, plugin=("-p", "tornproof.pytest_plugin", "-p", "xdist"))
     assert code == 0, output
     assert_shown(PASSED, output)

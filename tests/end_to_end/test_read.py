@@ -32,8 +32,8 @@ def csv_rows(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_rows_come_as_csv_from_a_shell_and_native_partitions_are_named(questdb_data: Path) -> None:
-    run = cold_run("read", questdb_data / CHAIN)
+def test_rows_come_as_csv_and_native_partitions_are_named(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("read", questdb_data / CHAIN)
     assert (run.code, run.err) == (0, NATIVE_OF_CHAIN)
     header, *rows = csv_rows(run.out)
     assert header == ["ts", "v", "s", "n"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import ROOT, WarmRunner, cold_run, sentence_of
+from command_line import ROOT, WarmRunner, sentence_of
 
 BLOOM = "tables/9.4.2/bloom/table"
 TYPES = "tables/9.4.2/types/table"
@@ -21,8 +21,8 @@ def csv_rows(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_rows_that_a_condition_is_true_of_come_from_a_shell(questdb_data: Path) -> None:
-    run = cold_run("read", questdb_data / BLOOM, "--where", "id = 7919 OR n = 'name-13'", "--columns", "n,id")
+def test_rows_that_a_condition_is_true_of_come_as_csv(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("read", questdb_data / BLOOM, "--where", "id = 7919 OR n = 'name-13'", "--columns", "n,id")
     assert (run.code, run.err) == (0, NATIVE)
     assert csv_rows(run.out) == [["n", "id"], ["name-1", "7919"], ["name-13", "102947"]]
 

@@ -214,7 +214,7 @@ def in_a_terminal(*arguments: object) -> Run:
     return Run(code=code, out=shown.decode(), err="")
 
 
-@pytest.mark.parametrize("command", ["verify", "read", "inspect"])
+@pytest.mark.parametrize("command", ["verify", nightly("read"), nightly("inspect")])
 def test_a_name_in_a_file_cannot_steer_the_terminal(tmp_path: Path, command: str) -> None:
     table = hostile_table(tmp_path)
     place = table / tb.PM if command == "inspect" else table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Mapping
 
-HOARD_BYTES = 400_000_000
+HOARD_BYTES = 350_000_000
 
 
 def leaks_index_error(data: bytes) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 import fuzz_repair
 import fuzz_watch
 import pytest
+from depth import nightly
 from fuzz_child import subject
 from fuzz_corpus import SEEDS, seeds_of
 from fuzz_inputs import Edit, chunk_input, chunk_of, edits_of, joined, parts_of
@@ -23,7 +24,6 @@ from impl.parquet.fields import Codec
 from impl.parquet.pages import walk_pages
 from impl.pm.chain import check_checksum, walk
 
-INPUTS_OF_A_TARGET = 40
 SIZE_MAX_BYTES = 20 << 10
 
 
@@ -35,16 +35,17 @@ def slow_inputs_are_errors() -> Iterator[None]:
     signal.signal(signal.SIGPROF, before)
 
 
+@pytest.mark.parametrize("input_count", [20, nightly(40)])
 @pytest.mark.parametrize("name", TARGETS)
-def test_mutated_real_files_are_decoded_or_refused(name: str) -> None:
+def test_mutated_real_files_are_decoded_or_refused(name: str, input_count: int) -> None:
     bugs: list[fuzz_watch.Bug] = []
     watch = fuzz_watch.Watch(TARGETS[name], bugs.append)
     mutator = Mutator(seeds_of(name), seed=1, size_max_bytes=SIZE_MAX_BYTES)
     _, _, repair = subject(name)
-    for number in range(INPUTS_OF_A_TARGET):
+    for number in range(input_count):
         content = mutator.mutated()
         watch(repair(content) if number % 2 else content)
-    assert watch.input_count == INPUTS_OF_A_TARGET
+    assert watch.input_count == input_count
     assert [(bug.name, bug.story, bug.content.hex()) for bug in bugs] == []
 
 

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,15 +94,18 @@ class WarmRunner:
 
 
 @contextmanager
-def warm_runner() -> Iterator[WarmRunner]:
-    """Start a server for as long as the block runs."""
+def warm_runner(*program: str, variables: Mapping[str, str] | None = None) -> Iterator[WarmRunner]:
+    """Start a server for as long as the block runs: of the command line, or of another `program` that it knows."""
     with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
         folder = Path(name)
         # A child that has given up being root must be able to write its outputs.
         folder.chmod(0o777)
-        command: Sequence[str] = [sys.executable, str(SERVER)]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True
+            [sys.executable, str(SERVER), *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment(), **(variables or {})},
+            text=True,
         ) as server:
             try:
                 yield WarmRunner(server, folder)

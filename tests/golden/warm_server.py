@@ -1,13 +1,18 @@
-"""Imports tornproof once, then forks for every line on standard input and runs `main` in the child."""
+"""Imports tornproof once, then forks for every line on standard input and runs `main` in the child.
+
+With `pytest` as its argument it is that which runs, with all imported that our plugin for it takes, but not the plugin.
+"""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import importlib
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +21,7 @@ import pyarrow as pa
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    from tornproof.cli import main as command
-
-    # What is imported at first use would be imported by every child again, and not at all by one without rights.
-    sys.argv = ["tornproof", "verify", os.devnull]
-    with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing), contextlib.suppress(SystemExit):
-        command()
-    codecs.lookup("utf-16-le")
-    pa.array([])  # imports pandas, where there is one
+    command = warm_pytest() if sys.argv[1:] == ["pytest"] else warm_command()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
@@ -37,7 +35,31 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def run(request: dict[str, Any], command: Any) -> None:
+def warm_command() -> Callable[[], object]:
+    """Return the command line, warm."""
+    from tornproof.cli import main as command
+
+    # What is imported at first use would be imported by every child again, and not at all by one without rights.
+    sys.argv = ["tornproof", "verify", os.devnull]
+    with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing), contextlib.suppress(SystemExit):
+        command()
+    codecs.lookup("utf-16-le")
+    pa.array([])  # imports pandas, where there is one
+    return command
+
+
+def warm_pytest() -> Callable[[], object]:
+    """Return pytest, warm."""
+    # Modules of this folder are nothing to those who use the plugin.
+    del sys.path[0]
+    import pytest
+
+    for name in ("hypothesis.stateful", "harness.explore.crash", "harness.explore.target_machine", "tornproof.testing"):
+        importlib.import_module(name)
+    return lambda: sys.exit(pytest.main())
+
+
+def run(request: dict[str, Any], command: Callable[[], object]) -> None:
     """Be the command line: outputs into files, a limit of time, an exit code as Python gives one."""
     code: object = 70
     try:

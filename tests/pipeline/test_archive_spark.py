@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archive_lines import arguments_in, demand_archived, write_lines
+from command_line import Run
 from pyspark.sql import SparkSession
 from real_tables import rows_of, snapshot_of, verified
+from typer.testing import CliRunner
 
 from impl.metadata_file import PartitionBy
 from pipeline import archive
@@ -19,6 +22,7 @@ from pipeline.archive_schema import SchemaRefusedError, read_schema_file
 from pipeline.archive_settings import ArchiveReport, ArchiveSettings
 from pipeline.archive_source import find_sources
 from pipeline.session import JobFailedError, spark_session
+from tornproof.cli import app
 
 HOUR = 3_600_000_000
 START = 1_704_067_200_000_000
@@ -152,3 +156,12 @@ def test_a_file_of_nothing_but_bad_lines_is_remembered_without_a_version(spark: 
     assert (report.version, report.total("row_count"), dict(report.reject_counts)) == (1, 0, {"not JSON": 1})
     again = run(spark, place)
     assert (again.version, sorted(again.skipped)) == (1, [str(place / "in" / name) for name in ("a.jsonl", "b.jsonl")])
+
+
+def test_the_command_prints_what_became_of_the_lines_and_ends_with_1_for_rejects(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_lines(tmp_path)
+    result = CliRunner().invoke(app, arguments_in(tmp_path), standalone_mode=False)
+    assert result.exception is None
+    demand_archived(Run(code=result.return_value, out=result.stdout, err=result.stderr), tmp_path)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from brute_force_history import brute_force
-from depth import nightly
+from depth import nightly, sampled
 from history_cases import EXCUSED, INCOMPLETE, PLANTS, Case, all_cases, right_history
 
 from harness.checkers.attempts import read_writing
@@ -68,10 +68,10 @@ def test_what_was_drawn_once_comes_again() -> None:
     assert set(all_cases(right=3, of_each_kind=2, mixed=3, incomplete=3)) <= set(CASES)
 
 
-@pytest.mark.parametrize("one_of", [pytest.param(6, id="some"), ALL])
+@pytest.mark.parametrize("one_of", [pytest.param(12, id="some"), ALL])
 @pytest.mark.parametrize("seen_survives", [True, False], ids=["kill", "power_cut"])
 def test_the_judge_and_the_brute_force_agree_on_every_history(seen_survives: bool, one_of: int) -> None:
-    # Those of the kill, five of eight of them always, are compared with SQL as well in test_history_check.
+    # Those of the kill, one of seven of them always, are compared with SQL as well in test_history_check.
     for case in CASES[::one_of]:
         judgement = judge(to_arrow(case.events), excused=[EXCUSED], seen_survives=seen_survives)
         found = brute_force(case.events, excused=[EXCUSED], seen_survives=seen_survives)
@@ -86,7 +86,7 @@ def test_right_histories_are_valid_and_incomplete_ones_unknown() -> None:
     assert verdicts == {"": {"VALID"}, INCOMPLETE: {"UNKNOWN"}}
 
 
-@pytest.mark.parametrize("case", PLANTED, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sampled(100, PLANTED), ids=lambda case: case.name)
 def test_a_planted_anomaly_is_found_and_explained(case: Case) -> None:
     judgement = judge(to_arrow(case.events), excused=[EXCUSED])
     assert judgement.verdict is Verdict.INVALID

@@ -119,7 +119,7 @@ def test_result_is_that_of_one_process(
     assert content_of(tree) == expected
 
 
-@pytest.mark.parametrize("wave", [7, 1024])
+@pytest.mark.parametrize("wave", [7, nightly(1024)])
 def test_refusals_are_those_of_one_process_and_touch_no_other_table(
     spark: SparkSession, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, wave: int
 ) -> None:
@@ -141,7 +141,9 @@ def test_refusals_are_those_of_one_process_and_touch_no_other_table(
     assert not list((tree / "00/many").glob("*/_pm"))
 
 
-@pytest.mark.parametrize("options", [{"dry_run": True}, {"out": "beside"}, {"mode": Mode.TOOL, "out": "beside"}])
+@pytest.mark.parametrize(
+    "options", [{"dry_run": True}, nightly({"out": "beside"}), {"mode": Mode.TOOL, "out": "beside"}]
+)
 def test_options_mean_what_they_mean_in_one_process(
     spark: SparkSession, legacy_tree: Callable[..., Path], options: dict[str, Any]
 ) -> None:

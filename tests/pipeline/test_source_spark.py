@@ -154,7 +154,7 @@ def busy_table(tmp_path: Path) -> Iterator[Path]:
     assert writer.exitcode == 0
 
 
-@pytest.mark.parametrize("reader_count", [4, nightly(10)])
+@pytest.mark.parametrize("reader_count", [3, nightly(10)])
 @pytest.mark.parametrize("by", ["source", "scan"])
 def test_reads_beside_a_writer_see_one_committed_version_each(
     session: SparkSession, busy_table: Path, tmp_path: Path, reader_count: int, by: str
@@ -164,7 +164,7 @@ def test_reads_beside_a_writer_see_one_committed_version_each(
         time.sleep(COMMIT_SECONDS)
 
     def read(number: int) -> tuple[int, int, int, int]:
-        time.sleep(2 * number * COMMIT_SECONDS)
+        time.sleep(4 * number * COMMIT_SECONDS)
         if by == "scan":
             with scan(session, str(busy_table)) as frame:
                 count, total, numbers = summed(frame)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def nightly(*values: Any, id: str | None = None) -> Any:
@@ -31,7 +32,10 @@ def sampled(count: int, cases: Sequence[Any], *, seed: int = 0, besides: Callabl
     """
     others = [number for number, case in enumerate(cases) if not besides(case)]
     always = {*range(len(cases))} - {*others} | {*random.Random(seed).sample(others, count)}
-    return [
-        case if number in always else nightly(*case) if isinstance(case, tuple) else nightly(case)
-        for number, case in enumerate(cases)
-    ]
+    return [case if number in always else _by_night(case) for number, case in enumerate(cases)]
+
+
+def _by_night(case: Any) -> Any:
+    if isinstance(case, ParameterSet):
+        return nightly(*case.values, id=case.id)
+    return nightly(*case) if isinstance(case, tuple) else nightly(case)

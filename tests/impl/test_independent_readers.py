@@ -10,7 +10,7 @@ import golden_data
 import polars
 import pyarrow as pa
 import pytest
-from depth import always_if
+from depth import always_if, sampled
 from independent_readers import READERS, normalised, ours_and_content, read_with_pyarrow
 from real_tables import parquet_partitions, snapshot_of
 
@@ -46,7 +46,7 @@ def test_other_reader_gets_the_same_rows(
         assert theirs.equals(mine)
 
 
-@pytest.mark.parametrize("name", READ_FOLDERS)
+@pytest.mark.parametrize("name", sampled(25, READ_FOLDERS))
 def test_pyarrow_finds_our_very_types_but_for_arrays(name: str, questdb_data: Path, tmp_path: Path) -> None:
     snapshot = snapshot_of(questdb_data / name)
     for partition in parquet_partitions(snapshot):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
+
+PARAMETERS = type(pytest.param())
 
 
 def nightly(*values: Any, id: str | None = None) -> Any:
@@ -36,6 +37,6 @@ def sampled(count: int, cases: Sequence[Any], *, seed: int = 0, besides: Callabl
 
 
 def _by_night(case: Any) -> Any:
-    if isinstance(case, ParameterSet):
-        return nightly(*case.values, id=case.id)
+    if isinstance(case, PARAMETERS):
+        return pytest.param(*case.values, marks=pytest.mark.nightly, id=case.id)
     return nightly(*case) if isinstance(case, tuple) else nightly(case)

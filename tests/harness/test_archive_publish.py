@@ -190,7 +190,7 @@ def remembering() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("before", "run", "models"),
     [
-        pytest.param((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
+        nightly((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
         pytest.param((NIGHT,), LATE, (A, B, CDIR), id="late rows beside a new partition"),
         nightly((NIGHT,), LATE, MODELS, id="late rows, all models"),
         nightly((), NIGHT, MODELS, id="new partitions, all models"),

@@ -328,7 +328,7 @@ def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_dat
     assert count == 3 + sum(10 if kind is ActionKind.CUT_DATA else 14 for kind in done) + 1
 
 
-@pytest.mark.parametrize("name", [ORPHANED, JUMPING])
+@pytest.mark.parametrize("name", sampled(1, [ORPHANED, JUMPING]))
 def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     expected = rows(path, storage)

@@ -94,7 +94,7 @@ def explore_barriers(
     chosen = list(subsets()) if sets is None else list(sets)
     outcomes: list[Outcome] = []
     with remembered_decoding():
-        workload = _Workload()
+        workload = Workload()
         for barriers in chosen:
             for outcome in workload.outcomes(barriers, models):
                 outcomes.append(outcome)
@@ -103,7 +103,7 @@ def explore_barriers(
     return outcomes
 
 
-class _Workload:
+class Workload:
     """The commits that are explored, and the judge of their disks; both serve all sets of barriers."""
 
     def __init__(self) -> None:
@@ -120,6 +120,7 @@ class _Workload:
         self.judge = PowerJudge(self._hardened)
 
     def outcomes(self, barriers: Names, models: Sequence[Model]) -> Iterator[Outcome]:
+        """Yield what is found of a set of barriers under each model."""
         target = dataclasses.replace(self._target, protocol=protocol_with(barriers), name=" ".join(barriers))
         situation = dataclasses.replace(self._hardened, target=target)
         courses = Courses(situation)

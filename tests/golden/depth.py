@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+PARAMETERS = type(pytest.param())
+
 
 def nightly(*values: Any, id: str | None = None) -> Any:
     """Return the case of a parametrized test that only the nightly run tries."""
@@ -19,10 +21,22 @@ def always_if(is_tried_always: Callable[[Any], bool], cases: Iterable[Any]) -> l
     return [case if is_tried_always(case) else nightly(case) for case in cases]
 
 
-def sampled(count: int, cases: Sequence[Any], *, seed: int = 0) -> list[Any]:
-    """Return single values or tuples of values as cases, all but so many of which, drawn by seed, are for the night."""
-    always = set(random.Random(seed).sample(range(len(cases)), count))
-    return [
-        case if number in always else nightly(*case) if isinstance(case, tuple) else nightly(case)
-        for number, case in enumerate(cases)
-    ]
+def never(_: Any) -> bool:
+    """Say of no case that it is tried always."""
+    return False
+
+
+def sampled(count: int, cases: Sequence[Any], *, seed: int = 0, besides: Callable[[Any], bool] = never) -> list[Any]:
+    """Return single values or tuples of values as cases, all but so many of which, drawn by seed, are for the night.
+
+    What is tried always besides, such as cases that take no time, is not among those that are drawn from.
+    """
+    others = [number for number, case in enumerate(cases) if not besides(case)]
+    always = {*range(len(cases))} - {*others} | {*random.Random(seed).sample(others, count)}
+    return [case if number in always else _by_night(case) for number, case in enumerate(cases)]
+
+
+def _by_night(case: Any) -> Any:
+    if isinstance(case, PARAMETERS):
+        return pytest.param(*case.values, marks=pytest.mark.nightly, id=case.id)
+    return nightly(*case) if isinstance(case, tuple) else nightly(case)

@@ -15,6 +15,7 @@ from harness.explore.barriers import (
     BARRIERS,
     Names,
     Outcome,
+    Workload,
     explore_barriers,
     minimal_safe_sets,
     protocol_with,
@@ -50,18 +51,25 @@ SEEN_BY = {
 def tried(names: Names, model: Model) -> bool:
     """Say whether a model is tried always: where it finds something it soon ends, and else explores all there is.
 
-    Of models that find nothing two are tried; `test_power` explores the same commits in the others with all barriers.
+    Of models that find nothing one is tried, and two where no barrier is missing; `test_power` explores the same
+    commits in the others with all barriers. What is torn is tried where nothing else than that shows what is missing.
     """
     found_by = set().union(*(SEEN_BY[missing] for missing in ALL if missing not in names))
-    return model in found_by or (set(names) >= {"F1", "F2", "F3", "F5"} and model in (A, B))
+    if found_by > {B, C_8}:
+        found_by -= {C_8}
+    finds_nothing = (A, B) if names == ALL else (B,) if {*names} >= {"F1", "F2", "F3", "F5"} else ()
+    return model in found_by or model in finds_nothing
 
 
 @pytest.fixture(scope="module", params=["some models", nightly("all models")])
 def outcomes(request: pytest.FixtureRequest) -> list[Outcome]:
     found: list[Outcome] = []
-    for names in (*ONE_MISSING, ALL):
-        models = tuple(model for model in MODELS if request.param == "all models" or tried(names, model))
-        found += explore_barriers(models=models, sets=[names])
+    with remembered_decoding():
+        workload = Workload()
+        for names in (ALL, *ONE_MISSING):
+            models = [model for model in MODELS if request.param == "all models" or tried(names, model)]
+            found += workload.outcomes(names, models)
+        workload.judge.close()
     return found
 
 
@@ -80,8 +88,9 @@ def test_all_barriers_are_safe_in_every_model_and_all_but_torn_sectors_explored_
 def test_a_missing_barrier_is_found_by_the_models_that_can_see_it_and_by_no_other(
     outcomes: list[Outcome], missing: str
 ) -> None:
-    found = {outcome.model for outcome in outcomes if missing not in outcome.barriers and not outcome.is_safe}
-    assert found == SEEN_BY[missing]
+    without = [outcome for outcome in outcomes if missing not in outcome.barriers]
+    assert {outcome.model for outcome in without if not outcome.is_safe} >= SEEN_BY[missing] - {C_8}
+    assert all(outcome.is_safe is (outcome.model not in SEEN_BY[missing]) for outcome in without)
 
 
 def explored(protocol: Protocol, model: Model) -> bool:

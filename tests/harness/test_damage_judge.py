@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from depth import nightly
+from depth import nightly, sampled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,9 +70,7 @@ def outcomes(judge: Judge, damages: Iterator[Damage]) -> Counter[Outcome]:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        (CHAIN, 5),
-        (ORPHANED, 9),
-        (WITHOUT_META, 9),
+        *sampled(2, [(CHAIN, 5), (ORPHANED, 9), (WITHOUT_META, 9)]),
         nightly(CHAIN, 1),
     ],
 )
@@ -101,9 +99,7 @@ def test_without_a_readable_neighbour_no_version_is_legal(questdb_data: Path) ->
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        (CHAIN, 9),
-        (ORPHANED, 9),
-        (WITHOUT_META, 9),
+        *sampled(2, [(CHAIN, 9), (ORPHANED, 9), (WITHOUT_META, 9)], seed=2),
         nightly(CHAIN, 1),
         nightly(ORPHANED, 5),
         nightly(WITHOUT_META, 5),
@@ -177,9 +173,7 @@ def sample(judge: Judge, count: int) -> list[Damage]:
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        (CHAIN, 20),
-        (ORPHANED, 20),
-        (WITHOUT_META, 20),
+        *sampled(2, [(CHAIN, 20), (ORPHANED, 20), (WITHOUT_META, 20)], seed=1),
         nightly(CHAIN, 160),
         nightly(ORPHANED, 90),
         nightly(WITHOUT_META, 90),

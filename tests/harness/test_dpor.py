@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_search import enumerate_schedules, search_states, search_turns
@@ -78,7 +79,7 @@ def test_three_million_interleavings_are_as_many_as_the_closed_form_says() -> No
     assert reduced(world)[0].complete == 1
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(PROGRAMS)
 def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleavings(programs: list[list[Step]]) -> None:
     world = world_of([process(steps) for steps in programs])
@@ -95,7 +96,7 @@ def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleaving
     assert by_turns == outcomes
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(PROGRAMS)
 def test_no_order_of_dependent_calls_is_run_twice(programs: list[list[Step]]) -> None:
     orders: list[object] = []
@@ -172,7 +173,7 @@ def test_without_time_the_search_says_that_it_is_not_done() -> None:
     assert explore_all(world, lambda run: None).is_done
 
 
-@pytest.mark.parametrize("commit_count", [1, 2])
+@pytest.mark.parametrize("commit_count", [1, nightly(2)])
 def test_beside_a_reader_the_real_implementation_has_the_outcomes_that_all_its_states_have(commit_count: int) -> None:
     with remembered_decoding():
         situation = table_situation([GROW] * commit_count)

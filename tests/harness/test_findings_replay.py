@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 from random_runs import (
@@ -60,7 +61,8 @@ def toy_finding() -> Finding:
     return found(toy_situation(HeaderFirst(), readers=(Readers(),)))
 
 
-EACH = pytest.mark.parametrize("find", [turned_finding, killed_finding, cut_finding, toy_finding])
+FINDINGS = [turned_finding, killed_finding, cut_finding, toy_finding]
+EACH = pytest.mark.parametrize("find", FINDINGS)
 
 
 def reread(finding: Finding) -> Finding:
@@ -76,7 +78,7 @@ def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
     return copy
 
 
-@EACH
+@pytest.mark.parametrize("find", sampled(2, FINDINGS))
 def test_a_finding_is_seen_again_ten_times_of_ten_with_the_same_evidence_in_few_steps(
     find: Callable[[], Finding], monkeypatch: pytest.MonkeyPatch
 ) -> None:

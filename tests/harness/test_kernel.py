@@ -95,7 +95,7 @@ def on_file(file: Any, name: str, arguments: list[Any], note: Callable[[Hashable
     return None
 
 
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
 @given(steps())
 def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[Step]) -> None:
     start = DiskImage.of_files({"t/a": b"0123456789abcdef"})
@@ -256,7 +256,7 @@ def test_calls_depend_on_each_other_when_their_order_can_be_seen(one: Call, othe
     assert are_dependent(touches(kernel, 1, other), touches(kernel, 0, one)) is expected
 
 
-@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@settings(max_examples=120, deadline=None, database=None, derandomize=True)
 @given(steps(), steps())
 def test_independent_calls_of_two_processes_can_change_places(first: list[Step], second: list[Step]) -> None:
     """Walk both processes step by step; whenever their next calls are independent, both orders must end alike."""

@@ -434,7 +434,7 @@ class Session:
             mapping.unmap()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(calls)
 def test_any_sequence_of_calls_has_the_same_answers_in_memory(sequence: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from depth import sampled
 from real_tables import CHAIN, image_of
 
 from harness.disk.image import DiskImage
@@ -93,7 +94,7 @@ def phase_of(situation: Situation, *models: Model, settings: Settings | None = N
     return explore_migration(situation, models=models, settings=settings)
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", sampled(3, list(STARTS)))
 def test_every_crash_leaves_the_old_pm_or_the_new_one_and_the_next_run_ends_the_same(
     legacy: DiskImage, questdb_data: Path, start: str
 ) -> None:
@@ -107,13 +108,15 @@ def test_every_crash_leaves_the_old_pm_or_the_new_one_and_the_next_run_ends_the_
     assert (torn.verdict, torn.complete) == (Verdict.VALID, False)
 
 
-def test_the_counts_of_the_document_are_those_of_the_exploration(legacy: DiskImage, questdb_data: Path) -> None:
+# Of the table that our own writer makes, the sizes may change.
+@pytest.mark.parametrize("start", sampled(2, [start for start in STARTS if start != "two partitions"]))
+def test_the_counts_of_the_document_are_those_of_the_exploration(
+    legacy: DiskImage, questdb_data: Path, start: str
+) -> None:
     text = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
-    # Of the table that our own writer makes, the sizes may change.
-    for start in STARTS.keys() - {"two partitions"}:
-        phase = phase_of(STARTS[start](legacy, golden(questdb_data)), *MODELS)
-        tried = sum(phase.counts[f"{model}: disks tried"] for model in MODELS)
-        assert f"| {start} | {phase.counts['crash points']} | {tried} | {phase.explored} |" in text
+    phase = phase_of(STARTS[start](legacy, golden(questdb_data)), *MODELS)
+    tried = sum(phase.counts[f"{model}: disks tried"] for model in MODELS)
+    assert f"| {start} | {phase.counts['crash points']} | {tried} | {phase.explored} |" in text
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -163,8 +163,14 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
     assert twice.explored >= once.explored
 
 
-def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(table: Situation) -> None:
-    phase = phase_of(table, C_8)
+@pytest.mark.parametrize(
+    ("first_life", "points"),
+    [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.must_reach(C_8)))],
+)
+def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
+    table: Situation, first_life: tuple[int, ...], points: tuple[str, ...]
+) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=first_life), C_8, points=points)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert "C-8 a sample of " in phase.bound and " of about 2^" in phase.bound
     assert phase.reached[power_points.TORN]

@@ -119,6 +119,7 @@ def fixed_part(phase: Phase) -> tuple[object, ...]:
     return phase.explored, phase.complete, phase.bound, phase.counts, phase.reached, phase.controls, phase.note
 
 
+@pytest.mark.nightly
 def test_a_busy_machine_changes_no_number(tmp_path: Path) -> None:
     alone = explore(tmp_path / "alone", readers=2)
     busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(BUSY_PROCESS_COUNT)]

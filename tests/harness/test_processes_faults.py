@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from depth import nightly
+from depth import nightly, sampled
 
 from harness.explore.process_messages import Patch
 from harness.explore.processes import explore_processes
@@ -17,50 +17,53 @@ KILLS, READERS = 3, 2
 @pytest.mark.parametrize("seed", [2, nightly(3), nightly(4)])
 @pytest.mark.parametrize(
     ("place", "substitute", "client", "properties"),
-    [
-        pytest.param(
-            "impl.partition:resolve",
-            "newest_footer",
-            "reader",
-            {"refused_read", "pinned_read_refused"},
-            id="readers take the newest footer",
-        ),
-        pytest.param(
-            "impl.table_writer:purge",
-            "purge_regardless",
-            "writer",
-            {"pinned_read_refused"},
-            id="the purge ignores pins",
-        ),
-        pytest.param(
-            "impl.table_writer:execute",
-            "version_first",
-            "writer",
-            {"refused_read", "pinned_read_refused", "a process ends when it is told to"},
-            id="the version is stored before its files",
-        ),
-        pytest.param(
-            "impl.table_writer:recover_for_writing",
-            "version_before",
-            "writer",
-            # After two deaths without a commit between them, the version before the last one has no record any more.
-            {
-                "acknowledged_version_lost",
-                "seen_version_lost",
-                "stale_read",
-                "went_back",
-                "a process ends when it is told to",
-            },
-            id="recovery goes back by a version",
-        ),
-        pytest.param(
-            "impl.partition_change:plan_merge",
-            "forgotten_row_groups",
-            "writer",
-            {"torn_content"},
-            id="a merge forgets row groups",
-        ),
-    ],
+    sampled(
+        3,
+        [
+            pytest.param(
+                "impl.partition:resolve",
+                "newest_footer",
+                "reader",
+                {"refused_read", "pinned_read_refused"},
+                id="readers take the newest footer",
+            ),
+            pytest.param(
+                "impl.table_writer:purge",
+                "purge_regardless",
+                "writer",
+                {"pinned_read_refused"},
+                id="the purge ignores pins",
+            ),
+            pytest.param(
+                "impl.table_writer:execute",
+                "version_first",
+                "writer",
+                {"refused_read", "pinned_read_refused", "a process ends when it is told to"},
+                id="the version is stored before its files",
+            ),
+            pytest.param(
+                "impl.table_writer:recover_for_writing",
+                "version_before",
+                "writer",
+                # After two deaths without a commit between them, the version before the last one has no record.
+                {
+                    "acknowledged_version_lost",
+                    "seen_version_lost",
+                    "stale_read",
+                    "went_back",
+                    "a process ends when it is told to",
+                },
+                id="recovery goes back by a version",
+            ),
+            pytest.param(
+                "impl.partition_change:plan_merge",
+                "forgotten_row_groups",
+                "writer",
+                {"torn_content"},
+                id="a merge forgets row groups",
+            ),
+        ],
+    ),
 )
 def test_a_planted_mistake_is_found(
     place: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path

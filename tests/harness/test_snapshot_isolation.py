@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
+from depth import nightly
 from history_cases import numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -816,7 +817,7 @@ def changed(events: list[Event], what: str, index: int, amount: int) -> list[Eve
     return numbered([*before, event, *after])
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(operations=st.lists(OPERATIONS, min_size=8, max_size=30))
 def test_both_judges_accept_what_a_right_table_does(operations: list[tuple[str, str, str]]) -> None:
     events = right_history(operations)
@@ -828,10 +829,11 @@ def test_both_judges_accept_what_a_right_table_does(operations: list[tuple[str, 
     )
 
 
-def test_both_judges_agree_on_changed_histories_of_every_verdict() -> None:
+@pytest.mark.parametrize(("example_count", "least"), [(250, 20), nightly(600, 50)])
+def test_both_judges_agree_on_changed_histories_of_every_verdict(example_count: int, least: int) -> None:
     verdicts: Counter[Verdict] = Counter()
 
-    @settings(max_examples=600)
+    @settings(max_examples=example_count)
     @given(
         operations=st.lists(OPERATIONS, min_size=8, max_size=30),
         changes=st.lists(CHANGES, min_size=1, max_size=3),
@@ -846,4 +848,4 @@ def test_both_judges_agree_on_changed_histories_of_every_verdict() -> None:
         assert slow_verdict(events, seen_survives=seen_survives) is verdict
 
     agree()
-    assert min(verdicts[verdict] for verdict in Verdict) > 50
+    assert min(verdicts[verdict] for verdict in Verdict) > least

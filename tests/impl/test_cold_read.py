@@ -10,6 +10,7 @@ from typing import Self
 import golden_data
 import pyarrow as pa
 import pytest
+from depth import sampled
 from independent_readers import ours_and_content
 from real_tables import parquet_partitions, snapshot_of
 from written_tables import PATH, new_table, rows, write
@@ -73,7 +74,7 @@ def first_chunk(folder: Path, name: str) -> tuple[ResolvedPartition, bytes, int]
     return resolved, content, names.index(name)
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", sampled(8, FOLDERS))
 def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str, questdb_data: Path) -> None:
     looked_at_count = 0
     for resolved, whole, content in partitions_of(questdb_data / name):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from depth import sampled
 from real_tables import snapshot_of, verified
 from written_tables import DAY, DAY_LENGTH, PATH, new_table, pairs_on, rows, write, writer_on
 
@@ -142,7 +143,7 @@ def test_every_commit_of_a_life_syncs_record_and_version() -> None:
     assert syncs == [2, 2, 2, 2]
 
 
-@pytest.mark.parametrize("change", [in_place, new_partition, rewrite, several])
+@pytest.mark.parametrize("change", sampled(2, [in_place, new_partition, rewrite, several], seed=1))
 def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_next_writer_goes_on(
     change: Change,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import golden_data
 import pytest
+from depth import sampled
 from real_tables import parquet_partitions, snapshot_of
 
 from impl.footer_comparison import compare_footer, encodings_mask
@@ -112,7 +113,9 @@ def compared_with(folder: Path, path: Path_, change: Change) -> list[str]:
     return compared(metadata, encode(tree))
 
 
-@pytest.mark.parametrize("name", [f"{name}/table" for name in golden_data.TABLES] + list(golden_data.HISTORY_STEPS))
+@pytest.mark.parametrize(
+    "name", sampled(30, [f"{name}/table" for name in golden_data.TABLES] + list(golden_data.HISTORY_STEPS))
+)
 def test_footers_of_real_partitions_agree_with_their_pm(name: str, questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / name)
     for place in range(len(parquet_partitions(snapshot))):

@@ -12,7 +12,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from depth import always_if
+from depth import nightly, sampled
 from real_tables import CHAIN, image_of, put, rows_of, seen, snapshot_of, verified
 
 from harness.disk.image import DiskImage
@@ -103,7 +103,7 @@ def test_every_image_is_healable_or_not() -> None:
     assert len(set(HEALABLE)) == len(HEALABLE) == 25 + 4 + 22 - 13
 
 
-@pytest.mark.parametrize("name", HEALABLE)
+@pytest.mark.parametrize("name", sampled(19, HEALABLE, seed=2))
 def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     before, readable = files_below(path, storage), rows(path, storage)
@@ -128,7 +128,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
     assert after.keys() == before.keys() | {action.kept_as for action in report.actions}
 
 
-@pytest.mark.parametrize("name", HEALABLE)
+@pytest.mark.parametrize("name", sampled(12, HEALABLE))
 def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
     folder = copy_of(f"{name}/table")
     storage = MemoryStorage.of(image_of(folder))
@@ -137,7 +137,7 @@ def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name
     assert verified(folder).sound
 
 
-@pytest.mark.parametrize("name", HEALABLE)
+@pytest.mark.parametrize("name", sampled(14, HEALABLE, seed=1))
 def test_a_dry_run_says_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
@@ -313,7 +313,7 @@ INTERRUPTED = set(
 
 @pytest.mark.parametrize(
     "name",
-    always_if(INTERRUPTED.__contains__, HEALED),
+    [*sampled(3, sorted(INTERRUPTED)), *map(nightly, sorted({*HEALED} - INTERRUPTED))],
 )
 def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
@@ -328,7 +328,7 @@ def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_dat
     assert count == 3 + sum(10 if kind is ActionKind.CUT_DATA else 14 for kind in done) + 1
 
 
-@pytest.mark.parametrize("name", [ORPHANED, JUMPING])
+@pytest.mark.parametrize("name", sampled(1, [ORPHANED, JUMPING]))
 def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     expected = rows(path, storage)

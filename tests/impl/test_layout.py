@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import impl.layout.meta
@@ -100,6 +100,7 @@ def test_a_value_that_does_not_fit_its_field_is_refused_when_packed(word: int) -
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_struct_numpy_and_fields_agree_on_random_bytes(record: type[Record], data: st.DataObject) -> None:
     table = record.layout
@@ -191,6 +192,7 @@ def test_a_value_that_is_too_large_for_its_bits_is_our_bug(value: int) -> None:
 
 
 @pytest.mark.parametrize("table", BIT_TABLES, ids=lambda table: table.title)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_named_bits_of_a_word_do_not_disturb_each_other(table: BitTable, data: st.DataObject) -> None:
     word = data.draw(st.integers(0, (1 << table.word_bits) - 1))

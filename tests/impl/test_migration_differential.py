@@ -11,6 +11,7 @@ import migrated_files as mf
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from depth import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from migrated_files import SERVER, TOOL
@@ -179,7 +180,7 @@ def chunks_in_pm(pm: bytes) -> list[Chunk]:
     return [chunk for block in mf.decoded(pm).blocks for chunk in block.chunks]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", sampled(2, range(8)))
 def test_damaged_footers_are_refused_or_converted_and_nothing_else(seed: int) -> None:
     random_ = random.Random(seed)
     length = int.from_bytes(SEED[-8:-4], "little")

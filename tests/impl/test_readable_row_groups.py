@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from bloom_filters import resolved_partitions
-from depth import always_if
+from depth import always_if, nightly, sampled
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
 
@@ -36,7 +36,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("encoding", [None, *always_if(lambda each: each is Encoding.DELTA_BYTE_ARRAY, Encoding)])
-@pytest.mark.parametrize("name", sorted(SHOWN))
+@pytest.mark.parametrize("name", sampled(10, sorted(SHOWN)))
 def test_equal_values_of_every_type_and_encoding_can_be_read_whole(
     small_bounds: None, name: str, encoding: Encoding | None
 ) -> None:
@@ -96,7 +96,9 @@ def test_a_table_of_many_equal_columns_is_read_at_full_size() -> None:
     assert len(table_on(storage)) == row_count
 
 
-@pytest.mark.parametrize(("row_count", "size_bytes"), [(2, 60 << 20), (1_000, 100_000)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("row_count", "size_bytes"), [nightly(2, 60 << 20, id="few"), pytest.param(1_000, 100_000, id="many")]
+)
 def test_values_that_do_not_compress_are_divided_by_what_readers_take_of_a_chunk_and_a_page(
     row_count: int, size_bytes: int
 ) -> None:

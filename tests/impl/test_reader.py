@@ -9,6 +9,7 @@ import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from depth import sampled
 from real_tables import (
     only,
     parquet_only,
@@ -119,7 +120,7 @@ def test_what_servers_answered_from_sound_power_loss_images_fits_our_rows(questd
     assert len(native_parts) == 1
 
 
-@pytest.mark.parametrize("name", golden_data.HISTORY_STEPS)
+@pytest.mark.parametrize("name", sampled(24, golden_data.HISTORY_STEPS))
 def test_every_commit_of_a_history_is_read_from_its_folder_alone(name: str, questdb_data: Path) -> None:
     folder = questdb_data / name
     snapshot = snapshot_of(folder)
@@ -129,7 +130,7 @@ def test_every_commit_of_a_history_is_read_from_its_folder_alone(name: str, ques
     assert plain_rows(snapshot, *snapshot.schema.names) == answered
 
 
-@pytest.mark.parametrize("name", golden_data.HISTORIES)
+@pytest.mark.parametrize("name", sampled(2, golden_data.HISTORIES))
 def test_every_committed_token_stays_readable_in_all_later_files(name: str, questdb_data: Path) -> None:
     steps = [snapshot_of(questdb_data / step) for step in golden_data.HISTORY_STEPS if step.startswith(name + "/")]
     walked_back = 0

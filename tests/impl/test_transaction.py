@@ -8,6 +8,7 @@ from typing import Self
 
 import golden_data
 import pytest
+from depth import nightly
 from work import counted_calls
 
 from impl import transaction
@@ -287,11 +288,12 @@ def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Pat
         safe_read(unchanging(moved(AREA_LIMIT_BYTES)))
 
 
-def test_every_flipped_bit_is_refused_or_decodes_and_never_costs_more_than_a_moment(questdb_data: Path) -> None:
+@pytest.mark.parametrize("step", [7, nightly(1)])
+def test_flipped_bits_are_refused_or_decode_and_never_cost_more_than_a_moment(questdb_data: Path, step: int) -> None:
     content = bytearray((questdb_data / CHAIN).read_bytes())
     committed = decode_transaction(content, file="_txn")
     rejected = harmless = different = 0
-    for bit in range(8 * len(content)):
+    for bit in range(0, 8 * len(content), step):
         content[bit // 8] ^= 1 << bit % 8
         try:
             with counted_calls(CALLS_MAX):
@@ -300,7 +302,7 @@ def test_every_flipped_bit_is_refused_or_decodes_and_never_costs_more_than_a_mom
         except (CorruptError, UnsupportedError):
             rejected += 1
         content[bit // 8] ^= 1 << bit % 8
-    assert rejected + harmless + different == 8 * 4096
+    assert rejected + harmless + different == len(range(0, 8 * 4096, step))
     assert min(rejected, harmless, different) > 0
 
 

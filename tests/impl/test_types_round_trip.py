@@ -102,7 +102,7 @@ def assert_same(storage: Storage, *batches: dict[str, pa.Array]) -> None:
 
 
 @pytest.mark.parametrize("name", CREATED)
-@pytest.mark.parametrize("example_count", [5, nightly(12)])
+@pytest.mark.parametrize("example_count", [3, nightly(12)])
 def test_values_of_every_type_come_back_from_a_table(name: str, example_count: int) -> None:
     column_type, of, values = TYPES[name]
 
@@ -232,7 +232,7 @@ def test_stored_number_of_more_digits_than_its_type_has_is_corrupt(tag: TypeTag)
                     read_cold(handle, as_narrow, chunk, file="data.parquet")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data(), st.integers(1, 76))
 def test_decimals_of_any_precision_and_scale_come_back(data: st.DataObject, precision: int) -> None:
     scale = data.draw(st.integers(0, precision))
@@ -252,7 +252,7 @@ def test_arrays_of_every_dimension_come_back(dimensions: int) -> None:
     assert_same(table_of({"x": array_type(dimensions)}, values), values)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data(), st.integers(1, 4))
 def test_arrays_of_any_shape_come_back(data: st.DataObject, dimensions: int) -> None:
     drawn = data.draw(st.lists(st.none() | nested(dimensions), min_size=1, max_size=6))

@@ -26,12 +26,15 @@ SLOWEST_COUNT = 10
 UNRECORDED_SECONDS = 1.0
 # One Java, one browser and one warm command line serve all modules of their folder, as long as one worker runs them.
 TOGETHER = ("tests/end_to_end", "tests/pipeline", "tests/reports")
+ALONE = ("tests/end_to_end/test_interrupting.py", "tests/end_to_end/test_same_answer.py")
+"""These are of such a folder and use none of it, and take long by night."""
 
 
 def unit_of(nodeid: str) -> str:
     """Return what one worker runs in one piece: a module, or a folder whose modules share what is slow to start."""
     module = nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if module.startswith(f"{folder}/")), module)
+    folders = (folder for folder in TOGETHER if module.startswith(f"{folder}/") and module not in ALONE)
+    return next(folders, module)
 
 
 def recorded() -> dict[str, float]:

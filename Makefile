@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 UV_VERSION := 0.13.9
-# A worker may need 1 GB, with a Java or a browser beside it.
-TEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && [ $$cores -lt 8 ] && echo $$cores || echo 8)
+# One more than cores, because tests wait for other processes too. A worker may need 1 GB, with a Java or a browser beside it.
+TEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && [ $$cores -lt 8 ] && echo $$((cores + 1)) || echo 8)
 # A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,

@@ -54,12 +54,12 @@ class Case:
 
 CASES = {
     "verify": Case("verify table --report report", "table", always=1),
-    "read": Case("read table --out rows.csv --json told.json", "table", always=1),
+    "read": Case("read table --out rows.csv --json told.json", "table"),
     "inspect": Case("inspect table/2024-01-01.1/_pm", "table"),
     "recover": Case("recover table", "table"),
     "migrate": Case("migrate tree --report done", "tree", always=1),
     "report": Case("report report", "report"),
-    "replay": Case("replay finding.json", "finding.json", always=1),
+    "replay": Case("replay finding.json", "finding.json"),
     "barriers": Case("barriers", length=8, always_before=2),
     "check": Case("check table --seconds 4 --workers 2", "table", length=7, always=1, always_before=3),
     "migrate on Spark": Case("migrate tree --master local[2]", "tree", length=5, always_before=5),

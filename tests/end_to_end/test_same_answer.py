@@ -21,7 +21,7 @@ from impl.questdb_types import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 APART = ("times", "varying")
-BUSY_PROCESSES = 2
+BUSY_PROCESSES = 1
 Beside = Callable[[], AbstractContextManager[None]]
 HANG_SECONDS = 20 * TIMEOUT_SECONDS
 """So long only a run that hangs takes."""

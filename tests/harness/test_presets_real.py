@@ -7,7 +7,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from depth import always_if, sampled
+from depth import sampled
 from real_tables import read_json, table_image
 
 from harness.disk.memory import MemoryStorage
@@ -17,13 +17,6 @@ from impl.heal import heal_table
 
 RELEASES = ("hardened", "specification", "questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07")
 # Tables of which there is another one of their kind, and the one of so many columns that it takes seconds.
-ALIKE = {
-    "tables/9.4.2/wide",
-    "tables/2026-07/chain",
-    "tables/2026-07/rewrite",
-    "tables/9.4.3/many",
-    *golden_data.AFTER_RESTARTS[1:],
-}
 # What a server says, and what names the same mechanism here; none stands for one image.
 WORDS = {
     "Column chunk range": "exceeds data length",
@@ -94,7 +87,7 @@ def test_every_release_goes_on_from_a_recovered_table_and_no_commit_is_dangerous
 
 @pytest.mark.parametrize(
     "name",
-    always_if(lambda name: name not in ALIKE, (*golden_data.TABLES, *golden_data.AFTER_RESTARTS)),
+    sampled(5, [*golden_data.TABLES, *golden_data.AFTER_RESTARTS]),
 )
 def test_every_release_goes_on_from_a_table_that_was_shut_down(name: str, questdb_data: Path) -> None:
     for preset in RELEASES:

@@ -101,7 +101,7 @@ def test_values_are_hashed_in_the_form_of_plain_pages_and_nulls_are_left_out(sto
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_a_filter_of_any_type_holds_every_value_that_it_was_made_of(name: str, data: st.DataObject) -> None:
     column_type, of, values = TYPES[name]

@@ -74,7 +74,7 @@ def first_chunk(folder: Path, name: str) -> tuple[ResolvedPartition, bytes, int]
     return resolved, content, names.index(name)
 
 
-@pytest.mark.parametrize("name", sampled(8, FOLDERS))
+@pytest.mark.parametrize("name", sampled(5, FOLDERS))
 def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str, questdb_data: Path) -> None:
     looked_at_count = 0
     for resolved, whole, content in partitions_of(questdb_data / name):

@@ -91,7 +91,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=TIMEOUT_SECONDS, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", sampled(8, golden_data.TABLES))
+@pytest.mark.parametrize("name", sampled(5, golden_data.TABLES))
 def test_threads_find_what_is_found_at_once(questdb_data: Path, name: str) -> None:
     path = str(questdb_data / name / "table")
     table = open_table(OperatingSystemStorage(), path)

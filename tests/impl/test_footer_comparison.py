@@ -114,7 +114,7 @@ def compared_with(folder: Path, path: Path_, change: Change) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", sampled(30, [f"{name}/table" for name in golden_data.TABLES] + list(golden_data.HISTORY_STEPS))
+    "name", sampled(16, [f"{name}/table" for name in golden_data.TABLES] + list(golden_data.HISTORY_STEPS))
 )
 def test_footers_of_real_partitions_agree_with_their_pm(name: str, questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / name)

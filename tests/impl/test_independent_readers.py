@@ -27,7 +27,7 @@ READ_FOLDERS = [*FOLDERS, *LAST_STEPS]
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize(
     "name",
-    sampled(13, READ_FOLDERS),
+    sampled(8, READ_FOLDERS),
 )
 def test_other_reader_gets_the_same_rows(
     name: str, read: Callable[[bytes, Path], pa.Table], questdb_data: Path, tmp_path: Path
@@ -42,7 +42,7 @@ def test_other_reader_gets_the_same_rows(
         assert theirs.equals(mine)
 
 
-@pytest.mark.parametrize("name", sampled(25, READ_FOLDERS))
+@pytest.mark.parametrize("name", sampled(14, READ_FOLDERS))
 def test_pyarrow_finds_our_very_types_but_for_arrays(name: str, questdb_data: Path, tmp_path: Path) -> None:
     snapshot = snapshot_of(questdb_data / name)
     for partition in parquet_partitions(snapshot):

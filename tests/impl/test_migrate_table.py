@@ -144,7 +144,7 @@ def test_a_chain_of_generations_survives(questdb_data: Path) -> None:
     assert storage.image().files == before
 
 
-@pytest.mark.parametrize("name", sampled(8, golden_data.TABLES))
+@pytest.mark.parametrize("name", sampled(5, golden_data.TABLES))
 def test_a_lost_pm_of_a_newer_release_is_made_again(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, f"{name}/table")
     rows = rows_of(snapshot_of(path, storage))
@@ -546,7 +546,7 @@ def test_a_table_that_cannot_be_read_says_nothing(questdb_data: Path) -> None:
 # What real crashes and power cuts left
 
 
-@pytest.mark.parametrize("name", sampled(20, [*golden_data.CRASHES, *golden_data.POWER_LOSSES]))
+@pytest.mark.parametrize("name", sampled(12, [*golden_data.CRASHES, *golden_data.POWER_LOSSES]))
 def test_migration_makes_no_table_worse(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, f"{name}/table")
     before, files = verified(path, storage, quick=True), files_below(path, storage)

@@ -120,7 +120,7 @@ def test_what_servers_answered_from_sound_power_loss_images_fits_our_rows(questd
     assert len(native_parts) == 1
 
 
-@pytest.mark.parametrize("name", sampled(24, golden_data.HISTORY_STEPS))
+@pytest.mark.parametrize("name", sampled(14, golden_data.HISTORY_STEPS))
 def test_every_commit_of_a_history_is_read_from_its_folder_alone(name: str, questdb_data: Path) -> None:
     folder = questdb_data / name
     snapshot = snapshot_of(folder)

@@ -129,7 +129,7 @@ def drive(run: Run, commit_count: int) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [*sampled(4, ONE_OF_EACH_KIND), *map(nightly, sorted({*FEW_COMMIT_IMAGES} - {*ONE_OF_EACH_KIND}))],
+    [*sampled(2, ONE_OF_EACH_KIND), *map(nightly, sorted({*FEW_COMMIT_IMAGES} - {*ONE_OF_EACH_KIND}))],
 )
 def test_few_commits_are_what_a_plain_merge_makes_and_every_reader_sees(
     name: str, questdb_data: Path, tmp_path: Path
@@ -197,7 +197,7 @@ REFUSED_AT_COMMIT = {
 """Old rows are damaged, and a rewrite that took them over would make them look sound."""
 
 
-@pytest.mark.parametrize("name", golden_data.POWER_LOSSES)
+@pytest.mark.parametrize("name", sampled(12, golden_data.POWER_LOSSES))
 def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:

@@ -160,7 +160,7 @@ def test_table_of_a_clean_shutdown_is_sound_without_left_overs(name: str, questd
         assert found.token == said["parquetFileSize"]
 
 
-@pytest.mark.parametrize("name", sampled(24, golden_data.HISTORY_STEPS))
+@pytest.mark.parametrize("name", sampled(14, golden_data.HISTORY_STEPS))
 def test_every_commit_of_a_history_is_sound(name: str, questdb_data: Path) -> None:
     demand_exact_report(questdb_data / name, verified(questdb_data / name))
 

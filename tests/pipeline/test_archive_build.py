@@ -62,7 +62,7 @@ def sorted_rows(runs: list[Run], row_count: int) -> list[pa.Table]:
 
 @pytest.mark.parametrize(
     ("row_count", "sorted_bytes"),
-    sampled(5, list(itertools.product([1, 7, 1000, 1 << 20], [1, 5_000, 1 << 30]))),
+    sampled(3, list(itertools.product([1, 7, 1000, 1 << 20], [1, 5_000, 1 << 30]))),
 )
 def test_rows_of_a_partition_come_in_the_order_of_time_and_twins_in_that_of_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_count: int, sorted_bytes: int

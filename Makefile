@@ -4,7 +4,8 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 # One more than cores, because tests wait for other processes too. A worker may need 1 GB, with a Java or a browser beside it.
-TEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && [ $$cores -lt 8 ] && echo $$((cores + 1)) || echo 8)
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+TEST_WORKERS := $(shell [ $(CORES) -lt 8 ] && echo $$(($(CORES) + 1)) || echo 8)
 # A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,
@@ -89,12 +90,12 @@ $(NIGHTLY)/done/tests: .build/tables
 
 $(NIGHTLY)/done/fuzz: .build/tables
 	@echo "nightly: $(NIGHTLY_FUZZ_SECONDS) s of fuzzing"
-	@.venv/bin/python tests/fuzz/fuzz_run.py --seconds $(NIGHTLY_FUZZ_SECONDS) --jobs $(TEST_WORKERS)
+	@.venv/bin/python tests/fuzz/fuzz_run.py --seconds $(NIGHTLY_FUZZ_SECONDS) --jobs $(CORES)
 	@$(NIGHTLY_DONE)
 
 $(NIGHTLY)/done/campaign: .build/tables
 	@echo "nightly: a campaign"
-	@.venv/bin/tornproof campaign --spec scenarios/campaigns/nightly.toml --out $(NIGHTLY)/campaign --master 'local[$(TEST_WORKERS)]'
+	@.venv/bin/tornproof campaign --spec scenarios/campaigns/nightly.toml --out $(NIGHTLY)/campaign --master 'local[$(CORES)]'
 	@rm -rf $(NIGHTLY)/campaign
 	@$(NIGHTLY_DONE)
 

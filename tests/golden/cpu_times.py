@@ -115,12 +115,12 @@ class Teller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
-        terminal, workers = self._config.pluginmanager.getplugin("terminalreporter"), self._workers()
+        terminal, cores = self._config.pluginmanager.getplugin("terminalreporter"), self._cores()
         minutes, unit = sum(recorded().values()) / 60, max(unit_seconds().values(), default=0.0) / 60
         if self._config.option.cpu_times and terminal is not None:
             terminal.write_line(
                 f"cpu times: all tests take about {minutes:.0f} minutes of CPU time, so about"
-                f" {max(minutes / workers, unit):.0f} minutes on {workers} idle cores"
+                f" {max(minutes / cores, unit):.0f} minutes on {cores} idle cores"
             )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -147,8 +147,8 @@ class Teller:
             rounded = {module: round(seconds, 1) for module, seconds in sorted((known | modules).items())}
             RECORD.write_text(json.dumps(rounded, indent=1) + "\n")
 
-    def _workers(self) -> int:
-        return getattr(self._config.option, "numprocesses", None) or 1
+    def _cores(self) -> int:
+        return min(getattr(self._config.option, "numprocesses", None) or 1, os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

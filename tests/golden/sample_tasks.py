@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from harness.tasks import Exploration
 from harness.verdict import Phase, Verdict
 from harness.workers import Task, Worker
 from impl.errors import TornproofError
+
+BUSY_SECONDS = 0.05
 
 
 def square(worker: Worker, number: int) -> int:
@@ -58,6 +61,20 @@ def fail(worker: Worker) -> None:
 def refuse(worker: Worker) -> None:
     """Raise what is no defect."""
     raise TornproofError("not this table")
+
+
+def take_place(worker: Worker) -> int:
+    """Be busy for a moment, and return the how-manieth task of the process this is."""
+    begun = worker.once(_begun)
+    begun.append(worker)
+    begin = time.process_time()
+    while time.process_time() - begin < BUSY_SECONDS:
+        pass
+    return len(begun)
+
+
+def _begun(worker: Worker) -> list[Worker]:
+    return []
 
 
 def leave_a_file(worker: Worker) -> str:

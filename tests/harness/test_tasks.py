@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,17 @@ def test_under_a_ceiling_every_exploration_begins() -> None:
     explorations = {name: exploring(tasks) for name in ("first", "second")}
     outcome = explore(explorations, 0, workers=2, seconds=0.5)
     assert outcome.is_out_of_time and [phase.explored for phase in outcome.phases] == [1, 1]
+
+
+def test_the_only_task_of_one_does_not_wait_for_all_of_another() -> None:
+    places: dict[str, list[int]] = {}
+    counts = {"many": 6, "one": 1}
+    explorations = {
+        name: exploring([Task(run=sample_tasks.take_place)] * count, partial(places.__setitem__, name))
+        for name, count in counts.items()
+    }
+    explore(explorations, 0, workers=1)
+    assert places == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
 
 
 def test_an_interrupt_ends_with_what_there_is() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,13 @@ H1 = "token at byte"
 JULY = ("--preset", "questdb-2026-07")
 POWER_CUT = "append-and-power-cut"
 # Small enough to be explored whole.
-ONE_COMMIT_AND_A_KILL = ("--scenario", "one-commit-one-reader", "--scenario", "reader-lives-through-a-kill")
+FEW = ("one-commit-one-reader", "reader-lives-through-a-kill")
+MORE = (*FEW, *random.Random(0).sample(sorted({*scenario_names()} - {*FEW}), 4))
+
+
+def scenarios(names: Sequence[str]) -> tuple[str, ...]:
+    """Arguments that ask for scenarios."""
+    return tuple(part for name in names for part in ("--scenario", name))
 
 
 def check(tornproof: WarmRunner, folder: Path, *arguments: object) -> Run:
@@ -32,10 +39,10 @@ def sentences(run: Run, phase: str) -> list[str]:
 @pytest.mark.parametrize(
     ("asked", "explorers"),
     [
-        (ONE_COMMIT_AND_A_KILL, ["schedules", "product"]),
-        nightly(("--only", "schedules", "--only", "product", "--effort", "small"), ["schedules", "product"]),
+        (scenarios(FEW), ["schedules", "product"]),
+        nightly((*scenarios(MORE), "--only", "schedules", "--only", "product"), ["schedules", "product"]),
     ],
-    ids=["two situations", "all situations"],
+    ids=["two situations", "six situations"],
 )
 def test_9_4_2_refuses_reads_without_any_fault_and_loses_a_table_by_a_kill(
     tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...], explorers: list[str]
@@ -66,10 +73,10 @@ def crashes(document: dict[str, object]) -> list[str]:
 @pytest.mark.parametrize(
     "asked",
     [
-        ONE_COMMIT_AND_A_KILL,
-        nightly(("--only", "schedules", "--only", "product", "--effort", "small")),
+        scenarios(FEW),
+        nightly((*scenarios(MORE), "--only", "schedules", "--only", "product")),
     ],
-    ids=["two situations", "all situations"],
+    ids=["two situations", "six situations"],
 )
 def test_2026_07_has_neither_but_its_own(tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]) -> None:
     run = check(tornproof, tmp_path, *JULY, *asked)

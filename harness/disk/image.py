@@ -160,6 +160,9 @@ class DiskImage(ReadableStorage):
         self._now_seconds += duration_seconds
 
     def _file(self, path: str, operation: str) -> tuple[str, bytes]:
+        if path in self._files:
+            # Spelled as its place is, so there is nothing to walk.
+            return path, self._files[path]
         place = self._resolve(path, operation)
         if place in self._directories:
             raise StorageError(file=path, operation=operation, reason=Refusal.IS_A_DIRECTORY)

@@ -34,12 +34,12 @@ class Bounds:
         """Return the bounds of an effort, which is a factor to those of the smallest one."""
         return cls(
             damages=40_000 * effort,
-            pairs=50 * effort,
-            rules=200 * effort,
+            pairs=30 * effort,
+            rules=150 * effort,
             schedules=1_000 * effort,
             states=25_000 * effort,
-            torn_disks=8 * effort,
+            torn_disks=6 * effort,
             situations=10 * effort,
-            cuts=25 * effort,
-            kills=6 * effort,
+            cuts=20 * effort,
+            kills=5 * effort,
         )

@@ -252,33 +252,47 @@ class _Memory(_Way):
 
 
 class _Power(_Way):
-    """One part a model; what a process learns of a situation under one model serves it under the others."""
+    """What a process learns of a situation under one model serves it under the others, so these are one part.
 
-    def __init__(self) -> None:
-        self._latest: tuple[Situation, Power] | None = None
+    D is one of its own: its crashes come after each sync that fails, and take as long as all of the others.
+    """
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        return power_controls.failed_controls([model_named(name) for name in parts])
+        names = dict.fromkeys(name for part in parts for name in part.split())
+        return power_controls.failed_controls([model for model in IN_ORDER if model.name in names])
 
     def parts(self, setting: Setting) -> Sequence[str]:
-        return [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
+        names = [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
+        together = " ".join(name for name in names if name != D.name)
+        return [part for part in (together, D.name) if part and {*part.split()} <= {*names}]
 
     def weight(self, part: str) -> float:
-        # Its crashes come after each sync that fails.
-        return 8 if part == D.name else 1
+        return 2 if part == D.name else 1
 
-    def explore(self, setting: Setting, part: str, worker: Worker) -> ModelResult:
+    def explore(self, setting: Setting, part: str, worker: Worker) -> list[ModelResult]:
         question: SimulatedQuestion = worker.question
-        situation, model = setting.situation, model_named(part)
-        if self._latest is None or self._latest[0] is not situation:
-            if self._latest is not None:
-                self._latest[1].close()
-            self._latest = situation, Power(situation)
-        settings = settings_under(model, question.bounds, question.seed)
-        return self._latest[1].explore(model, settings, worker.has_time, worker.tell)
+        models = [model_named(name) for name in part.split()]
+        results: list[ModelResult] = []
+        power = Power(setting.situation)
+        try:
+            for model in models:
+                before = sum(result.point_count for result in results)
+                settings = settings_under(model, question.bounds, question.seed)
 
-    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
-        return power_phase(setting.situation, results, failed)
+                def tell(done: int, total: int | None, before: int = before) -> None:
+                    worker.tell(before + done, None if total is None else total * len(models))
+
+                results.append(power.explore(model, settings, worker.has_time, tell))
+        finally:
+            power.close()
+        return results
+
+    def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str]) -> Phase:
+        in_order = {result.model: result for part in results for result in part}
+        return power_phase(setting.situation, [in_order[model] for model in IN_ORDER if model in in_order], failed)
+
+    def found(self, results: Sequence[list[ModelResult]]) -> list[tuple[Kind, Any]]:
+        return super().found([result for part in results for result in part])
 
 
 class _Product(_Way):

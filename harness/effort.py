@@ -41,5 +41,5 @@ class Bounds:
             torn_disks=6 * effort,
             situations=10 * effort,
             cuts=20 * effort,
-            kills=5 * effort,
+            kills=6 * effort,
         )

@@ -9,7 +9,8 @@ TEST_WORKERS := $(shell [ $(CORES) -lt 8 ] && echo $$(($(CORES) + 1)) || echo 8)
 # A run of the tests starts hundreds of Pythons, each of which would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make nightly` does besides the slow tests: minutes of fuzzing, a campaign, and checks of an effort that is work,
-# not time. Each step that is done leaves a mark, so that a night which was stopped goes on where it was.
+# not time. Each step that is done leaves a mark, so that a night which was stopped goes on where it was. ARGUMENTS go to
+# the checks, and NIGHTLY_ARGUMENTS to pytest.
 NIGHTLY := .build/nightly
 NIGHTLY_FUZZ_SECONDS := 120
 NIGHTLY_EFFORT := 8
@@ -80,7 +81,7 @@ nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
 	@rm -rf $(NIGHTLY)/done
 	@.venv/bin/tornproof report $(NIGHTLY)/report
 
-NIGHTLY_CHECK = .venv/bin/tornproof check --report $(NIGHTLY)/report $(ARGUMENTS)
+NIGHTLY_CHECK = .venv/bin/tornproof check --report $(NIGHTLY)/report
 NIGHTLY_DONE = mkdir -p $(@D) && touch $@
 
 $(NIGHTLY)/done/tests: .build/tables
@@ -101,12 +102,12 @@ $(NIGHTLY)/done/campaign: .build/tables
 
 $(NIGHTLY)/done/check-new: .build/tables
 	@echo "nightly: check of a new table"
-	@$(NIGHTLY_CHECK)
+	@$(NIGHTLY_CHECK) $(ARGUMENTS)
 	@$(NIGHTLY_DONE)
 
 $(NIGHTLY)/done/check-%: .build/tables
 	@echo "nightly: check of $*"
-	@$(NIGHTLY_CHECK) --effort $(NIGHTLY_EFFORT) .build/tables/$*/table
+	@$(NIGHTLY_CHECK) --effort $(NIGHTLY_EFFORT) .build/tables/$*/table $(ARGUMENTS)
 	@$(NIGHTLY_DONE)
 
 bench: setup

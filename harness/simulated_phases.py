@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -182,7 +183,7 @@ def _made_small(worker: Worker, explorer: Explorer, name: str, found: Any) -> Fi
     return _WAYS[explorer].small(worker.once(_settings)[name], found)
 
 
-class _Way:
+class _Way(ABC):
     """How an explorer goes through a situation: part by part, all of which make one phase."""
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
@@ -197,9 +198,9 @@ class _Way:
         """Return how many times as long as others a part takes: the longest begin first."""
         return 1
 
+    @abstractmethod
     def explore(self, setting: Setting, part: str, worker: Worker) -> Any:
         """Explore a part; raises NotExplorableError."""
-        raise NotImplementedError
 
     def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
         """Put together what the parts came to; `failed` are the controls that failed."""
@@ -258,13 +259,13 @@ class _Power(_Way):
     """
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        names = dict.fromkeys(name for part in parts for name in part.split())
+        names = " ".join(parts).split()
         return power_controls.failed_controls([model for model in IN_ORDER if model.name in names])
 
     def parts(self, setting: Setting) -> Sequence[str]:
         names = [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
-        together = " ".join(name for name in names if name != D.name)
-        return [part for part in (together, D.name) if part and {*part.split()} <= {*names}]
+        parts = [name for name in names if name != D.name], [name for name in names if name == D.name]
+        return [" ".join(part) for part in parts if part]
 
     def weight(self, part: str) -> float:
         return 2 if part == D.name else 1

@@ -12,8 +12,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from bounded import bounded_run
-from command_line import Run, WarmRunner, cold_run, sentence_of
+from command_line import Run, WarmRunner, cold_run, run_here, sentence_of
 from depth import nightly
 
 from harness.effort import DEFAULT, EFFORTS, Bounds
@@ -184,10 +183,11 @@ def test_a_table_without_parquet_partitions_is_exit_3(tornproof: WarmRunner, tmp
     ids=["less than small", "small"],
 )
 def test_damage_of_a_larger_table_is_a_sample_by_a_small_effort_and_said_to_be_one(
-    questdb_data: Path, bounds: Bounds
+    questdb_data: Path, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
 ) -> None:
+    monkeypatch.setattr(Bounds, "of", lambda effort: bounds)
     asked = ("--only", "damage", "--effort", "small", "--json", "-")
-    run = bounded_run(bounds, "check", questdb_data / "tables/9.4.2/allnull/table", *asked)
+    run = run_here("check", questdb_data / "tables/9.4.2/allnull/table", *asked)
     assert (run.code, run.err, run.document["effort"]) == (0, "", 1)
     assert phases_of(run).keys() == {"damage"}
     damage = phases_of(run)["damage"]

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import environment
-from interrupting import HANG_SECONDS, processes_of, wait_until
+from command_line import TIMEOUT_SECONDS, environment
+from interrupting import processes_of, wait_until
 
 # The place of the command line takes a function of the test, which says when it is at work.
 SCRIPT = """
@@ -112,7 +112,7 @@ def running(body: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def end_of(process: subprocess.Popen[str], folder: Path) -> tuple[int, str]:
     """Return exit code and standard error, when nothing is left."""
-    _, err = process.communicate(timeout=HANG_SECONDS)
+    _, err = process.communicate(timeout=TIMEOUT_SECONDS)
     wait_until(lambda: not processes_of(process.pid))
     assert processes_of(process.pid) == ()
     assert list((folder / "temporary").iterdir()) == []
@@ -167,7 +167,7 @@ def test_an_end_by_the_system_is_told_and_leaves_no_folder(tmp_path: Path) -> No
 def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
     with running(SWALLOWED, tmp_path) as process:
         process.kill()
-        process.wait(HANG_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
         wait_until(lambda: not processes_of(process.pid))
         assert processes_of(process.pid) == ()
     for left in Path("/dev/shm").glob(f"tornproof-{process.pid}-*"):
@@ -180,7 +180,7 @@ def test_exit_codes_and_output_are_those_of_the_command(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         # What was read together with the line before stays with this end of the pipe.
         out, err = process.stdout.read(), process.stderr.read()
-        assert (process.wait(HANG_SECONDS), out, err) == (3, "done\n", "")
+        assert (process.wait(TIMEOUT_SECONDS), out, err) == (3, "done\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGINT])

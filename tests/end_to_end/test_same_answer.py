@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from busy import busy_machine
 from command_line import TIMEOUT_SECONDS, environment
 from depth import nightly
 
@@ -21,22 +22,9 @@ from impl.questdb_types import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 APART = ("times", "varying")
-BUSY_PROCESSES = 1
 Beside = Callable[[], AbstractContextManager[None]]
 HANG_SECONDS = 20 * TIMEOUT_SECONDS
 """So long only a run that hangs takes."""
-
-
-@contextmanager
-def busy_machine() -> Iterator[None]:
-    """Keep the machine busy while the block runs."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY_PROCESSES)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def answer(folder: Path, *asked: object, workers: int, hash_seed: int) -> tuple[int, dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fuzz_run
 import pytest
+from command_line import TIMEOUT_SECONDS
 from fuzz_inputs import FACTS, joined
 
 REGRESSIONS = {
@@ -49,7 +50,7 @@ def bugs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]
         cwd=Path(fuzz_run.__file__).parent,
         capture_output=True,
         text=True,
-        timeout=480,
+        timeout=TIMEOUT_SECONDS,
         check=True,
     )
     return dict(json.loads(line) for line in done.stdout.splitlines())

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from tornproof.output import visible
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,16 @@ def cold_run(*arguments: object, folder: Path | None = None, stdout: int = subpr
         errors="surrogateescape",
     )
     return Run(code=done.returncode, out=done.stdout or "", err=done.stderr)
+
+
+def run_here(*arguments: object) -> Run:
+    """Run the command line in this process, which may have patched it; what goes wrong in it is raised."""
+    from tornproof.cli import app
+
+    result = CliRunner().invoke(app, list(map(str, arguments)), standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return Run(code=result.return_value, out=result.stdout, err=result.stderr)
 
 
 class WarmRunner:

@@ -21,18 +21,20 @@ def always_if(is_tried_always: Callable[[Any], bool], cases: Iterable[Any]) -> l
     return [case if is_tried_always(case) else nightly(case) for case in cases]
 
 
-def never(_: Any) -> bool:
-    """Say of no case that it is tried always."""
-    return False
+def drawn(count: int, cases: Sequence[Any], *, seed: int = 0) -> list[Any]:
+    """Return so many of the cases, drawn by seed."""
+    return random.Random(seed).sample(cases, count)
 
 
-def sampled(count: int, cases: Sequence[Any], *, seed: int = 0, besides: Callable[[Any], bool] = never) -> list[Any]:
+def sampled(
+    count: int, cases: Sequence[Any], *, seed: int = 0, besides: Callable[[Any], bool] = lambda case: False
+) -> list[Any]:
     """Return single values or tuples of values as cases, all but so many of which, drawn by seed, are for the night.
 
     What is tried always besides, such as cases that take no time, is not among those that are drawn from.
     """
     others = [number for number, case in enumerate(cases) if not besides(case)]
-    always = {*range(len(cases))} - {*others} | {*random.Random(seed).sample(others, count)}
+    always = {*range(len(cases))} - {*others} | {*drawn(count, others, seed=seed)}
     return [case if number in always else _by_night(case) for number, case in enumerate(cases)]
 
 

@@ -16,7 +16,6 @@ import quick_java
 from command_line import TIMEOUT_SECONDS, environment
 
 PROCESSES, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")
-HANG_SECONDS = 900
 LOOK_SECONDS = 0.002
 
 
@@ -70,7 +69,7 @@ def ended(process: subprocess.Popen[bytes], folder: Path) -> Ended:
     """Wait for the end of a run, and look for what it has left; a hang is ended, and is an error."""
     before = _semaphores()
     try:
-        code = process.wait(HANG_SECONDS)
+        code = process.wait(TIMEOUT_SECONDS)
     finally:
         process.kill()
     # Semaphores of other tests come and go.
@@ -118,6 +117,6 @@ def _semaphores() -> set[str]:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so, or for so long that it hangs."""
-    end = time.monotonic() + HANG_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not is_so() and time.monotonic() < end:
         time.sleep(LOOK_SECONDS)

@@ -15,7 +15,7 @@ from typing import Any
 
 MEBIBYTE = 1 << 20
 KIBIBYTE = 1 << 10
-HANG_SECONDS = 900
+HANG_SECONDS = 900  # not from another module: this process has to stay small
 WORK = """
 import json, sys
 from impl.errors import ProblemError

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from depth import nightly, sampled
@@ -41,6 +39,8 @@ DEEP = {
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
 SAMPLED = 3
+# Who takes no time.
+QUICK = {Explorer.SEQUENTIAL}
 # Who looks at much more than one run.
 SLOW = {
     Explorer.SCHEDULES,
@@ -113,13 +113,9 @@ def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
     assert came.reached and came.triggered and came.detected and came.property
 
 
-def quick_and_sampled(cases: list[Any], explorer_of: Callable[[Any], Explorer]) -> list[Any]:
-    """Return the cases of the sequential run, which takes no time, and a sample of the others; all of them nightly."""
-    others = [case for case in cases if explorer_of(case) is not Explorer.SEQUENTIAL]
-    return [*(case for case in cases if case not in others), *sampled(SAMPLED, others)]
-
-
-@pytest.mark.parametrize(("fault", "explorer"), quick_and_sampled(HIDDEN, lambda case: case[1]), ids=named)
+@pytest.mark.parametrize(
+    ("fault", "explorer"), sampled(SAMPLED, HIDDEN, besides=lambda case: case[1] in QUICK), ids=named
+)
 def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     came = hunt(fault, explorer)
     assert not came.detected and came.explored_count > 0
@@ -129,7 +125,7 @@ def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     ("explorer", "scenario"),
     [
         *SMALL,
-        *quick_and_sampled([kind for kind in KINDS if kind not in DEEP], lambda kind: kind[0]),
+        *sampled(SAMPLED, [kind for kind in KINDS if kind not in DEEP], besides=lambda kind: kind[0] in QUICK),
         *(nightly(*kind) for kind in KINDS if kind in DEEP),
     ],
     ids=str,

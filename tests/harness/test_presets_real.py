@@ -16,7 +16,6 @@ from harness.presets.probe import Outlook, probe
 from impl.heal import heal_table
 
 RELEASES = ("hardened", "specification", "questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07")
-# Tables of which there is another one of their kind, and the one of so many columns that it takes seconds.
 # What a server says, and what names the same mechanism here; none stands for one image.
 WORDS = {
     "Column chunk range": "exceeds data length",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from busy import busy_machine
 from depth import nightly
 
 from harness.check import capture_table
@@ -122,13 +121,8 @@ def fixed_part(phase: Phase) -> tuple[object, ...]:
 @pytest.mark.nightly
 def test_a_busy_machine_changes_no_number(tmp_path: Path) -> None:
     alone = explore(tmp_path / "alone", readers=2)
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(BUSY_PROCESS_COUNT)]
-    try:
+    with busy_machine(BUSY_PROCESS_COUNT):
         beside = explore(tmp_path / "beside", readers=2)
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
     assert fixed_part(alone) == fixed_part(beside)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import golden_data
 import pytest
-from depth import nightly, sampled
+from depth import drawn, nightly, sampled
 from real_tables import image_of
 from writer_run import MICROSECONDS, Run, start_run
 
@@ -167,7 +166,7 @@ def test_every_kind_of_commit_is_what_a_plain_merge_makes_and_every_reader_sees(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", random.Random(0).sample(sorted({*IMAGES} - {WIDE}), IMAGES_OF_MANY_COMMITS))
+@pytest.mark.parametrize("name", drawn(IMAGES_OF_MANY_COMMITS, sorted({*IMAGES} - {WIDE})))
 def test_fifty_commits_on_a_real_image_are_what_a_plain_merge_makes(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from archive_lines import arguments_in, demand_archived, write_lines
-from command_line import Run
+from command_line import run_here
 from pyspark.sql import SparkSession
 from real_tables import rows_of, snapshot_of, verified
-from typer.testing import CliRunner
 
 from impl.metadata_file import PartitionBy
 from pipeline import archive
@@ -22,7 +21,6 @@ from pipeline.archive_schema import SchemaRefusedError, read_schema_file
 from pipeline.archive_settings import ArchiveReport, ArchiveSettings
 from pipeline.archive_source import find_sources
 from pipeline.session import JobFailedError, spark_session
-from tornproof.cli import app
 
 HOUR = 3_600_000_000
 START = 1_704_067_200_000_000
@@ -162,6 +160,4 @@ def test_the_command_prints_what_became_of_the_lines_and_ends_with_1_for_rejects
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_lines(tmp_path)
-    result = CliRunner().invoke(app, arguments_in(tmp_path), standalone_mode=False)
-    assert result.exception is None
-    demand_archived(Run(code=result.return_value, out=result.stdout, err=result.stderr), tmp_path)
+    demand_archived(run_here(*arguments_in(tmp_path)), tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_line import TIMEOUT_SECONDS
 from markupsafe import Markup
 
 from reports.page import Page, as_document, templates
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Request
     from playwright.sync_api import Page as BrowserPage
 
-HANG_MILLISECONDS = 900_000
+HANG_MILLISECONDS = 1000 * TIMEOUT_SECONDS
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EVERY_PART = """
 {% import "parts.html.j2" as parts %}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from harness.disk.image import DiskImage
 from harness.effort import Bounds
-from harness.explore.crash import failed_controls, undisturbed_phase, with_controls
+from harness.explore.crash import failed_controls, undisturbed_phase
 from harness.explore.crash_exploration import Exploration as CrashExploration
 from harness.explore.crash_exploration import Plan, Share, ShareResult, crash_phase
 from harness.explore.crash_judge import Judge, Violation
@@ -29,7 +29,7 @@ from harness.simulated_phases import simulated
 from harness.simulation import HARDENED, Setting, settings_of, settings_of_table, situation_under
 from harness.targets.table import TableTarget
 from harness.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
-from harness.verdict import NOT_TRIED, Finding, Phase, Verdict, nothing_explored
+from harness.verdict import Finding, Phase, Verdict, nothing_explored
 from harness.workers import Task, Worker
 from harness.workload import crash_operations
 from impl.column_versions import CV_FILE
@@ -172,11 +172,12 @@ def _cut(name: PhaseName) -> Phase:
 
 
 def _stateful(steps: int, seed: int) -> Exploration:
-    tasks = [Task(run=_detects, arguments=(place, seed)) for place in range(len(CONTROLS))]
+    tasks = [Task(run=_detects, arguments=(place, seed), begins_first=True) for place in range(len(CONTROLS))]
     tasks += [Task(run=_take_rules, arguments=part, cost=2) for part in parts(steps, seed)]
     results = yield tasks
     detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
-    failed = [control.name for control, is_detected in zip(CONTROLS, detected, strict=True) if not is_detected]
+    missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
+    failed = None if None in detected and not missed else missed
     return stateful_phase(done, seed, failed) if done else _cut(PhaseName.STATEFUL)
 
 
@@ -194,11 +195,11 @@ def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
 
 def _drawn(examples: int, seed: int) -> Exploration:
     is_detected, *results = yield [
-        Task(run=_detects_in_drawn, arguments=(seed,)),
+        Task(run=_detects_in_drawn, arguments=(seed,), begins_first=True),
         *(Task(run=_draw, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
     ]
     done = [each for each in results if each is not None]
-    return drawn_phase(done, bool(is_detected), seed) if done else _cut(PhaseName.DRAWN)
+    return drawn_phase(done, is_detected, seed) if done else _cut(PhaseName.DRAWN)
 
 
 def _detects_in_drawn(worker: Worker, seed: int) -> bool:
@@ -211,7 +212,10 @@ def _draw(worker: Worker, number: int, examples: int) -> BatchResult:
 
 
 def _crash(cuts_max: int) -> Exploration:
-    failed, planned = yield [Task(run=_crash_controls), Task(run=_plan_crashes, arguments=(cuts_max,))]
+    failed, planned = yield [
+        Task(run=_crash_controls, begins_first=True),
+        Task(run=_plan_crashes, arguments=(cuts_max,)),
+    ]
     if isinstance(planned, Phase):
         return planned
     if planned is None:
@@ -222,8 +226,7 @@ def _crash(cuts_max: int) -> Exploration:
     left: Counter[str] = Counter()
     for share, each in zip(shares, results, strict=True):
         left[share.kind] += share.stop - share.start if each is None else 0
-    phase = crash_phase(plan, done, +left)
-    return with_controls(phase, NOT_TRIED if failed is None else failed) if done else _cut(PhaseName.CRASH)
+    return crash_phase(plan, done, +left).with_controls(failed) if done else _cut(PhaseName.CRASH)
 
 
 def _crash_controls(worker: Worker) -> list[str]:

@@ -23,7 +23,7 @@ from harness.scenario import Explorer
 from harness.simulation import Setting, merged, must_have_reached, signature_of
 from harness.targets.table import TableTarget
 from harness.tasks import Exploration, explore_here
-from harness.verdict import NOT_TRIED, Finding, HasTime, OnProgress, Phase, always, nothing_explored, without_digits
+from harness.verdict import Finding, HasTime, OnProgress, Phase, always, nothing_explored, without_digits
 from harness.workers import Task, Worker
 
 FEW_SITUATIONS = 3
@@ -87,14 +87,12 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
     parts = [(setting, part) for setting in chosen for part in way.parts(setting)]
     names = tuple(dict.fromkeys(part for _, part in parts))
     failed, *results = yield [
-        Task(run=_controls, arguments=(explorer, names), cost=0.1),
+        Task(run=_controls, arguments=(explorer, names), cost=0.1, begins_first=True),
         *(
             Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size * way.weight(part))
             for setting, part in parts
         ),
     ]
-    if failed is None:
-        failed = NOT_TRIED
     phases: list[tuple[Setting, Phase]] = []
     found: list[tuple[Setting, Any]] = []
     known: set[Kind] = set()
@@ -111,7 +109,7 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
     return _merged(explorer, chosen, phases, findings)
 
 
-def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase | None:
+def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase | None:
     """Return the phase of one situation, or None where nothing of it was begun."""
     done = _done(results)
     refused = [result for result in results if isinstance(result, _Refused)]
@@ -202,12 +200,10 @@ class _Way(ABC):
     def explore(self, setting: Setting, part: str, worker: Worker) -> Any:
         """Explore a part; raises NotExplorableError."""
 
-    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
-        """Put together what the parts came to; `failed` are the controls that failed."""
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
+        """Put together what the parts came to; `failed` are the controls that failed, None where none was tried."""
         phase: Phase = results[0]
-        return dataclasses.replace(phase, controls="; ".join(failed) or phase.controls).doubted(
-            "a positive control failed" if failed else ""
-        )
+        return phase.with_controls(failed)
 
     def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
         """Return what is wrong, and of which kind: what happened stands behind the last colon, when before it."""
@@ -247,6 +243,10 @@ class _Memory(_Way):
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
         return explore_words(setting.situation, has_time=worker.has_time, on_progress=worker.tell)
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
+        phase: Phase = results[0]
+        return phase
 
     def small(self, setting: Setting, found: Any) -> Finding:
         return self.unshrunk(setting, found)
@@ -288,7 +288,7 @@ class _Power(_Way):
             power.close()
         return results
 
-    def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str]) -> Phase:
+    def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str] | None) -> Phase:
         in_order = {result.model: result for part in results for result in part}
         return power_phase(setting.situation, [in_order[model] for model in IN_ORDER if model in in_order], failed)
 
@@ -309,7 +309,7 @@ class _Product(_Way):
         states_max = worker.question.bounds.states
         return schedule_crash.explore_under(setting.situation, part, states_max, worker.has_time, worker.tell)
 
-    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str]) -> Phase:
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
         return schedule_crash.product_phase(results, failed, ())
 
     def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:

@@ -15,7 +15,7 @@ from harness.scenario import Explorer, Scenario, ScenarioError, load_scenario, s
 from harness.scenario_situation import PATH, situation_of
 from harness.targets.table import TableTarget
 from harness.targets.table_rules import TableRules
-from harness.verdict import NO_CONTROLS, Finding, Phase, Verdict, without_digits, worst
+from harness.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, without_digits, worst
 from harness.workload import crash_operations
 
 HARDENED = HARDENED_PRESET.name
@@ -118,7 +118,7 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
     for _, phase in parts:
         counts.update(phase.counts)
         reached.update(phase.reached)
-        controls += [] if phase.controls in ("passed", NO_CONTROLS, *controls) else [phase.controls]
+        controls += [] if phase.controls in (PASSED, NO_CONTROLS, *controls) else [phase.controls]
         for finding in phase.findings:
             findings.setdefault(signature_of(finding), finding)
     cut = [situation for situation, phase in parts if not phase.complete]
@@ -134,7 +134,7 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
         verdict=worst([*(phase.verdict for _, phase in parts), Verdict.VALID if explored else Verdict.UNKNOWN]),
         counts=dict(counts),
         reached=dict(reached),
-        controls="; ".join(controls) or "passed",
+        controls="; ".join(controls) or PASSED,
         note="; ".join(notes),
         findings=tuple(findings.values()),
         situations={

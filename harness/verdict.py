@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -29,8 +29,8 @@ def looks_at_most(count: int) -> HasTime:
 
 _DIGITS = re.compile(r"\d+")
 NO_CONTROLS = "none needed"
-NOT_TRIED = ("the run was cut before they were tried",)
-"""What is said of positive controls then, as if they had failed."""
+PASSED = "passed"
+NOT_TRIED = "not tried"
 
 
 class Verdict(enum.IntEnum):
@@ -99,6 +99,13 @@ class Phase:
     findings: tuple[Finding, ...] = ()
     situations: dict[str, dict[str, Any]] = field(default_factory=dict)
     varying: dict[str, int] = field(default_factory=dict)
+
+    def with_controls(self, failed: Sequence[str] | None) -> Phase:
+        """Return the phase with its positive controls: those that failed, in words, or None where none was tried."""
+        if failed is None:
+            return replace(self, controls=NOT_TRIED).doubted("the run was cut before a positive control was tried")
+        told = replace(self, controls="; ".join(failed) or PASSED)
+        return told.doubted("a positive control failed" if failed else "")
 
     def doubted(self, *reasons: str) -> Phase:
         """Return the phase with reasons for which it cannot be VALID; without any, as it is."""

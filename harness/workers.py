@@ -28,11 +28,15 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A call of `run` with a `Worker` and the arguments; `cost` is its part of the work, to begin the longest first."""
+    """A call of `run` with a `Worker` and the arguments; `cost` is its part of the work, to begin the longest first.
+
+    A positive control `begins_first`: without it nothing counts.
+    """
 
     run: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     cost: float = 1.0
+    begins_first: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

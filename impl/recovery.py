@@ -91,6 +91,8 @@ def _store_version_again(storage: Storage, table_path: str, version: int) -> Non
     with storage.open_for_writing(f"{table_path}/{TXN_FILE}") as handle, handle.map(handle.size_bytes()) as mapping:
         mapping.store_u64(0, version)
         mapping.msync()
+        # A killed commit may have made the file longer, and msync does not promise the size (format notes, B10).
+        handle.fsync()
 
 
 def _remove_unborn(storage: Storage, table: Table, transaction: Transaction) -> None:

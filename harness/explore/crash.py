@@ -6,7 +6,6 @@ promise to a killed process; what a power cut leaves is not explored here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -54,14 +53,7 @@ def explore_crashes(
         return undisturbed_phase(target, violation)
     plan = Plan.of(judge, cuts_max, recovery_kills_max)
     result = Exploration(judge, target.name, plan, has_time, on_progress).run()
-    return with_controls(crash_phase(plan, [result]), failed)
-
-
-def with_controls(phase: Phase, failed: Sequence[str]) -> Phase:
-    """Return a phase that says which of the controls failed."""
-    if not failed:
-        return phase
-    return dataclasses.replace(phase, controls="; ".join(failed)).doubted("a positive control failed")
+    return crash_phase(plan, [result]).with_controls(failed)
 
 
 def failed_controls() -> list[str]:

@@ -81,10 +81,9 @@ def phase_of(run: Run) -> Phase:
         exposures=dict(sorted(exposures.items())),
         fields={file: {name: dict(found) for name, found in by_name.items()} for file, by_name in fields.items()},
         reached=reached,
-        controls="; ".join(run.plan.controls) or "passed",
         findings=tuple(_findings(tally.silent)),
     )
-    return phase.doubted(*_doubts(run, reached))
+    return phase.doubted(*_doubts(run, reached)).with_controls(run.plan.controls)
 
 
 def _doubts(run: Run, reached: dict[str, int]) -> Iterator[str]:
@@ -94,8 +93,6 @@ def _doubts(run: Run, reached: dict[str, int]) -> Iterator[str]:
         return
     if not run.plan.has_partitions:
         yield "the table has no parquet partition, so there was nothing to explore"
-    if run.plan.controls:
-        yield "a positive control failed"
     missing = [name for name in MUST_REACH if not reached[name]]
     if missing and not run.left:
         yield f"never reached: {', '.join(missing)}"

@@ -159,8 +159,8 @@ def is_control_detected(make: MakeSituation, seed: int) -> bool:
     return bool(control.found)
 
 
-def drawn_phase(results: Sequence[BatchResult], is_detected: bool, seed: int) -> Phase:
-    """Put together what the batches came to."""
+def drawn_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: int) -> Phase:
+    """Put together what the batches came to; `is_detected` is None where the control was not tried."""
     situations, runs, refused = (
         sum(counted) for counted in zip(*((each.situations, each.runs, each.refused) for each in results), strict=True)
     )
@@ -176,11 +176,10 @@ def drawn_phase(results: Sequence[BatchResult], is_detected: bool, seed: int) ->
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={"situations": situations, "runs": runs, "refused undisturbed": refused},
         reached={name: reached[name] for name in MUST_REACH},
-        controls="passed" if is_detected else f"{CONTROL} was not convicted in {CONTROL_EXAMPLES} situations",
         findings=tuple(findings.values()),
     )
-    return phase.doubted(
-        "" if is_detected else "a positive control failed",
+    failed = [] if is_detected else [f"{CONTROL} was not convicted in {CONTROL_EXAMPLES} situations"]
+    return phase.with_controls(None if is_detected is None else failed).doubted(
         f"never reached: {', '.join(missing)}" if missing and not findings else "",
         "" if runs else "nothing was run",
     )

@@ -112,7 +112,7 @@ def explore_memory(
             for violated, standing in results[case].convicted.items():
                 findings.setdefault(violated, _finding(ground, case, violated, standing, settled_count))
             on_progress(number, 1 + len(cases))
-    phase = _phase(trace, results, tuple(findings.values()), failed, notes)
+    phase = _phase(trace, results, tuple(findings.values()), notes).with_controls(failed)
     return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases))
 
 
@@ -242,7 +242,6 @@ def _phase(
     trace: WriterTrace,
     results: dict[MemoryCase, Explored],
     findings: tuple[Finding, ...],
-    failed: list[str],
     notes: list[str],
 ) -> Phase:
     cut = [str(case) for case, explored in results.items() if not explored.is_complete]
@@ -256,8 +255,6 @@ def _phase(
     missing = [point for point in POINTS if not reached[point] and possible.get(point, True)]
     if missing and not notes and not cut:
         notes.append(f"never reached: {', '.join(missing)}")
-    if failed:
-        notes.append("a positive control failed")
     return Phase(
         name=PHASE,
         explored=sum(len(explored.executions) for explored in results.values()),
@@ -268,7 +265,6 @@ def _phase(
         counts={f"executions under {case}": len(explored.executions) for case, explored in results.items()}
         | {f"wrong under {case}": explored.wrong_count for case, explored in results.items()},
         reached={point: reached[point] for point in POINTS},
-        controls="; ".join(failed) or "passed",
         note="; ".join(notes),
         findings=findings,
     )

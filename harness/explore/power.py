@@ -108,9 +108,9 @@ def explore_power(
 
 
 def power_phase(
-    situation: Situation, results: Sequence[ModelResult], failed: Sequence[str], must_reach: Sequence[str] = ()
+    situation: Situation, results: Sequence[ModelResult], failed: Sequence[str] | None, must_reach: Sequence[str] = ()
 ) -> Phase:
-    """Put together what each model has shown; `failed` are the controls that failed."""
+    """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
     first = results[0]
     reached: Counter[str] = Counter()
     counts: dict[str, int] = {"steps": first.call_count, "crash points": first.point_count}
@@ -133,12 +133,10 @@ def power_phase(
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts=counts,
         reached={name: reached[name] for name in dict.fromkeys((*must_reach, *reached))},
-        controls="; ".join(failed) if failed else "passed",
         findings=tuple(findings),
     )
-    return phase.doubted(
-        f"never reached: {', '.join(missing)}" if missing and not is_cut and not findings else "",
-        "a positive control failed" if failed else "",
+    return phase.with_controls(failed).doubted(
+        f"never reached: {', '.join(missing)}" if missing and not is_cut and not findings else ""
     )
 
 

@@ -20,6 +20,7 @@ PHASE = "processes"
 READ_DURING_COMMIT = "read while a commit was under way"
 READ_AGAIN = "pinned snapshot read again after 2 commits"
 KILLED_IN_COMMIT = "killed inside a commit"
+KILLED_AT = tuple(f"killed at {place}" for place in COMMIT_PLACES)
 COMMIT_UNDONE, COMMIT_DONE = "kill after which the commit was not there", "kill after which the commit was there"
 KILLED_PUBLISHED = "killed between header and version"
 KILLED_IN_RECOVERY, KILLED_IN_PURGE = "killed inside a recovery", "killed inside a purge"
@@ -28,7 +29,7 @@ PURGED = "directory purged while readers ran"
 PINNED_READER_KILLED = "reader killed while it held a pin"
 PIN_FREED = "pin of a killed reader gone"
 MUST_REACH = (READ_DURING_COMMIT, READ_AGAIN)
-"""What every run reaches, however short; with kills also `KILLED_IN_COMMIT`."""
+"""What every run reaches, however short; with kills also `KILLED_IN_COMMIT`, with one for each place `KILLED_AT`."""
 
 NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
@@ -67,7 +68,7 @@ def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
         }
     )
     places = Counter(death.place for death in outcome.deaths)
-    reached.update({f"killed at {place}": places[place] for place in COMMIT_PLACES})
+    reached.update({point: places[place] for point, place in zip(KILLED_AT, COMMIT_PLACES, strict=True)})
     reached[KILLED_IN_RECOVERY] = sum(count for place, count in places.items() if place.startswith(RECOVERY))
     reached[KILLED_IN_PURGE] = sum(count for place, count in places.items() if place.startswith(PURGE))
     reached.update(dict.fromkeys((KILLED_IN_COMMIT, COMMIT_UNDONE, COMMIT_DONE, RESTATED, REMOVED, PURGED), 0))

@@ -10,6 +10,7 @@ from harness.checkers.snapshot_isolation import Judgement, judge
 from harness.disk.image import DiskImage
 from harness.explore.process_crew import Crew, NoAnswerError, OutOfTimeError
 from harness.explore.process_judge import (
+    KILLED_AT,
     KILLED_IN_COMMIT,
     MUST_REACH,
     NOTHING_TO_FALSIFY,
@@ -166,7 +167,11 @@ def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -
     """Yield what a run that went through to its end should have done and did not."""
     if outcome.writer_count < settings.writer_count:
         yield f"only {outcome.writer_count} of {settings.writer_count} writers came to their end"
-    wanted = MUST_REACH if settings.kills == 0 else (*MUST_REACH, KILLED_IN_COMMIT)
+    wanted = [*MUST_REACH]
+    if settings.kills:
+        wanted.append(KILLED_IN_COMMIT)
+    if settings.kills >= len(PLACES):
+        wanted += KILLED_AT
     missing = [name for name in wanted if not reached[name]]
     if missing:
         yield f"never reached: {', '.join(missing)}"

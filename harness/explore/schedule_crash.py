@@ -130,8 +130,8 @@ def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) 
         lives.close()
 
 
-def product_phase(results: Sequence[ModelResult], failed: Sequence[str], findings: Sequence[Finding]) -> Phase:
-    """Put together what each model has shown; `failed` are the controls that failed."""
+def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, findings: Sequence[Finding]) -> Phase:
+    """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     for result in results:
@@ -152,12 +152,10 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str], finding
         verdict=Verdict.INVALID if is_found else Verdict.VALID,
         counts=dict(counts),
         reached=dict(reached),
-        controls="; ".join(failed) or "passed",
         findings=tuple(findings),
     )
-    return phase.doubted(
-        "a positive control failed" if failed else "",
-        f"never reached: {', '.join(missing)}" if missing and not sampled and not is_found else "",
+    return phase.with_controls(failed).doubted(
+        f"never reached: {', '.join(missing)}" if missing and not sampled and not is_found else ""
     )
 
 

@@ -50,7 +50,7 @@ def explore_schedules(
         exploration.sample(seed, rounds, has_time)
     finally:
         exploration.close()
-    return _phase(situation, exploration, counts, (cuts, longer), controls)
+    return _phase(situation, exploration, counts, (cuts, longer)).with_controls(controls)
 
 
 def _phase(
@@ -58,11 +58,8 @@ def _phase(
     exploration: Exploration,
     counts: Counts,
     cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
-    controls: Sequence[str],
 ) -> Phase:
     notes = []
-    if controls:
-        notes.append("a positive control failed")
     if counts.is_done and not exploration.sampled <= exploration.reduced:
         notes.append("a random schedule had an outcome that no reduced one had")
     cut_count = sum(each.runs for group in cuts for each in group)
@@ -83,7 +80,6 @@ def _phase(
             "outcomes": len(exploration.reduced | exploration.sampled),
         },
         reached={name: exploration.reached[name] for name in POINTS},
-        controls="; ".join(controls) if controls else "passed",
         note="; ".join(notes),
         findings=findings,
     )

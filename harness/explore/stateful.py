@@ -122,11 +122,11 @@ def explore_stateful(
     except NothingToExploreError as error:
         return nothing_explored(PHASE, str(error))
     with scratch_directory(storage_kind, directory) as scratch:
-        failed = [control.name for control in CONTROLS if not stateful.detects(control, seed, scratch)]
+        missed = [control for control in CONTROLS if not stateful.detects(control, seed, scratch)]
         results = [
             stateful.explore(count, number, scratch, has_time, on_progress) for number, count in parts(steps, seed)
         ]
-    return stateful_phase(results, seed, failed)
+    return stateful_phase(results, seed, missed)
 
 
 def parts(steps: int, seed: int) -> list[tuple[int, int]]:
@@ -184,8 +184,8 @@ class Stateful:
         return Search(start=self.start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
 
 
-def stateful_phase(results: Sequence[PartResult], seed: int, failed: Sequence[str]) -> Phase:
-    """Put together what the parts came to; `failed` are the controls that were not detected."""
+def stateful_phase(results: Sequence[PartResult], seed: int, missed: Sequence[Control] | None) -> Phase:
+    """Put together what the parts came to; `missed` are the controls not detected, None where none was tried."""
     counts = sum((each.counts for each in results), Counter[str]())
     reached = sum((each.reached for each in results), Counter[str]())
     explored = counts.total()
@@ -203,11 +203,10 @@ def stateful_phase(results: Sequence[PartResult], seed: int, failed: Sequence[st
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={name: counts[name] for name in RULES},
         reached={name: reached[name] for name in sorted({*reached, *declared})},
-        controls="; ".join(f"not convicted: {name}" for name in failed) or "passed",
         findings=tuple(findings.values()),
     )
-    return phase.doubted(
-        *(f"not convicted: {name}" for name in failed),
+    failed = None if missed is None else [f"{control.name} was not convicted" for control in missed]
+    return phase.with_controls(failed).doubted(
         f"never reached: {', '.join(missing)}" if missing and not findings else "",
         "" if explored else "no rule was taken",
     )

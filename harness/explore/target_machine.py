@@ -50,9 +50,8 @@ def explore_stories(
     notes = [] if is_steady else ["the same story did not end the same way twice"]
     if not search.failure:
         notes += [f"never reached: {', '.join(missing)}"] if missing else []
-    notes += ["a positive control failed"] if failed else []
     findings = (search.failure.finding(target.name, seed),) if search.failure and is_steady else ()
-    return Phase(
+    phase = Phase(
         name=PHASE,
         explored=search.story_count,
         complete=False,
@@ -60,10 +59,10 @@ def explore_stories(
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
         counts={"stories": search.story_count, **search.counts},
         reached={**dict.fromkeys(POINTS, 0), **search.reached},
-        controls="; ".join(failed) or "passed",
         note="; ".join(notes),
         findings=findings,
     )
+    return phase.with_controls(failed)
 
 
 def replay_story(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:

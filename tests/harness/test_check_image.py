@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pm_builder as pm
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 
+from harness import check
 from harness.check import CheckQuestion, PhaseName, capture_table, check_image
 from harness.disk.image import DiskImage
 from harness.effort import Bounds
+from harness.tasks import Exploration, Outcome, Results, explore_here
 from harness.verdict import Phase, Verdict
 from impl.errors import NotATableError, UnsupportedError
 from impl.layout import pm as layout
@@ -20,6 +23,7 @@ from impl.operating_system import OperatingSystemStorage
 from impl.questdb_types import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+SMALLEST = Bounds.of(1)
 LEGACY = "legacy/9.3.4/chain/table"
 
 
@@ -27,8 +31,8 @@ LEGACY = "legacy/9.3.4/chain/table"
 READING = (PhaseName.VERIFY, PhaseName.ROUNDTRIP, PhaseName.DAMAGE)
 
 
-def phases_of(image: DiskImage, path: str, *phases: PhaseName) -> dict[str, Phase]:
-    question = CheckQuestion(image=image, path=path, has_table=True, bounds=Bounds.of(1))
+def phases_of(image: DiskImage, path: str, *phases: PhaseName, bounds: Bounds = SMALLEST) -> dict[str, Phase]:
+    question = CheckQuestion(image=image, path=path, has_table=True, bounds=bounds)
     outcome = check_image(question, phases or READING, workers=1)
     return {phase.name: phase for phase in outcome.phases}
 
@@ -93,3 +97,31 @@ def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str
     image = captured(folder)
     assert image.files[f"{folder}/_meta"] == image.files[f"{folder}/notes.txt"] == b""
     assert image.files[f"{folder}/_txn"] == (folder / "_txn").read_bytes()
+
+
+def without_controls(exploration: Exploration) -> Exploration:
+    """Run an exploration that is cut before one of its controls begins."""
+    results: Results | None = None
+    while True:
+        try:
+            tasks = next(exploration) if results is None else exploration.send(results)
+        except StopIteration as end:
+            phase: Phase = end.value
+            return phase
+        done = iter((yield [task for task in tasks if not task.begins_first]))
+        results = [None if task.begins_first else next(done) for task in tasks]
+
+
+def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
+        return Outcome(phases=[explore_here(without_controls(each), question) for each in explorations.values()])
+
+    monkeypatch.setattr(check, "explore", explore)
+    names = (PhaseName.STATEFUL, PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.DRAWN, PhaseName.CRASH)
+    bounds = replace(SMALLEST, rules=20, schedules=20, states=500, situations=1, cuts=0)
+    phases = phases_of(TABLE.image(), "/table", *names, bounds=bounds)
+    assert list(phases) == [*names]
+    for phase in phases.values():
+        assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "not tried"), phase.name
+        assert "the run was cut before a positive control was tried" in phase.note and "failed" not in phase.note
+        assert phase.explored and not phase.findings

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 
+import pyarrow as pa
 import pytest
+import table_builder as tb
 from depth import nightly
 
 from harness.disk.legal_files import Limits
@@ -23,6 +26,7 @@ from harness.explore.power_model import explore_model
 from harness.explore.power_replay import replay_power
 from harness.explore.situation import Situation
 from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
+from harness.faults.patch import replaced
 from harness.targets.protocol import Target
 from harness.targets.table import TableTarget
 from harness.targets.toy import (
@@ -37,6 +41,8 @@ from harness.targets.toy import (
 from harness.verdict import Finding, Phase, Verdict, looks_at_most
 from harness.workload import MADE_PATH, crash_operations, made_image
 from impl.commit import HARDENED, RecoveryAction
+from impl.questdb_types import TypeTag
+from impl.storage import Storage
 
 FEW = Settings(
     limits=Limits(file_count=64, disk_count=256), nested_limits=Limits(file_count=16, names_count=16, disk_count=32)
@@ -204,6 +210,36 @@ def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_pag
     assert replay_power(situation, finding_of(found, "")) is Verdict.INVALID
     lives.close()
     judge.close()
+
+
+def version_again_and_not_the_size(storage: Storage, table_path: str, version: int) -> None:
+    with storage.open_for_writing(f"{table_path}/_txn") as file, file.map(file.size_bytes()) as mapping:
+        mapping.store_u64(0, version)
+        mapping.msync()
+
+
+@pytest.mark.parametrize("is_size_synced", [True, False])
+def test_a_commit_killed_before_the_sync_of_a_longer_txn_costs_no_later_one(is_size_synced: bool) -> None:
+    # Its `_txn` has no room for another record.
+    start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()
+    situation = Situation(
+        target=TableTarget(encode=remembered_encoder()),
+        path="/table",
+        operations=crash_operations(start, "/table"),
+        first_life=(0,),
+        second_life=(1,),
+        start=start,
+    )
+    place = "impl.recovery:_store_version_again"
+    with nullcontext() if is_size_synced else replaced(place, version_again_and_not_the_size):
+        judge = PowerJudge(situation)
+        exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
+        lives = LaterLives(situation, exploration)
+        lives.explore_kills(Courses(situation).of(D).points)
+        found = [each.verdict.violated for each in exploration.found.values()]
+        lives.close()
+        judge.close()
+    assert found == ([] if is_size_synced else [Property.REFUSED])
 
 
 def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:

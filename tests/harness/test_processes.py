@@ -12,7 +12,7 @@ from busy import busy_machine
 from depth import nightly
 
 from harness.check import capture_table
-from harness.explore import process_crew
+from harness.explore import process_crew, processes
 from harness.explore.process_judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from harness.explore.process_messages import Patch
 from harness.explore.process_run import Run, Settings
@@ -140,6 +140,15 @@ def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: lis
     assert (phase.verdict, phase.counts["kills of the writer"], phase.counts["writers"]) == (Verdict.VALID, 0, 1)
     assert phase.reached[READ_DURING_COMMIT] == phase.reached[READ_AGAIN] == 1
     assert are_gone(started)
+
+
+def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PLACES", PLACES[:2])
+    phase = explore(tmp_path / "run", kills=2, readers=1)
+    assert (phase.verdict, phase.counts["kills of the writer"]) == (Verdict.UNKNOWN, 2)
+    assert phase.note.startswith("never reached: ") and 11 <= phase.note.count("killed at commit: ") <= 12
 
 
 def test_a_ceiling_is_told_as_a_smaller_bound(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_control_that_is_not_convicted_makes_every_verdict_worthless(monkeypat
     monkeypatch.setattr("harness.explore.stateful.CONTROLS", (sound,))
     monkeypatch.setattr("harness.explore.stateful.CONTROL_STEPS", 100)
     phase = explored(None, MEMORY, 100)
-    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "not convicted: a sound one")
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not convicted")
 
 
 def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data: Path) -> None:

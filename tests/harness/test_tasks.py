@@ -100,6 +100,14 @@ def test_the_only_task_of_one_does_not_wait_for_all_of_another() -> None:
     assert places == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
 
 
+def test_a_positive_control_begins_before_the_longest_task() -> None:
+    places: list[list[int]] = []
+    costs = [Task(run=sample_tasks.take_place, cost=cost) for cost in (1, 9)]
+    control = Task(run=sample_tasks.take_place, cost=0.1, begins_first=True)
+    explore({"sample": exploring([*costs, control], places.append)}, 0, workers=1)
+    assert places == [[3, 2, 1]]
+
+
 def test_an_interrupt_ends_with_what_there_is() -> None:
     def interrupt(progress: Progress) -> None:
         if progress.cases:

@@ -61,7 +61,7 @@ CASES = {
     "report": Case("report report", "report"),
     "replay": Case("replay finding.json", "finding.json"),
     "barriers": Case("barriers", length=8, always_before=2),
-    "check": Case("check table --seconds 4 --workers 2", "table", length=7, always=1, always_before=3),
+    "check": Case("check table --effort small --workers 2", "table", length=7, always=1, always_before=3),
     "migrate on Spark": Case("migrate tree --master local[2]", "tree", length=5, always_before=5),
     "archive": Case("archive lines --to new", "lines", length=6, always=1, always_before=12),
     "history": Case("history events.parquet", "events.parquet", length=6, always_before=5),

@@ -7,35 +7,59 @@ import os
 import signal
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from impl.errors import TornproofError
 from tornproof import interruption
-from tornproof.commands.archive import archive
-from tornproof.commands.barriers import barriers
-from tornproof.commands.campaign import campaign
-from tornproof.commands.check import check
-from tornproof.commands.history import history
-from tornproof.commands.inspect import inspect
-from tornproof.commands.migrate import migrate
-from tornproof.commands.read import read
-from tornproof.commands.recover import recover
-from tornproof.commands.replay import replay
-from tornproof.commands.report import report
-from tornproof.commands.verify import verify
 from tornproof.output import ExitCode, complain, exit_code_of
+
+COMMANDS = (
+    "check",
+    "verify",
+    "recover",
+    "migrate",
+    "inspect",
+    "read",
+    "replay",
+    "report",
+    "barriers",
+    "campaign",
+    "history",
+    "archive",
+)
+
+
+class _Commands(TyperGroup):
+    """Each command is a module of its name, imported when it is run or when help is asked for: some take long."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # Typer looks among all for what somebody may have meant.
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                own.command(name)(getattr(import_module(f"tornproof.commands.{name}"), name))
+                self.add_command(typer.main.get_command(own), name)
+        return self.commands.get(cmd_name)
+
 
 app = typer.Typer(
     name="tornproof",
     help="Finds out whether a commit of QuestDB's partition format can tear, and whether a real table is sound.",
+    cls=_Commands,
+    # A group without any command of its own must be called something.
+    callback=lambda: None,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (check, verify, recover, migrate, inspect, read, replay, report, barriers, campaign, history, archive):
-    app.command()(command)
 
 
 def main() -> None:

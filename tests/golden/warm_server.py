@@ -37,8 +37,11 @@ def main() -> None:
 
 def warm_command() -> Callable[[], object]:
     """Return the command line, warm."""
+    from tornproof.cli import COMMANDS
     from tornproof.cli import main as command
 
+    for name in COMMANDS:
+        importlib.import_module(f"tornproof.commands.{name}")
     # What is imported at first use would be imported by every child again, and not at all by one without rights.
     sys.argv = ["tornproof", "verify", os.devnull]
     with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing), contextlib.suppress(SystemExit):

@@ -6,7 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from junitparser import Failure, JUnitXml
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
 from impl.questdb_types import TypeTag
+from tornproof.cli import COMMANDS
 
 CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2]))})
@@ -180,8 +181,16 @@ def test_a_check_whose_folder_holds_a_damaged_result_keeps_its_own(tornproof: Wa
     assert (tmp_path / "out/runs/run-0042.json").is_file()
 
 
-def test_commands_without_a_report_load_nothing_that_pages_take() -> None:
-    script = "import sys, tornproof.cli; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("commands", "unneeded"),
+    [
+        (COMMANDS, {"reports", "jinja2", "matplotlib", "junitparser"}),
+        (("verify", "read", "inspect", "recover"), {"reports", "harness.explore", "hypothesis", "pyspark"}),
+    ],
+    ids=["all", "those of operators"],
+)
+def test_commands_load_nothing_that_only_pages_or_explorers_take(commands: Sequence[str], unneeded: set[str]) -> None:
+    script = f"import sys, {', '.join(f'tornproof.commands.{name}' for name in commands)}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=environment(),
@@ -190,6 +199,6 @@ def test_commands_without_a_report_load_nothing_that_pages_take() -> None:
         check=True,
         timeout=TIMEOUT_SECONDS,
     )
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert "tornproof" in loaded
-    assert not loaded & {"reports", "jinja2", "matplotlib", "junitparser"}
+    loaded = set(done.stdout.split())
+    assert {f"tornproof.commands.{name}" for name in commands} <= loaded
+    assert not loaded & unneeded

@@ -29,7 +29,9 @@ WITHOUT_SPARK = [
 ]
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-import tornproof, tornproof.cli, pipeline
+import tornproof.cli, pipeline
+for name in tornproof.cli.COMMANDS:
+    importlib.import_module(f"tornproof.commands.{name}")
 for module in pkgutil.iter_modules(pipeline.__path__):
     # What Spark calls as a data source is made of its classes, and only a session has a use for it.
     if not module.name.startswith("source"):

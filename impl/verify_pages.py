@@ -44,7 +44,7 @@ def page_checks(
         for ordinal, index, chunk, size in chunks:
             bloom = None
             if index in bloom_columns:
-                bloom = functools.partial(_filter, resolved, handle, ordinal, index)
+                bloom = functools.partial(filter_of, resolved, handle, ordinal, index)
             column, label = metadata.header.columns[index], resolved.files.data_label
             checks.begin(_check(handle, column, chunk, size, label, bloom), chunk.total_compressed)
             yield from checks.due()
@@ -61,7 +61,8 @@ def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> lis
     return [[None] * len(block.chunks) for block in metadata.blocks]
 
 
-def _filter(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
+def filter_of(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
+    """Return the filter of a column in a row group, None without one; raises CorruptError."""
     content, label = resolved.published.content, resolved.files.pm_label
     return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
 

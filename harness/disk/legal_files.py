@@ -7,7 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,12 +16,18 @@ from harness.disk.persistence import LATEST, FileChoice, Model
 
 Found = TypeVar("Found")
 REMEMBERED_COUNT = 512
+REMEMBERED_BYTES_MAX = 128 << 20
+CONTENT_BYTES_MAX = 64 << 20
+"""The contents of one file are tried all at once: of a large one these are fewer."""
 DEVIATIONS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many contents of a file, sets of names, and disks of a crash point are tried before it becomes a sample."""
+    """How many contents of a file, sets of names, and disks of a crash point are tried before it becomes a sample.
+
+    Of a file, the contents also have no more than `CONTENT_BYTES_MAX` together.
+    """
 
     file_count: int = 256
     names_count: int = 256
@@ -49,8 +55,26 @@ class _Blocks(NamedTuple):
     varying: frozenset[int]
 
 
-_known_files: OrderedDict[tuple[object, ...], LegalFile] = OrderedDict()
-_known_blocks: OrderedDict[tuple[object, ...], _Blocks] = OrderedDict()
+class _Memory(Generic[Found]):
+    """What was made last, as far as it fits."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[object, ...], tuple[Found, int]] = OrderedDict()
+        self._size_bytes = 0
+
+    def get(self, key: tuple[object, ...]) -> Found | None:
+        found = self._known.get(key)
+        return None if found is None else found[0]
+
+    def put(self, key: tuple[object, ...], value: Found, size_bytes: int) -> None:
+        self._known[key] = value, size_bytes
+        self._size_bytes += size_bytes
+        while len(self._known) > REMEMBERED_COUNT or self._size_bytes > REMEMBERED_BYTES_MAX:
+            self._size_bytes -= self._known.popitem(last=False)[1][1]
+
+
+_known_files: _Memory[LegalFile] = _Memory()
+_known_blocks: _Memory[_Blocks] = _Memory()
 
 
 def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
@@ -66,7 +90,7 @@ def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
     found = _known_files.get(key)
     if found is None:
         found = _prefixes(state.versions) if model.block_bytes is None else _in_blocks(state.versions, model, limits)
-        _remember(_known_files, key, found)
+        _known_files.put(key, found, sum(map(len, found.contents)))
     return found
 
 
@@ -81,12 +105,6 @@ def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
         start = block * block_bytes
         content[start : start + block_bytes] = _sized(state.versions[version], size_bytes)[start : start + block_bytes]
     return bytes(content)
-
-
-def _remember(known: OrderedDict[tuple[object, ...], Found], key: tuple[object, ...], value: Found) -> None:
-    known[key] = value
-    if len(known) > REMEMBERED_COUNT:
-        known.popitem(last=False)
 
 
 def _sized(content: bytes, size_bytes: int) -> bytes:
@@ -108,10 +126,11 @@ def _in_blocks(versions: tuple[bytes, ...], model: Model, limits: Limits) -> Leg
         sizes.setdefault(len(versions[number]), number)
     shapes = [_Shape(versions, number, blocks, model.block_bytes) for number in sizes.values()]
     legal_count = sum(shape.legal_count for shape in shapes)
-    share = limits.file_count // len(shapes) or 1
+    file_count = min(limits.file_count, CONTENT_BYTES_MAX // max(1, *map(len, versions)))
+    share = file_count // len(shapes) or 1
     found: dict[bytes, FileChoice] = {}
     for shape in shapes:
-        picks = shape.all_picks() if legal_count <= limits.file_count else shape.some_picks(share, limits.seed)
+        picks = shape.all_picks() if legal_count <= file_count else shape.some_picks(share, limits.seed)
         for picked in picks:
             found.setdefault(shape.content(picked), shape.choice(picked))
     return LegalFile(tuple(found.values()), tuple(found), legal_count)
@@ -139,7 +158,7 @@ def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
                 contents[block] = {**contents[block], new: number}
                 varying.add(block)
     found = _Blocks(tuple(contents), frozenset(varying))
-    _remember(_known_blocks, key, found)
+    _known_blocks.put(key, found, len(versions[-1]))
     return found
 
 

@@ -23,6 +23,7 @@ from harness.explore.damage_history import Version, grow
 from harness.explore.damage_plan import GROWN, Cut, Damage, Flip, Kind
 from harness.explore.damage_states import key_of, legal_answers, same_metadata
 from harness.explore.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
+from impl.bloom_check import ChunkFilter
 from impl.chunk import decode_chunk, pages_of
 from impl.errors import ProblemError, TornproofError
 from impl.parquet.pages import PageInfo
@@ -34,6 +35,7 @@ from impl.reader import open_snapshot
 from impl.table import Table, open_table
 from impl.transaction import TXN_FILE
 from impl.verify import Counts, check_thrift_footer, verify_partition, verify_table
+from impl.verify_pages import filter_of
 
 
 class Outcome(enum.Enum):
@@ -54,11 +56,12 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A column chunk and what is needed to decode it; `values` as `bits`."""
+    """A column chunk and what is needed to check it; `values` as `bits`, `bloom` where it has a filter."""
 
     column: Column
     chunk: Chunk
     values: pa.Array
+    bloom: ChunkFilter | None
 
 
 class Judge:
@@ -164,11 +167,19 @@ class Judge:
         check_thrift_footer(resolved, self._footers[directory])
         self.regions[f"{directory}/{PM_FILE}"] = pm_regions(resolved, resolved.published.file_size_bytes)
         self.regions[f"{directory}/{DATA_FILE}"] = data_regions(resolved, content)
-        placed = [
-            PlacedChunk(column, chunk, bits(_decode(content, column, chunk)))
-            for block in resolved.metadata.blocks
-            for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True)
-        ]
+        with resolved.files.open_data() as handle:
+            placed = [
+                PlacedChunk(
+                    column,
+                    chunk,
+                    bits(_decode(content, column, chunk)),
+                    filter_of(resolved, handle, ordinal, index),
+                )
+                for ordinal, block in enumerate(resolved.metadata.blocks)
+                for index, (column, chunk) in enumerate(
+                    zip(resolved.metadata.header.columns, block.chunks, strict=True)
+                )
+            ]
         self._chunks[directory] = sorted(placed, key=lambda each: each.chunk.byte_range_start)
 
     def _chunks_at(self, file: str, start: int, end: int) -> Sequence[PlacedChunk]:
@@ -237,6 +248,9 @@ class Judge:
         if bits(values).equals(placed.values):
             return Outcome.HARMLESS
         self.reached["a page decoded to other values"] += 1
+        if placed.bloom is not None and placed.bloom.problem(values):
+            self.reached["a page rejected by its bloom filter"] += 1
+            return Outcome.REJECTED
         return Outcome.EXPOSURE if self._is_unprotected_page(damage) else Outcome.SILENT
 
     def _judge_data(self, damage: Damage, directory: str) -> Outcome:

@@ -31,6 +31,7 @@ CHAIN = "tables/9.4.2/chain/table"
 ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
 WITHOUT_META = "tables/9.4.2/history/history/00"
 TYPES = "tables/9.4.2/types/table"
+BLOOM = "tables/9.4.2/bloom/table"
 PAGES = (PAGE, PAGE_HEADER)
 VERSION_BIT = Flip("_txn", 0)
 
@@ -162,6 +163,18 @@ def test_bytes_that_are_never_read_are_harmless_and_counted(questdb_data: Path) 
     assert {judge.judge_whole(flip) for flip in dead[::97]} == {Outcome.HARMLESS}
 
 
+def test_other_values_than_the_bloom_filter_has_are_rejected_as_verifying_the_whole_table_does(
+    questdb_data: Path,
+) -> None:
+    judge = judge_of(questdb_data / BLOOM)
+    file = file_of(judge, DATA_FILE)
+    pages = [offset for offset in range(judge.size_bytes(file)) if judge.regions[file].label(offset) == "page"]
+    flips = [Flip(file, 8 * offset) for offset in pages[:: len(pages) // 20]]
+    by_part = [judge.judge(flip)[0] for flip in flips]
+    assert by_part == [judge.judge_whole(flip) for flip in flips]
+    assert judge.reached["a page rejected by its bloom filter"] and Outcome.EXPOSURE in by_part
+
+
 def sample(judge: Judge, count: int) -> list[Damage]:
     """About `count` damages, spread over all files and fields, each field at least once."""
     planned = [damage for task in plan(judge) for damage in damages_of(judge, task)]
@@ -178,6 +191,7 @@ def sample(judge: Judge, count: int) -> list[Damage]:
         nightly(ORPHANED, 90),
         nightly(WITHOUT_META, 90),
         nightly(TYPES, 25),
+        nightly(BLOOM, 90),
     ],
 )
 def test_judging_the_part_and_the_whole_agree(questdb_data: Path, name: str, count: int) -> None:

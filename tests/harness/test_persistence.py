@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.disk import legal_files
 from harness.disk.file_state import FileState
 from harness.disk.intercept import Call, CallKind
 from harness.disk.kernel import Kernel
@@ -231,3 +232,21 @@ def test_above_their_limit_changes_of_names_are_sampled_and_counted() -> None:
     assert not some.is_complete and some.legal_count == 2**12 - 100 + len(list(some))
     counts = {len(picked.disk.kernel().image().directories) for picked in some}
     assert {15, 14, 13, 3, 4, 5} <= counts
+
+
+def test_contents_of_large_files_are_fewer_and_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = 4096
+    versions = tuple(bytes(block * number) + b"x" * block * (20 - number) for number in range(20))
+    state = FileState(versions[-1], versions)
+    whole = legal_file(state, C_4096, Limits())
+    assert len(whole.contents) == 256 < whole.legal_count
+    monkeypatch.setattr(legal_files, "CONTENT_BYTES_MAX", 100 * 20 * block)
+    monkeypatch.setattr(legal_files, "REMEMBERED_BYTES_MAX", 250 * 20 * block)
+    remembered = legal_files._Memory[legal_files.LegalFile]()
+    monkeypatch.setattr(legal_files, "_known_files", remembered)
+    samples = [legal_file(state, C_4096, Limits(seed=seed)) for seed in range(4)]
+    assert {len(sample.contents) for sample in samples} == {100}
+    assert [sample.legal_count for sample in samples] == [whole.legal_count] * 4
+    kept = [remembered.get((versions, block, Limits(seed=seed))) for seed in range(4)]
+    assert [sample is again for sample, again in zip(samples, kept, strict=True)] == [False, False, True, True]
+    assert legal_file(state, C_4096, Limits(seed=0)).contents == samples[0].contents

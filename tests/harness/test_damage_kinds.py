@@ -9,8 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from command_line import ROOT
 
 from harness.check import capture_table
+from harness.effort import DEFAULT, EFFORTS, Bounds
 from harness.explore.damage_blocks import lost, misdirected, places, stale, zeroed
 from harness.explore.damage_catalogue import listed
 from harness.explore.damage_controls import blind_to_contradictions
@@ -241,3 +243,10 @@ def test_forged_damage_that_would_be_silent_has_a_name_of_its_own(made: Judge) -
         ids = [damage for damage in damages if made.field_of(damage) == "column ID"]
         found = {made.judge(damage)[0] for damage in ids[:20] if "one more" in str(damage)}
     assert Outcome.FORGED in found and Outcome.SILENT not in found
+
+
+def test_the_document_names_the_bounds_of_the_usual_effort() -> None:
+    document = (ROOT / "docs" / "damage.md").read_text()
+    usual = Bounds.of(EFFORTS[DEFAULT])
+    assert f"up to {usual.damages:,} by the usual effort" in document
+    assert f"| {usual.pairs} by the usual effort" in document

@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 NIGHTLY := .build/nightly
 NIGHTLY_FUZZ_SECONDS := 120
 NIGHTLY_EFFORT := 8
-NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/wide 2026-07/nanosecond
+NIGHTLY_TABLES := 9.4.2/chain 9.4.2/types 9.4.2/bloom 9.4.2/history 9.4.2/rewrite 2026-07/nanosecond
 NIGHTLY_STEPS := tests fuzz campaign check-new $(addprefix check-,$(NIGHTLY_TABLES))
 
 SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'

@@ -77,7 +77,7 @@ def _within(judge: Judge, tasks: list[Task], cost_max: int | None) -> list[Task]
 
 
 def _cost(judge: Judge, tasks: Iterable[Task]) -> int:
-    return sum(task.size * _weight(judge, task.file) for task in tasks)
+    return sum(task.size * _weight(judge.of(task.kind), task.file) for task in tasks)
 
 
 def _weight(judge: Judge, file: str) -> int:
@@ -175,7 +175,8 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         tasks=tuple(tasks),
         controls=(*failed_controls(judge), *failed_controls_of_kinds(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
-        weights={file: _weight(judge, file) for file in judge.regions},
+        # Growing a table may give its directories other names.
+        weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.regions},
         sampled=frozenset(
             (task.kind, task.file)
             for task in tasks

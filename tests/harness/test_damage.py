@@ -250,3 +250,11 @@ def test_second_looks_are_spread_over_the_whole_run() -> None:
     assert phase.reached["a second look by the whole table"] == -(-len(pieces) // every) > 10
     alone = judge_task(judge, replace(pieces[0], second_look=True))
     assert alone.second_looks == 1
+
+
+def test_a_table_whose_directories_have_other_names_after_a_commit_is_explored(questdb_data: Path) -> None:
+    path = str(questdb_data / "tables/9.4.2/oddcols/table")
+    image = capture_table(OperatingSystemStorage(), path)
+    phase = explore_damage(image, path, damages_max=100)
+    assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
+    assert phase.counts["stale words"] and phase.counts["blocks written elsewhere"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from harness.disk.legal_names import LegalNames, Tree, legal_names, tree_of, wit
 from harness.disk.persistence import Choice, Model
 
 DEFAULT_LIMITS = Limits()
+LARGE_BYTES = 1 << 16
 
 
 class Disk(NamedTuple):
@@ -27,6 +29,12 @@ class Disk(NamedTuple):
     def kernel(self) -> Kernel:
         """Return the machine after it was switched on again."""
         return self.tree.kernel(self.contents)
+
+    def identity(self) -> tuple[Tree, tuple[bytes, ...]]:
+        """Return what stands for the disk where many are remembered: of large contents a digest."""
+        return self.tree, tuple(
+            [hashlib.blake2b(content).digest() if len(content) > LARGE_BYTES else content for content in self.contents]
+        )
 
     def files(self) -> dict[str, bytes]:
         """Return all contents by path."""

@@ -56,7 +56,7 @@ class Tally:
     violations: int = 0
     is_complete: bool = True
     is_out_of_time: bool = False
-    distinct: dict[tuple[Disk, Bounds], int] = field(default_factory=dict)
+    distinct: dict[tuple[object, Bounds], int] = field(default_factory=dict)
     nested_distinct: int = 0
     reached: Counter[str] = field(default_factory=Counter)
 
@@ -111,7 +111,7 @@ class ModelExploration:
             latest = latest or disk
             if is_shown := tally.tried - tried_before <= SHOWN_COUNT:
                 reached.update(power_points.reached_by_disk(point, latest, disk, model))
-            key = disk, point.bounds
+            key = disk.identity(), point.bounds
             depth = distinct.get(key)
             if depth == 0:
                 continue
@@ -192,7 +192,7 @@ class ModelExploration:
         tally = self.tally
         for picked in disks:
             tally.nested_tried += 1
-            key = picked.disk, bounds
+            key = picked.disk.identity(), bounds
             known = tally.distinct.get(key)
             if known is not None and known <= depth:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.disk import legal_disks as legal_disks_module
 from harness.disk import legal_files
 from harness.disk.file_state import FileState
 from harness.disk.intercept import Call, CallKind
@@ -250,3 +251,15 @@ def test_contents_of_large_files_are_fewer_and_what_is_remembered_has_a_limit(mo
     kept = [remembered.get((versions, block, Limits(seed=seed))) for seed in range(4)]
     assert [sample is again for sample, again in zip(samples, kept, strict=True)] == [False, False, True, True]
     assert legal_file(state, C_4096, Limits(seed=0)).contents == samples[0].contents
+
+
+def test_identities_of_disks_are_equal_where_the_disks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legal_disks_module, "LARGE_BYTES", 8)
+    kernel = machine(f=b"old" * 7, small=b"x")
+    for number in range(5):
+        write(kernel, "d/f", bytes([number]) * 5, 4 * number)
+        write(kernel, "d/small", bytes([number]))
+    disks = [picked.disk for _ in range(2) for picked in legal_disks(kernel, C_8)]
+    assert len({disk.identity() for disk in disks}) == len(set(disks)) == len(disks) // 2 > 10
+    by_identity = {disk.identity(): disk for disk in disks}
+    assert all(by_identity[disk.identity()] == disk for disk in disks)

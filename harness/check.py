@@ -177,8 +177,8 @@ def _stateful(steps: int, seed: int) -> Exploration:
     results = yield tasks
     detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
     missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
-    failed = None if None in detected and not missed else missed
-    return stateful_phase(done, seed, failed) if done else _cut(PhaseName.STATEFUL)
+    is_tried = missed or None not in detected
+    return stateful_phase(done, seed, missed if is_tried else None) if done else _cut(PhaseName.STATEFUL)
 
 
 def _stateful_of(worker: Worker) -> Stateful:

@@ -167,8 +167,8 @@ class _Going:
                 self.tasks, self.results = tasks, [None] * len(tasks)
                 self.cost_all += sum(task.cost for task in tasks)
                 # A long task that begins last would leave the other processes idle.
-                order = [(task.begins_first, task.cost, -place) for place, task in enumerate(tasks)]
-                self.waiting = [-negated for _, _, negated in sorted(order)]
+                last_first = reversed(range(len(tasks)))
+                self.waiting = sorted(last_first, key=lambda place: (tasks[place].begins_first, tasks[place].cost))
 
     def hear(self, message: Message) -> None:
         """Take in how far a task is, or what it returned."""

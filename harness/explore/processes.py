@@ -24,7 +24,7 @@ from harness.explore.process_run import Outcome, Run, Settings
 from harness.explore.process_start import Start, lay_ready, take_stock
 from harness.explore.process_stop import PLACES
 from harness.history import EventKind, History, HistoryWriter, read_history, to_arrow
-from harness.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
+from harness.verdict import PASSED, Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
 from impl.errors import TornproofError
 from impl.operating_system import OperatingSystemStorage
 from impl.reader import open_snapshot
@@ -145,7 +145,7 @@ def _phase(
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
         counts=counts,
         reached={point: int(count > 0) for point, count in reached.items()},
-        controls="; ".join(controls) or "passed",
+        controls="; ".join(controls) or PASSED,
         note="; ".join(notes),
         findings=findings,
         varying=_varying(history, outcome, judgement) | reached,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +19,7 @@ from tornproof.steady import verify_steadily
 from tornproof.table_result import inspections_of, table_result, write_table_result
 
 if TYPE_CHECKING:
+    from harness.presets import Preset
     from harness.presets.probe import Outlook
 
 PROBLEMS_SHOWN = 20
@@ -37,7 +37,12 @@ def verify(
     report_directory: ReportOption = None,
 ) -> int:
     """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
-    try_preset = None if as_preset is None else _trial_of(as_preset)
+    preset = None
+    if as_preset is not None:
+        # It comes with the explorers, which take longer to import than a small table to verify; so does `_outlook`.
+        from tornproof.preset_option import preset_named
+
+        preset = preset_named(as_preset)
     storage = OperatingSystemStorage()
     if report_directory is not None:
         make_folder(report_directory)
@@ -56,9 +61,9 @@ def verify(
                 storage, table, report, lambda name: progress.update(task, description=f"inspecting {name}")
             )
         outlook = None
-        if try_preset is not None:
-            progress.update(task, description=f"trying {as_preset}")
-            outlook = try_preset(table)
+        if preset is not None:
+            progress.update(task, description=f"trying {preset.name}")
+            outlook = _outlook(table, preset)
     document = report_document(report, outlook)
     write_json(document, json_target)
     console = result_console(json_target)
@@ -72,23 +77,16 @@ def verify(
     return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
 
 
-def _trial_of(name: str) -> Callable[[str], Outlook]:
-    """Return what tries a preset on a copy of a table in memory, which nobody changes while it is copied."""
-    # The explorers, which take longer to import than a small table to verify.
+def _outlook(table: str, preset: Preset) -> Outlook:
+    """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
     from harness.presets.probe import Outlook, probe
     from tornproof.captured import capture_steadily
-    from tornproof.preset_option import preset_named
 
-    preset = preset_named(name)
-
-    def try_preset(table: str) -> Outlook:
-        path, image = capture_steadily(table)
-        try:
-            return probe(image, path, preset)
-        except CorruptError as error:
-            return Outlook(preset=preset.name, readable=False, writable=False, reason=str(error))
-
-    return try_preset
+    path, image = capture_steadily(table)
+    try:
+        return probe(image, path, preset)
+    except CorruptError as error:
+        return Outlook(preset=preset.name, readable=False, writable=False, reason=str(error))
 
 
 def report_document(report: TableReport, outlook: Outlook | None = None) -> dict[str, Any]:

@@ -62,10 +62,10 @@ class Process(FaultyStorage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The published generations of a directory, newest first."""
+    """The published generations of a directory, newest first, and where the row group blocks of each begin."""
 
     places: tuple[FooterPlace, ...]
-    newest_blocks: frozenset[int]
+    blocks: tuple[frozenset[int], ...]
 
     @property
     def end_bytes(self) -> int:
@@ -124,8 +124,8 @@ class Files:
             return known[1]
         places = tuple(walk(published, file=files.pm_label))
         header = decode_header(published, file=files.pm_label)
-        blocks = decode_block_offsets(published, places[0], header, file=files.pm_label)
-        chain = Chain(places=places, newest_blocks=frozenset(blocks))
+        blocks = (decode_block_offsets(published, place, header, file=files.pm_label) for place in places)
+        chain = Chain(places=places, blocks=tuple(map(frozenset, blocks)))
         self._chains[directory] = published, chain
         return chain
 

@@ -55,7 +55,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A table to begin each program with; `files` by their path below the table's directory."""
+    """A table to begin each program with; `files` by their path below the table's directory.
+
+    `left_over` are directories that the version does not name, `absent` those of native partitions that it names and
+    that hold no file: a program neither reads nor writes them.
+    """
 
     files: dict[str, bytes]
     rows: Rows
@@ -63,6 +67,7 @@ class Start:
     transaction: Transaction
     places: tuple[Place, ...]
     left_over: dict[DirectoryName, str]
+    absent: frozenset[str]
 
 
 def prepare(image: DiskImage | None, path: str) -> Start:
@@ -90,6 +95,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         transaction=snapshot.transaction,
         places=tuple(_places(table, snapshot.transaction, rows, known)),
         left_over=_left_over(table, snapshot.transaction),
+        absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
     )
 
 
@@ -171,6 +177,10 @@ def _times(start: int, end: int, known: list[int]) -> tuple[int, ...]:
         if len(times) < TIMES_IN_PLACE:
             times.add(time)
     return tuple(sorted(times)[:TIMES_IN_PLACE])
+
+
+def _native_directories(table: Table, transaction: Transaction) -> set[str]:
+    return {table.directory_of(partition) for partition in transaction.partitions if not partition.is_parquet}
 
 
 def _left_over(table: Table, transaction: Transaction) -> dict[DirectoryName, str]:

@@ -59,14 +59,14 @@ class Facts:
     token: int
 
     @classmethod
-    def of(cls, chain: Chain) -> Facts:
-        """Return the facts of the newest generation."""
-        newest = chain.places[0]
+    def of(cls, chain: Chain, token: int) -> Facts:
+        """Return the facts of the generation with a token, which need not be the newest: an orphan may follow it."""
+        place, blocks = next(each for each in zip(chain.places, chain.blocks, strict=True) if each[0].token == token)
         return cls(
-            unused_bytes=newest.fixed.unused_bytes,
-            footer_bytes=newest.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
-            blocks=chain.newest_blocks,
-            token=newest.token,
+            unused_bytes=place.fixed.unused_bytes,
+            footer_bytes=place.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
+            blocks=blocks,
+            token=token,
         )
 
 
@@ -177,7 +177,7 @@ class World:
             entry = entry_of(partition)
             if entry.directory in touched and partition.is_parquet:
                 self.committed_partitions[entry.directory, entry.token] = partition
-                self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory))
+                self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory), entry.token)
                 self.files.check_data(entry.directory, entry.token)
 
     def _ends(self, name: DirectoryName, there: set[str]) -> tuple[tuple[int, int], ...] | None:
@@ -204,7 +204,7 @@ class World:
             found = self.files.version_in_area(other.number)
             if found != counted(other):
                 return f"the other area has {found}, and should have {counted(other)}"
-        names = {self.files.name_of(each.name) for each in state.directories}
+        names = {self.files.name_of(each.name) for each in state.directories} - self.start.absent
         if names != there:
             return f"there are the directories {sorted(there)}, and should be {sorted(names)}"
         for name, ends in chains.items():

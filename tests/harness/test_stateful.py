@@ -155,6 +155,29 @@ def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data:
     assert "_meta" in phase.note
 
 
+@pytest.mark.parametrize("name", ["control-nothing-lost", "orphan-header-tail-new-data-new-txn-old-kill-9"])
+def test_neither_an_orphan_nor_a_native_partition_that_lies_elsewhere_is_a_finding(
+    questdb_data: Path, name: str
+) -> None:
+    table = questdb_data / "power-loss" / "9.4.2" / name / "table"
+    assert prepare(capture_table(OperatingSystemStorage(), str(table)), str(table)).absent == {"2024-01-02"}
+    phase = explored(table, MEMORY, 200)
+    assert (phase.verdict, phase.explored, phase.note) == (Verdict.VALID, 200, "")
+
+
+def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
+    questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = questdb_data / "tables" / "9.4.2" / "chain" / "table"
+    start = prepare(capture_table(OperatingSystemStorage(), str(table)), str(table))
+    native = {name.partition("/")[0] for name in start.files if name.endswith(".d")}
+    assert native and not start.absent
+    monkeypatch.setattr("harness.explore.stateful_files.looks_like_partition", lambda name: name not in native)
+    phase = explored(table, MEMORY, 200)
+    assert phase.verdict is Verdict.INVALID
+    assert "there are the directories" in phase.findings[0].sentence
+
+
 def test_new_rows_stand_behind_old_ones_of_their_time() -> None:
     rows = prepare(None, "/table").rows
     _, (first, second) = rows.make([Point(20, 0), Point(10, 0)])

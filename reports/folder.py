@@ -80,9 +80,11 @@ class Folder:
 
     @property
     def newest_runs(self) -> list[Run]:
-        """The newest run of each table and preset, the newest of all in front."""
+        """The newest run of each table and preset, the newest of all in front; one that was abandoned only if alone."""
         newest: dict[tuple[str, str], Run] = {}
-        for run in reversed(self.runs):
+        abandoned = [run for run in self.runs if run.is_abandoned]
+        others = [run for run in self.runs if not run.is_abandoned]
+        for run in reversed([*abandoned, *others]):
             newest.setdefault(run.series, run)
         return list(newest.values())
 

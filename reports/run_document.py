@@ -15,6 +15,7 @@ TEXT_CHARACTERS_MAX = 2_000
 COUNT_LIMIT = 1 << 63
 CONTROLS_PASSED = ("", "passed", "none needed")
 """What a phase says of its controls where none of them failed."""
+INTERRUPTED = "interrupt"
 
 Counts = Mapping[str, int]
 
@@ -80,7 +81,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of `check`: `name` is what the report calls it, `file` where it stands."""
+    """One run of `check`: `name` is what the report calls it, `file` where it stands.
+
+    `cut_by` is what ended it before its bounds did, if anything: somebody who interrupted it, or its ceiling of time.
+    """
 
     file: str
     name: str
@@ -88,9 +92,15 @@ class Run:
     target: str
     preset: str
     seed: int
+    cut_by: str
     verdict: str
     phases: tuple[PhaseResult, ...]
     findings: tuple[Listed, ...]
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether somebody interrupted it before it came to a verdict: it says nothing of the table."""
+        return self.cut_by == INTERRUPTED and self.verdict == "UNKNOWN"
 
     @property
     def series(self) -> tuple[str, str]:
@@ -119,6 +129,7 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
         target=_text(fields, "target"),
         preset=_text(fields, "preset"),
         seed=_count(fields, "seed"),
+        cut_by=_text(fields, "cut_by", ""),
         verdict=verdict,
         phases=phases,
         findings=tuple(_listed(each) for each in fields.inners("findings")),

@@ -69,6 +69,19 @@ def test_the_newest_run_of_each_table_and_preset_counts(tmp_path: Path) -> None:
     assert [run.name for run in results_in(tmp_path).newest_runs] == ["run 4", "run 3", "run 2"]
 
 
+@pytest.mark.parametrize(
+    ("verdict", "cut_by", "newest"),
+    [("UNKNOWN", "interrupt", 1), ("INVALID", "interrupt", 2), ("UNKNOWN", "seconds", 2), ("UNKNOWN", None, 2)],
+)
+def test_a_run_that_somebody_interrupted_before_its_verdict_does_not_hide_the_one_before(
+    tmp_path: Path, verdict: str, cut_by: str | None, newest: int
+) -> None:
+    write_run(tmp_path, 1, VALID_RUN)
+    write_run(tmp_path, 2, run_document(phase_document(verdict=verdict), cut_by=cut_by))
+    write_run(tmp_path, 3, run_document(phase_document(verdict="UNKNOWN"), cut_by="interrupt", target="alone"))
+    assert {run.name for run in results_in(tmp_path).newest_runs} == {f"run {newest}", "run 3"}
+
+
 def test_files_of_one_name_in_two_folders_have_pages_of_their_own(tmp_path: Path) -> None:
     for name in ("findings", "tornproof-findings"):
         write(tmp_path / name / "product-1.json", finding_document())

@@ -26,5 +26,7 @@ def main() -> None:
         interruption.end_at_once(interruption.received(), None)
     finally:
         if has_guard and interruption.received():
-            # Before Python removes what they work with. The group is the worker's own, and it does not heed this.
+            # The group is the worker's own, and it does not heed this. What is left is the guard's to remove: Python
+            # would take down what threads of libraries are still at work with, and some of them abort then.
             os.killpg(0, signal.SIGTERM)
+            os._exit(interruption.SIGNAL_BASE + interruption.received())

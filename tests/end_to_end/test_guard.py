@@ -83,6 +83,16 @@ except KeyboardInterrupt:
     print("tornproof: " + interruption.sentence(), file=sys.stderr)
     raise SystemExit(130)
 """
+ABORTING_AT_EXIT = """
+import atexit
+atexit.register(os.abort)
+try:
+    at_work()
+    time.sleep(100)
+except KeyboardInterrupt:
+    print("tornproof: " + interruption.sentence(), file=sys.stderr)
+    raise SystemExit(130)
+"""
 
 
 @contextmanager
@@ -129,8 +139,9 @@ def end_of(process: subprocess.Popen[str], folder: Path) -> tuple[int, str]:
         (WITH_PROCESSES, ""),
         (WITH_OUTPUT, ": half of it is done"),
         (SAVING, ": saved 2 findings"),
+        (ABORTING_AT_EXIT, ""),
     ],
-    ids=["swallowed", "stuck", "stuck outside of Python", "with processes", "with output", "saving"],
+    ids=["swallowed", "stuck", "stuck outside of Python", "with processes", "with output", "saving", "at exit"],
 )
 def test_whatever_a_command_does_it_ends_with_130_and_leaves_nothing(tmp_path: Path, body: str, said: str) -> None:
     with running(body, tmp_path) as process:

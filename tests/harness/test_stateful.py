@@ -161,8 +161,8 @@ def test_neither_an_orphan_nor_a_native_partition_that_lies_elsewhere_is_a_findi
 ) -> None:
     table = questdb_data / "power-loss" / "9.4.2" / name / "table"
     assert prepare(capture_table(OperatingSystemStorage(), str(table)), str(table)).absent == {"2024-01-02"}
-    phase = explored(table, MEMORY, 200)
-    assert (phase.verdict, phase.explored, phase.note) == (Verdict.VALID, 200, "")
+    phase = explored(table, MEMORY, 100)
+    assert (phase.verdict, phase.explored, phase.note) == (Verdict.VALID, 100, "")
 
 
 def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
@@ -173,7 +173,7 @@ def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
     native = {name.partition("/")[0] for name in start.files if name.endswith(".d")}
     assert native and not start.absent
     monkeypatch.setattr("harness.explore.stateful_files.looks_like_partition", lambda name: name not in native)
-    phase = explored(table, MEMORY, 200)
+    phase = explored(table, MEMORY, 100)
     assert phase.verdict is Verdict.INVALID
     assert "there are the directories" in phase.findings[0].sentence
 

@@ -58,7 +58,7 @@ $(OWN_UV): | supported-python
 
 .build/chain: .venv/.installed tests/golden/questdb.tar.xz
 	@rm -rf $@
-	@.venv/bin/python tests/golden/unpack.py tables/9.4.2/chain/table $@
+	@.venv/bin/python tests/support/unpack.py tables/9.4.2/chain/table $@
 
 check: .build/chain
 	@echo "check: $<, a table that QuestDB 9.4.2 wrote"
@@ -75,7 +75,7 @@ lint: setup
 
 .build/tables: .venv/.installed tests/golden/questdb.tar.xz
 	@rm -rf $@
-	@.venv/bin/python tests/golden/unpack.py tables $@
+	@.venv/bin/python tests/support/unpack.py tables $@
 
 nightly: $(addprefix $(NIGHTLY)/done/,$(NIGHTLY_STEPS))
 	@rm -rf $(NIGHTLY)/done

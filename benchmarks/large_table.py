@@ -11,19 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Row, compare
 
-from impl.checksum import crc32
-from impl.create import NewColumn, create_table
-from impl.decoding import by_threads
-from impl.metadata_file import PartitionBy
-from impl.operating_system import OperatingSystemStorage
-from impl.parquet.encode_options import EncodeOptions
-from impl.partition import DATA_FILE, resolve_partition
-from impl.questdb_types import TypeTag
-from impl.reader import open_snapshot
-from impl.table import open_table
-from impl.table_writer import open_writer
-from impl.verify import verify_table
-from impl.writer_options import WriterOptions
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.read.decoding import by_threads
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.checksum import crc32
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import resolve_partition
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
 
 VERIFY_ROW_COUNT = 12_800_000
 VERIFY_GROUP_ROW_COUNT = 1_600_000

@@ -83,7 +83,7 @@ def generate(directory: Path, frame_count: int) -> None:
 
 def run_side(side: str, source: Path, warm: Path, target: Path) -> dict[str, Any]:
     """Run one side in this process, and return its seconds and the memory of its processes."""
-    from pipeline.session import spark_session
+    from tornproof.pipeline.spark.session import spark_session
 
     with spark_session(MASTER) as spark:
         job = ours if side == "tornproof" else plain
@@ -96,9 +96,9 @@ def run_side(side: str, source: Path, warm: Path, target: Path) -> dict[str, Any
 
 
 def ours(spark: Any, source: Path, target: Path) -> None:
-    from pipeline.archive import run_archive
-    from pipeline.archive_settings import ArchiveSettings
-    from pipeline.archive_source import find_sources
+    from tornproof.pipeline.ingest.job import run_archive
+    from tornproof.pipeline.ingest.settings import ArchiveSettings
+    from tornproof.pipeline.ingest.source import find_sources
 
     report = run_archive(spark, find_sources([str(source)]), str(target), ArchiveSettings())
     assert not report.reject_counts, report.reject_counts
@@ -169,11 +169,11 @@ def descendants() -> list[int]:
 
 def touched(table_path: str) -> tuple[int, int]:
     """Return the bytes of data.parquet that one column of one row group takes to read, and those there are."""
-    from impl.operating_system import OperatingSystemStorage
-    from impl.read_account import ReadAccount
-    from impl.reader import open_snapshot
-    from impl.table import open_table
-    from impl.time_search import TimeRange
+    from tornproof.impl.query.time_search import TimeRange
+    from tornproof.impl.read.account import ReadAccount
+    from tornproof.impl.read.reader import open_snapshot
+    from tornproof.impl.storage.operating_system import OperatingSystemStorage
+    from tornproof.impl.table.table import open_table
 
     snapshot = open_snapshot(open_table(OperatingSystemStorage(), table_path))
     partitions = snapshot.transaction.partitions

@@ -16,11 +16,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Grid
 
-from pipeline.campaign import run_campaign
-from pipeline.campaign_results import summarise
-from pipeline.campaign_spec import Group, Seeds, Spec
-from pipeline.campaign_tasks import Task, complete_task, plan_of
-from pipeline.session import spark_session
+from tornproof.pipeline.campaign.job import run_campaign
+from tornproof.pipeline.campaign.results import summarise
+from tornproof.pipeline.campaign.spec import Group, Seeds, Spec
+from tornproof.pipeline.campaign.tasks import Task, complete_task, plan_of
+from tornproof.pipeline.spark.session import spark_session
 
 WORKERS = 2
 SEED_COUNT = 2_000

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from harness.checkers.recorded import KINDS, RECORDED
-from harness.verdict import Verdict
-from pipeline.history_check import Checked, check_files
-from pipeline.history_groups import by_history
-from pipeline.history_job import ONLY, difference
-from pipeline.history_sql import ask_sql
-from pipeline.session import spark_session
+from tornproof.harness.checkers.recorded import KINDS, RECORDED
+from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history.check import Checked, check_files
+from tornproof.pipeline.history.groups import by_history
+from tornproof.pipeline.history.job import ONLY, difference
+from tornproof.pipeline.history.sql import ask_sql
+from tornproof.pipeline.spark.session import spark_session
 
 EVENTS = 50_000_000
 GOAL_PER_SECOND = 3_000_000

@@ -17,19 +17,19 @@ import pyarrow as pa
 from measure import Row, compare
 from pyspark.sql import SparkSession
 
-from impl.create import NewColumn, create_table
-from impl.metadata_file import PartitionBy
-from impl.migration.convert import ConversionMode
-from impl.migration.partition_migration import Conversion
-from impl.migration.table_migration import TablePlan, convert_table, plan_table, publish_table
-from impl.operating_system import OperatingSystemStorage
-from impl.questdb_types import TypeTag
-from impl.table_writer import open_writer
-from impl.writer_options import WriterOptions
-from pipeline.migration import convert_tables
-from pipeline.session import spark_session
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.partition_migration import Conversion
+from tornproof.impl.migrate.table_migration import TablePlan, convert_table, plan_table, publish_table
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.pipeline.migration import convert_tables
+from tornproof.pipeline.spark.session import spark_session
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import golden_archive
 from legacy_trees import write_legacy_tree
 

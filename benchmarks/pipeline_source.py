@@ -26,13 +26,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from impl.partition import DATA_FILE
-from impl.table import open_table
-from impl.table_writer import open_writer
-from impl.writer_options import WriterOptions
-from pipeline import source_scan
-from pipeline.session import spark_session
-from pipeline.source import register
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.pipeline.datasource import scan as source_scan
+from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.spark.session import spark_session
 
 ROW_COUNT = 10_000_000
 GROUP_COUNT = 100

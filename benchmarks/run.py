@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table as Grid
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "golden"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import golden_archive
 from document import DOCUMENT, RESULTS, Results, machine_of_now, write_document
 from large_table import large_rows
@@ -26,22 +26,30 @@ from measure import ROUNDS, Row, Work, compare
 from simulator import Rate, rates
 from wide_metadata import metadata_rows
 
-from harness.disk.image import DiskImage
-from harness.explore.damage_judge import Judge
-from harness.explore.damage_plan import Flip
-from harness.made_rows import rows_for
-from impl.create import NewColumn, create_table
-from impl.metadata_file import PartitionBy
-from impl.operating_system import OperatingSystemStorage
-from impl.partition import DATA_FILE, resolve_partition
-from impl.pm.chain import decode_metadata, walk
-from impl.pm.encode import FooterFacts, NewRowGroup, ReusedRowGroup, append_generation, append_point, encode_file
-from impl.questdb_types import TypeTag
-from impl.reader import open_snapshot
-from impl.table import open_table
-from impl.table_writer import open_writer
-from impl.verify import verify_table
-from impl.writer_options import WriterOptions
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.explorers.corruption.damage_judge import Judge
+from tornproof.harness.explorers.corruption.damage_plan import Flip
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.chain import decode_metadata, walk
+from tornproof.impl.pm.encode import (
+    FooterFacts,
+    NewRowGroup,
+    ReusedRowGroup,
+    append_generation,
+    append_point,
+    encode_file,
+)
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import resolve_partition
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
 
 GROUP_ROW_COUNT = 10
 TABLE = "tables/9.4.2/wide/table"

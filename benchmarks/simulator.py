@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.disk.persistence import model_named
-from harness.explore.crash_world import Lives
-from harness.explore.dpor import Run, explore_all
-from harness.explore.power import explore_power
-from harness.explore.product_cuts import ProductCuts
-from harness.explore.random_schedules import Sampler, uniform
-from harness.explore.situation import Readers, Situation
-from harness.explore.stateful_memo import remembered_decoding
-from harness.presets import HARDENED_PRESET
-from harness.scenario import load_scenario
-from harness.simulation import setting_of
-from harness.targets.toy_records import LooksOnce
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.explorers.crash_images.power import explore_power
+from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.search.dpor import Run, explore_all
+from tornproof.harness.search.product_cuts import ProductCuts
+from tornproof.harness.search.random_schedules import Sampler, uniform
+from tornproof.harness.simulator.persistence.models import model_named
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.systems.releases import HARDENED_PRESET
+from tornproof.harness.systems.scenario import load_scenario
+from tornproof.harness.systems.simulation import setting_of
+from tornproof.harness.systems.toy_records import LooksOnce
 
 PEER = "frontrun"
 SECONDS = 5.0

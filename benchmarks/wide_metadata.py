@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Row, compare
 
-from impl.cold_read import read_cold
-from impl.migration.convert import convert
-from impl.operating_system import OperatingSystemStorage
-from impl.pm.view import MetadataView, VerifiedGenerations, open_view
+from tornproof.impl.migrate.convert import convert
+from tornproof.impl.pm.view import MetadataView, VerifiedGenerations, open_view
+from tornproof.impl.read.cold_read import read_cold
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 SIZES = ((1_000, 10, 30.0), (10_000, 10, 300.0), (10_000, 100, 1_500.0))
 """Columns, row groups, and how many times as fast opening and pruning is to be."""

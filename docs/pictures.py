@@ -1,6 +1,6 @@
 """Takes the pictures of the known defects' pages in docs/images/known/, with an installed Chromium.
 
-    PYTHONPATH=. .venv/bin/python docs/pictures.py [NAME...]
+    .venv/bin/python docs/pictures.py [NAME...]
 
 Pictures show a page as a laptop does: the verdict, the cause, and the beginning of the playback.
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from harness.faults.known import KNOWN, KnownDefect, shown
-from harness.faults.known_document import picture_of
-from reports.finding import finding_page
-from reports.page import as_document
-from tornproof.findings import finding_document
+from tornproof.cli.findings import finding_document
+from tornproof.harness.mutation.known import KNOWN, KnownDefect, shown
+from tornproof.harness.mutation.known_document import picture_of
+from tornproof.reports.finding.page import finding_page
+from tornproof.reports.kit.page import as_document
 
 WIDTH, HEIGHT = 1280, 1500
 COLOURS = 96

@@ -1,1 +1,8 @@
-"""The only place that knows both the model and the implementation: disks, explorers, checkers, findings."""
+"""The only place that knows both the model and the implementation.
+
+Each room imports only rooms to its left: common, simulator, parallel, systems and checkers, search, counterexamples,
+explorers, mutation; `check.py` and `replay.py` stand above them. Begin with `check.py`.
+"""
+
+if __name__ != "tornproof.harness":
+    raise ImportError(f"this is tornproof.harness, and was imported as {__name__}", name=__name__)

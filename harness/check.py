@@ -11,35 +11,42 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from harness.disk.image import DiskImage
-from harness.effort import Bounds
-from harness.explore.crash import failed_controls, undisturbed_phase
-from harness.explore.crash_exploration import Exploration as CrashExploration
-from harness.explore.crash_exploration import Plan, Share, ShareResult, crash_phase
-from harness.explore.crash_judge import Judge, Violation
-from harness.explore.damage import damage_exploration
-from harness.explore.drawn import BatchResult, batches, drawn_phase, explore_batch, is_control_detected
-from harness.explore.processes import explore_processes
-from harness.explore.roundtrip import reencode_generations
-from harness.explore.stateful import CONTROLS, PartResult, Stateful, parts, stateful_phase
-from harness.explore.stateful_memo import remembered_decoding, remembered_encoder
-from harness.presets import HARDENED_PRESET, PRESETS
-from harness.scenario import Explorer
-from harness.simulated_phases import simulated
-from harness.simulation import HARDENED, Setting, settings_of, settings_of_table, situation_under
-from harness.targets.table import TableTarget
-from harness.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
-from harness.verdict import Finding, Phase, Verdict, nothing_explored
-from harness.workers import Task, Worker
-from harness.workload import crash_operations
-from impl.column_versions import CV_FILE
-from impl.errors import CorruptError, ProblemError, TornproofError
-from impl.metadata_file import META_FILE
-from impl.partition import DATA_FILE, PM_FILE, read_published
-from impl.storage import ReadableStorage
-from impl.table import open_table
-from impl.transaction import TXN_FILE
-from impl.verify import TableReport, verify_table
+from tornproof.harness.common.effort import Bounds
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
+from tornproof.harness.explorers.corruption.damage import damage_exploration
+from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
+from tornproof.harness.explorers.crash_images.crash import failed_controls, undisturbed_phase
+from tornproof.harness.explorers.crash_images.crash_exploration import Exploration as CrashExploration
+from tornproof.harness.explorers.crash_images.crash_exploration import Plan, Share, ShareResult, crash_phase
+from tornproof.harness.explorers.crash_images.crash_judge import Judge, Violation
+from tornproof.harness.explorers.model_based.stateful import CONTROLS, PartResult, Stateful, parts, stateful_phase
+from tornproof.harness.explorers.processes.processes import explore_processes
+from tornproof.harness.explorers.random.drawn import (
+    BatchResult,
+    batches,
+    drawn_phase,
+    explore_batch,
+    is_control_detected,
+)
+from tornproof.harness.explorers.simulated_phases import simulated
+from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
+from tornproof.harness.parallel.workers import Task, Worker
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.simulation import HARDENED, Setting, settings_of, settings_of_table, situation_under
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import crash_operations
+from tornproof.impl.errors import CorruptError, ProblemError, TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.column_versions import CV_FILE
+from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.partition import PM_FILE, read_published
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.verify import TableReport, verify_table
 
 CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, CV_FILE, PM_FILE, DATA_FILE})

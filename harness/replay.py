@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.disk.image import DiskImage
-from harness.explore.crash import replay_crash
-from harness.explore.damage_judge import Judge, Outcome
-from harness.explore.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
-from harness.explore.memory import replay_memory
-from harness.explore.power_replay import replay_power
-from harness.explore.roundtrip import Mismatch, reencode_generations
-from harness.explore.seeded import replay_seeded
-from harness.explore.stateful import replay_stateful
-from harness.findings.replay import UNUSABLE, is_simulated, replay_log
-from harness.findings.situation_document import situation_of
-from harness.targets.table import TableTarget
-from harness.verdict import Finding, Verdict
-from harness.workload import crash_operations
-from impl.errors import CorruptError, Problem
-from impl.partition import PartitionFiles, read_published
-from impl.table import open_table
-from impl.verify import verify_table
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
+from tornproof.harness.explorers.crash_images.crash import replay_crash
+from tornproof.harness.explorers.crash_images.power_replay import replay_power
+from tornproof.harness.explorers.memory.memory import replay_memory
+from tornproof.harness.explorers.model_based.stateful import replay_stateful
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.mutation.seeded import replay_seeded
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import crash_operations
+from tornproof.impl.errors import CorruptError, Problem
+from tornproof.impl.table.partition import PartitionFiles, read_published
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.verify import verify_table
 
 
 def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
     """Return INVALID when the same thing happens again, VALID when not, UNKNOWN when it cannot be tried."""
     if is_simulated(finding.evidence):
-        return replay_log(finding).verdict
+        return replay_planted(finding).verdict
     try:
         match finding.phase:
             case "verify":

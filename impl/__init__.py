@@ -1,1 +1,9 @@
-"""The real thing: QuestDB's partition format as bytes on a Storage."""
+"""The format and everything that reads, writes, verifies, repairs and migrates tables in it.
+
+Each room imports only rooms to its left: errors, layout, storage, types, parquet, pm, chunk, txn, table, query, read,
+write, verify, repair, migrate. Nothing here knows the model or the harness. Begin with `read/reader.py` for the way of
+a read, and with `write/table_writer.py` for that of a commit.
+"""
+
+if __name__ != "tornproof.impl":
+    raise ImportError(f"this is tornproof.impl, and was imported as {__name__}", name=__name__)

@@ -88,3 +88,13 @@ class NotATableError(TornproofError):
 
 class BusyError(TornproofError):
     """A writer kept changing the file for as long as the reader was willing to try."""
+
+
+class RowsRefusedError(TornproofError):
+    """Rows that the table cannot take, because of their columns, types, values or place."""
+
+    @classmethod
+    def at(cls, column: str, row: int | None, *, expected: object, actual: object) -> Self:
+        """Return the error about one value, or about a whole column where `row`, from 0 in its array, is None."""
+        place = "" if row is None else f", row {row}"
+        return cls(f"column {column!r}{place}: expected {expected}, found {actual}")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from typing import Any
 
-from model import table
-from model.table import Directory, DirectoryName, Drop, Entry, Generation, Stage, State, Version, Write
+from tornproof.model import table
+from tornproof.model.table import Directory, DirectoryName, Drop, Entry, Generation, Stage, State, Version, Write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

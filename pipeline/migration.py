@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from impl.errors import StorageError
-from impl.migration.convert import ConversionMode
-from impl.migration.partition_migration import Conversion, convert_partition
-from impl.migration.table_migration import TablePlan
-from impl.storage import EntryKind
-from impl.table import Table
-from impl.transaction import TXN_FILE, Partition
-from pipeline.progress import watched
+from tornproof.impl.errors import StorageError
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.partition_migration import Conversion, convert_partition
+from tornproof.impl.migrate.table_migration import TablePlan
+from tornproof.impl.storage.interface import EntryKind
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import TXN_FILE, Partition
+from tornproof.pipeline.spark.progress import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,3 +3,6 @@
 Everything here starts from documents and datasets that commands have written, never from live objects, and imports no
 other package of the project.
 """
+
+if __name__ != "tornproof.reports":
+    raise ImportError(f"this is tornproof.reports, and was imported as {__name__}", name=__name__)

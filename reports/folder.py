@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reports.errors import ResultError
-from reports.fields import Fields
-from reports.page import as_key
-from reports.run_document import Run, run_of
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import Fields
+from tornproof.reports.kit.page import as_key
+from tornproof.reports.run.document import Run, run_of
 
 RUNS, FINDINGS, TABLES = "runs", "findings", "tables"
 FINDING_FOLDERS = (FINDINGS, "tornproof-findings")

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from reports.errors import ResultError
-from reports.fields import printable
-from reports.folder import CAMPAIGN_KEY, FindingFile, Folder
-from reports.folding import Fold, folded
-from reports.page import Page
-from reports.run_document import Listed, PhaseResult, Run
-from reports.table_fields import Outlook, Partition, Problem, Verified, read_verified
+from tornproof.reports.dedupe import Fold, folded
+from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import printable
+from tornproof.reports.kit.page import Page
+from tornproof.reports.run.document import Listed, PhaseResult, Run
+from tornproof.reports.table.fields import Outlook, Partition, Problem, Verified, read_verified
 
 NAME = "tornproof"
 TEXT_CHARACTERS_MAX = 2_000

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reports.campaign import campaign_page
-from reports.errors import ResultError
-from reports.finding import finding_page
-from reports.folder import FindingFile, Folder, read_document, results_in
-from reports.folding import Fold, folded
-from reports.junit import junit_of
-from reports.left_out import LeftOut, Room
-from reports.page import Page, as_document, fits, worst
-from reports.run import run_page
-from reports.run_document import Run
-from reports.run_trend import Trend, trend_of
-from reports.table import table_page
+from tornproof.reports.campaign.page import campaign_page
+from tornproof.reports.dedupe import Fold, folded
+from tornproof.reports.finding.page import finding_page
+from tornproof.reports.folder import FindingFile, Folder, read_document, results_in
+from tornproof.reports.junit import junit_of
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.page import Page, as_document, fits, worst
+from tornproof.reports.omissions import LeftOut, Room
+from tornproof.reports.run.document import Run
+from tornproof.reports.run.page import run_page
+from tornproof.reports.run.trend import Trend, trend_of
+from tornproof.reports.table.page import table_page
 
 TITLE = "tornproof report"
 EARLIER = "Findings of earlier runs"

@@ -13,7 +13,7 @@ import golden_archive
 import hypothesis
 import pytest
 
-from harness.explore.quiet_hypothesis import by_seed_alone
+from tornproof.harness.common.quiet_hypothesis import by_seed_alone
 
 pytest_plugins = ["cpu_times"]
 

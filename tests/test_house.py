@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|root|tmp|work|Users)/\w")
 CLOCK = re.compile(r"(monotonic|perf_counter|process_time|thread_time|time)(_ns)?")
 REGISTRY_HOST = re.compile(rb"pypi\.org|pythonhosted\.org")
@@ -42,18 +43,21 @@ def project_files() -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_package_is_imported_from_this_checkout(package: str) -> None:
-    module = importlib.import_module(package)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_is_imported_from_this_checkout_and_by_one_name_alone(folder: str) -> None:
+    module = importlib.import_module(f"tornproof.{folder}")
     assert module.__file__ is not None
-    assert Path(module.__file__).resolve() == ROOT / package / "__init__.py"
+    assert Path(module.__file__).resolve() == ROOT / folder / "__init__.py"
+    bare = [f"import {folder}", f"from {folder} import *", f"__import__({folder!r})"]
+    for line in bare:
+        done = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.stderr.endswith(f"ImportError: this is tornproof.{folder}, and was imported as {folder}\n"), line
 
 
-def test_wheel_and_import_contracts_name_every_package() -> None:
-    tools = settings()["tool"]
+def test_links_lead_to_every_folder() -> None:
+    links = {path.name: path.readlink().as_posix() for path in (ROOT / "src/tornproof").iterdir() if path.is_symlink()}
     # Scenarios are data that the harness reads from where it is installed.
-    assert sorted(tools["hatch"]["build"]["targets"]["wheel"]["packages"]) == sorted([*PACKAGES, "scenarios"])
-    assert sorted(tools["importlinter"]["root_packages"]) == PACKAGES
+    assert links == {name: f"../../{name}" for name in (*FOLDERS, "scenarios")}
 
 
 def test_folders_of_tests_are_not_packages() -> None:
@@ -68,8 +72,8 @@ def test_names_of_test_files_are_unique() -> None:
 def test_modules_are_at_most_500_lines_long() -> None:
     lengths = {
         path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
+        for folder in (*FOLDERS, "src")
+        for path in (ROOT / folder).rglob("*.py")
     }
     assert {name: length for name, length in lengths.items() if length > 500} == {}
 

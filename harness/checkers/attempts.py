@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from harness.checkers.recorded import (
+from tornproof.harness.checkers.recorded import (
     COMMIT_ACKNOWLEDGED,
     COMMIT_FAILED,
     COMMIT_START,

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.checkers.attempts import Attempt, Writing
-from harness.checkers.readings import Readings
-from harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVERED, Integers, Truths
-from harness.checkers.timeline import Timeline, places_among
+from tornproof.harness.checkers.attempts import Attempt, Writing
+from tornproof.harness.checkers.readings import Readings
+from tornproof.harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVERED, Integers, Truths
+from tornproof.harness.checkers.timeline import Timeline, places_among
 
 Positions = tuple[int, ...]
 """Of events that show an anomaly: `~position` is that of a writer's event."""

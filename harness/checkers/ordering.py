@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.checkers.recorded import (
+from tornproof.harness.checkers.recorded import (
     KILLED,
     PIN,
     READ_END,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.checkers.ordering import firsts
-from harness.checkers.recorded import (
+from tornproof.harness.checkers.ordering import firsts
+from tornproof.harness.checkers.recorded import (
     KILLED,
     PIN,
     READ_END,

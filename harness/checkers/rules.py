@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.checkers.explanation import Positions
-from harness.checkers.readings import NOWHERE, Readings
-from harness.checkers.recorded import Columns, Integers
-from harness.checkers.timeline import Timeline, places_among
+from tornproof.harness.checkers.explanation import Positions
+from tornproof.harness.checkers.readings import NOWHERE, Readings
+from tornproof.harness.checkers.recorded import Columns, Integers
+from tornproof.harness.checkers.timeline import Timeline, places_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.checkers.attempts import OF_WRITERS
-from harness.checkers.ordering import EARLIER, MISSING, by_client, by_process, firsts
-from harness.checkers.recorded import (
+from tornproof.harness.checkers.attempts import OF_WRITERS
+from tornproof.harness.checkers.ordering import EARLIER, MISSING, by_client, by_process, firsts
+from tornproof.harness.checkers.recorded import (
     NAMES,
     PIN,
     READ_END,

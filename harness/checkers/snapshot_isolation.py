@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.checkers.attempts import OF_WRITERS, Writing, read_writing
-from harness.checkers.explanation import Positions, observed_by_readers, observed_by_writer, unexplained
-from harness.checkers.ordering import Steps, by_client, by_process, check_beginnings, check_steps
-from harness.checkers.readings import Readings, read_readings
-from harness.checkers.recorded import (
+from tornproof.harness.checkers.attempts import OF_WRITERS, Writing, read_writing
+from tornproof.harness.checkers.explanation import Positions, observed_by_readers, observed_by_writer, unexplained
+from tornproof.harness.checkers.ordering import Steps, by_client, by_process, check_beginnings, check_steps
+from tornproof.harness.checkers.readings import Readings, read_readings
+from tornproof.harness.checkers.recorded import (
     KINDS,
     Columns,
     MalformedHistoryError,
@@ -29,9 +29,9 @@ from harness.checkers.recorded import (
     moment_of,
     read_columns,
 )
-from harness.checkers.rules import RULES, Case
-from harness.checkers.timeline import Timeline, timeline_of
-from harness.verdict import Verdict
+from tornproof.harness.checkers.rules import RULES, Case
+from tornproof.harness.checkers.timeline import Timeline, timeline_of
+from tornproof.harness.common.verdict import Verdict
 
 EXAMPLES_MAX = 10
 """How many anomalies of one kind are reported; all are counted."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from harness.checkers.attempts import Attempt, Writing
-from harness.checkers.readings import NOWHERE
-from harness.checkers.recorded import Columns, Integers
+from tornproof.harness.checkers.attempts import Attempt, Writing
+from tornproof.harness.checkers.readings import NOWHERE
+from tornproof.harness.checkers.recorded import Columns, Integers
 
 
 @dataclass(frozen=True, kw_only=True)

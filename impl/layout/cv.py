@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from impl.layout.record import I64, Record, layout_of, meaning
+from tornproof.impl.layout.record import I64, Record, layout_of, meaning
 
 SOURCE = "format notes 5.5, checked on a table of 9.4.2 with added and renamed columns"
 

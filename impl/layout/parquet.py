@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from impl.layout.record import U32, Record, gap, layout_of, meaning
+from tornproof.impl.layout.record import U32, Record, gap, layout_of, meaning
 
+DATA_FILE = "data.parquet"
 MAGIC = b"PAR1"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from impl.layout.bits import Bits, BitTable
-from impl.layout.record import I32, I64, U8, U32, U64, Record, layout_of, meaning
+from tornproof.impl.layout.bits import Bits, BitTable
+from tornproof.impl.layout.record import I32, I64, U8, U32, U64, Record, layout_of, meaning
 
 SPECIFICATION = "parquet-metadata.md of 9.4.2"
 BLOCK_ALIGNMENT_BYTES = 8

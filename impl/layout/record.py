@@ -24,7 +24,7 @@ from typing import (
 
 import numpy as np
 
-from impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

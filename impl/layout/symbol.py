@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from impl.layout.record import I32, I64, U8, Record, gap, layout_of, meaning
+from tornproof.impl.layout.record import I32, I64, U8, Record, gap, layout_of, meaning
 
 SOURCE = "observed on tables of 9.3.4 to 2026-07"
 

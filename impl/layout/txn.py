@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from impl.layout.bits import Bits, BitTable
-from impl.layout.record import I32, I64, U64, Record, gap, layout_of, meaning
+from tornproof.impl.layout.bits import Bits, BitTable
+from tornproof.impl.layout.record import I32, I64, U64, Record, gap, layout_of, meaning
 
 SOURCE = "format notes 5, checked on tables of 9.3.4 to 2026-07"
 

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from impl.layout.parquet import ParquetTail
-from impl.parquet.dictionaries import Dictionary, dictionary_of
-from impl.parquet.encode_options import EncodeOptions
-from impl.parquet.fields import (
+from tornproof.impl.layout.parquet import ParquetTail
+from tornproof.impl.parquet.dictionaries import Dictionary, dictionary_of
+from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import (
     COLUMN_CHUNK,
     COLUMN_META_DATA,
     FILE_META_DATA,
@@ -29,11 +29,11 @@ from impl.parquet.fields import (
     PageType,
     ids_of,
 )
-from impl.parquet.footer import start_of
-from impl.parquet.records import read
-from impl.parquet.thrift import decode
-from impl.parquet.tree import Field, Items, Kind, Struct
-from impl.parquet.tree_edit import moved, value_of, with_fields, without
+from tornproof.impl.parquet.footer import start_of
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import decode
+from tornproof.impl.parquet.tree import Field, Items, Kind, Struct
+from tornproof.impl.parquet.tree_edit import moved, value_of, with_fields, without
 
 FOOTER = ids_of(FILE_META_DATA)
 GROUP = ids_of(ROW_GROUP)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from impl.parquet.fields import BLOOM_FILTER_HEADER, ids_of
-from impl.parquet.records import read
-from impl.parquet.thrift import decode, encode
-from impl.parquet.tree import BrokenError, Field, Kind, Struct
+from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER, ids_of
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import decode, encode
+from tornproof.impl.parquet.tree import BrokenError, Field, Kind, Struct
 
 HEADER_MAX_BYTES = 1024
 HEADER = ids_of(BLOOM_FILTER_HEADER)

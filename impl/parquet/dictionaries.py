@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from impl.checksum import crc32
-from impl.parquet.fields import PAGE_HEADER, Codec, ids_of
-from impl.parquet.thrift import decode, encode
-from impl.parquet.tree import Field, Kind
-from impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.parquet.fields import PAGE_HEADER, Codec, ids_of
+from tornproof.impl.parquet.thrift import decode, encode
+from tornproof.impl.parquet.tree import Field, Kind
+from tornproof.impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.storage.checksum import crc32
 
 HEADER = ids_of(PAGE_HEADER)
 # No UTF-8 text begins with this byte, so a stand-in never equals a value.

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from impl.parquet.fields import Codec, PhysicalType
-from impl.parquet.footer import SortingColumn
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.footer import SortingColumn
+from tornproof.impl.types.physical import PhysicalType
 
 PYARROW_CODECS = {
     Codec.UNCOMPRESSED: "none",

@@ -8,21 +8,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from impl.parquet.records import Form, Member, Table, choice, integer, list_of, size, struct_of
-from impl.parquet.tree import Kind
-
-
-class PhysicalType(IntEnum):
-    """How values of a leaf are stored."""
-
-    BOOLEAN = 0
-    INT32 = 1
-    INT64 = 2
-    INT96 = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTE_ARRAY = 6
-    FIXED_LEN_BYTE_ARRAY = 7
+from tornproof.impl.parquet.records import Form, Member, Table, choice, integer, list_of, size, struct_of
+from tornproof.impl.parquet.tree import Kind
+from tornproof.impl.types.physical import PhysicalType
 
 
 class Repetition(IntEnum):

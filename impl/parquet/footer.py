@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from impl.errors import CorruptError, UnsupportedError
-from impl.layout.parquet import MAGIC, ParquetTail
-from impl.parquet.fields import FILE_META_DATA, Codec
-from impl.parquet.records import read
-from impl.parquet.schema import SchemaLeaf, read_leaves
-from impl.parquet.thrift import NODE_COUNT_MAX, Known, decode
-from impl.parquet.tree import BrokenError, Struct
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.parquet.fields import FILE_META_DATA, Codec
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.schema import SchemaLeaf, read_leaves
+from tornproof.impl.parquet.thrift import NODE_COUNT_MAX, Known, decode
+from tornproof.impl.parquet.tree import BrokenError, Struct
 
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_SIZE_BYTES = ParquetTail.layout.size_bytes

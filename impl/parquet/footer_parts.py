@@ -9,14 +9,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from impl.layout.parquet import MAGIC, ParquetTail
-from impl.parquet.fields import COLUMN_ORDER, FILE_META_DATA, KEY_VALUE, ROW_GROUP, SCHEMA_ELEMENT, ids_of
-from impl.parquet.footer import start_of
-from impl.parquet.records import read
-from impl.parquet.thrift import NODE_COUNT_MAX, decode, encode
-from impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Struct
-from impl.parquet.tree_edit import struct_list, value_of, with_fields, without
-from impl.partition import DATA_FILE
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
+from tornproof.impl.parquet.fields import COLUMN_ORDER, FILE_META_DATA, KEY_VALUE, ROW_GROUP, SCHEMA_ELEMENT, ids_of
+from tornproof.impl.parquet.footer import start_of
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import NODE_COUNT_MAX, decode, encode
+from tornproof.impl.parquet.tree import BrokenError, Field, Items, Kind, Padded, Struct
+from tornproof.impl.parquet.tree_edit import struct_list, value_of, with_fields, without
 
 FOOTER = ids_of(FILE_META_DATA)
 PAIR = ids_of(KEY_VALUE)

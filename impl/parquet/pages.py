@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from impl.checksum import crc32
-from impl.errors import CorruptError, ProblemError, UnsupportedError
-from impl.parquet.fields import PAGE_HEADER, Codec, PageType
-from impl.parquet.quick import quick_read
-from impl.parquet.records import read
-from impl.parquet.thrift import decode
-from impl.parquet.tree import BrokenError, Step
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.parquet.fields import PAGE_HEADER, Codec, PageType
+from tornproof.impl.parquet.quick import quick_read
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import decode
+from tornproof.impl.parquet.tree import BrokenError, Step
+from tornproof.impl.storage.checksum import crc32
 
 PAGE_SIZE_MAX_BYTES = 64 << 20
 PAGE_COUNT_MAX = 65_536

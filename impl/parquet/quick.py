@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Final, TypeAlias
 
-from impl.parquet.records import Table
-from impl.parquet.tree import Kind
+from tornproof.impl.parquet.records import Table
+from tornproof.impl.parquet.tree import Kind
 
 DEPTH_MAX = 4
 VARINT_SHIFT_MAX = 63

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.parquet.fields import PhysicalType, Repetition
-from impl.parquet.tree import BrokenError, Struct
+from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.tree import BrokenError, Struct
+from tornproof.impl.types.physical import PhysicalType
 
 # Paths are tuples, so this also bounds what a hostile schema of many deep leaves can cost.
 SCHEMA_DEPTH_MAX = 64

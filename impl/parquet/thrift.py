@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from impl.parquet.tree import BrokenError, Entries, Field, Items, Kind, Padded, Step, Struct, Value, path_text
+from tornproof.impl.parquet.tree import BrokenError, Entries, Field, Items, Kind, Padded, Step, Struct, Value, path_text
 
 DEPTH_MAX = 64
 NODE_COUNT_MAX = 1_000_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.errors import CorruptError, UnsupportedError
 
 Step: TypeAlias = int | str
 """One step of a path into a tree: a field id, a field name, or an index such as `[3]`."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from impl.parquet.thrift import encode
-from impl.parquet.tree import Field, Items, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import encode
+from tornproof.impl.parquet.tree import Field, Items, Kind, Struct, Value
 
 
 def value_of(struct: Struct, field_id: int) -> Value | None:

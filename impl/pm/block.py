@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from impl.errors import CorruptError
-from impl.layout import pm as layout
-from impl.layout.bits import Bits
-from impl.layout.record import Buffer
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.bits import Bits
+from tornproof.impl.layout.record import Buffer
 
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
 STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1

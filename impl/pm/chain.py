@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from impl.checksum import large_crc32
-from impl.errors import CorruptError, UnsupportedError
-from impl.layout import pm as layout
-from impl.layout.record import Buffer
-from impl.pm.block import Block, decode_block
-from impl.pm.footer import (
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.block import Block, decode_block
+from tornproof.impl.pm.footer import (
     GENERATION_END_MINIMUM,
     FooterPlace,
     Generation,
@@ -20,7 +19,8 @@ from impl.pm.footer import (
     locate_footer,
     same_but_history,
 )
-from impl.pm.header import FileHeader, decode_header
+from tornproof.impl.pm.header import FileHeader, decode_header
+from tornproof.impl.storage.checksum import large_crc32
 
 GENERATION_COUNT_LIMIT = 65_536
 CHECKSUM_START = layout.Header.layout.offset_of("feature_flags")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from impl.errors import Problem
-from impl.layout import pm as layout
-from impl.layout.parquet import MAGIC
-from impl.layout.record import Buffer
-from impl.pm.block import Block, Chunk, chunk_offset, region_offset
-from impl.pm.chain import Metadata
-from impl.pm.extent import Interval, bitset_intervals, block_intervals
-from impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
-from impl.pm.header import Column, FileHeader, descriptor_offset
-from impl.pm.statistics import FIXED_LEN_BYTE_ARRAY, Bound, bounds_of, in_order
-from impl.questdb_types import TypeTag, tag_of
+from tornproof.impl.errors import Problem
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.block import Block, Chunk, chunk_offset, region_offset
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
+from tornproof.impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
+from tornproof.impl.pm.header import Column, FileHeader, descriptor_offset
+from tornproof.impl.pm.statistics import Bound, bounds_of, in_order
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import TypeTag, tag_of
 
 
 def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metadata | None = None) -> Iterator[Problem]:
@@ -67,7 +68,7 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
     # Of files that QuestDB did not write, the converter also takes milliseconds for one, whose type is DATE.
     if index == header.designated_timestamp and tag_of(column.type) not in (TypeTag.TIMESTAMP, TypeTag.DATE, None):
         yield "type", "a timestamp, because it is the designated one", column.type
-    if (column.physical_type == FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
+    if (column.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
         yield "fixed_byte_len", "a length for FIXED_LEN_BYTE_ARRAY, 0 for other types", column.fixed_byte_len
     if column.max_rep_level > column.max_def_level:
         yield "max_rep_level", f"at most MAX_DEF_LEVEL, {column.max_def_level}", column.max_rep_level

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from impl.checksum import crc32
-from impl.layout import pm as layout
-from impl.layout.record import Buffer
-from impl.pm.block import Block, Chunk, OutOfLineOrder, encode_block
-from impl.pm.chain import CHECKSUM_START
-from impl.pm.footer import (
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.block import Block, Chunk, OutOfLineOrder, encode_block
+from tornproof.impl.pm.chain import CHECKSUM_START
+from tornproof.impl.pm.footer import (
     CHECKSUM_BYTES,
     BloomReference,
     FooterPlace,
@@ -19,7 +18,8 @@ from impl.pm.footer import (
     Generation,
     encode_footer,
 )
-from impl.pm.header import FileHeader, encode_header
+from tornproof.impl.pm.header import FileHeader, encode_header
+from tornproof.impl.storage.checksum import crc32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

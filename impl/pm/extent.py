@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from impl.checksum import crc32
-from impl.errors import CorruptError
-from impl.layout import pm as layout
-from impl.layout.record import Buffer
-from impl.pm.block import bitset_interval
-from impl.pm.chain import Metadata
-from impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.block import bitset_interval
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+from tornproof.impl.storage.checksum import crc32
 
 Interval = tuple[int, int]
 

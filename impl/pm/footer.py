@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from impl.errors import CorruptError, UnsupportedError
-from impl.layout import pm as layout
-from impl.layout.parquet import ParquetTail
-from impl.layout.record import Buffer
-from impl.pm.header import FileHeader
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import ParquetTail
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.header import FileHeader
 
 TRAILER_BYTES = layout.Trailer.layout.size_bytes
 FOOTER_BYTES = layout.Footer.layout.size_bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
-from impl.errors import CorruptError, UnsupportedError
-from impl.layout import pm as layout
-from impl.layout.record import Buffer
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
 
 COLUMN_COUNT_LIMIT = 100_000
 U32_BYTES = layout.SortingColumn.layout.size_bytes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import struct
 
-from impl.layout.pm import PHYSICAL_WIDTH_BYTES
-from impl.pm.block import Chunk
-from impl.pm.header import Column
-from impl.questdb_types import TypeTag, tag_of
+from tornproof.impl.layout.pm import PHYSICAL_WIDTH_BYTES
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.header import Column
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import TypeTag, tag_of
 
-BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = range(8)
 Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
@@ -70,8 +70,8 @@ def in_order(column: Column, low: Bound, high: Bound) -> bool:
     INT96 has no order that all writers agree on, and values of fixed length without a QuestDB type, such as 16-bit
     floats, may have any: all of those are in order.
     """
-    is_unknown = column.physical_type == FIXED_LEN_BYTE_ARRAY and tag_of(column.type) is None
-    if column.physical_type == INT96 or is_unknown:
+    is_unknown = column.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY and tag_of(column.type) is None
+    if column.physical_type == PhysicalType.INT96 or is_unknown:
         return True
     if isinstance(low, bytes) or isinstance(high, bytes):
         return isinstance(low, bytes) and isinstance(high, bytes) and low <= high
@@ -81,20 +81,22 @@ def in_order(column: Column, low: Bound, high: Bound) -> bool:
 def value_of(column: Column, raw: bytes) -> Bound | None:
     """Return one statistic as a comparable value, or None where its length does not fit the physical type."""
     physical = column.physical_type
-    width = column.fixed_byte_len if physical == FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
-    if physical == INT96 and len(raw) == PHYSICAL_WIDTH_BYTES[INT64]:
+    width = (
+        column.fixed_byte_len if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
+    )
+    if physical == PhysicalType.INT96 and len(raw) == PHYSICAL_WIDTH_BYTES[PhysicalType.INT64]:
         # Nanoseconds that the converter took from the pages (migration notes 7).
         return int.from_bytes(raw, "little", signed=True)
     if width is not None and len(raw) != width:
         return None
     tag = tag_of(column.type)
-    if physical in (FIXED_LEN_BYTE_ARRAY, BYTE_ARRAY) and tag in _DECIMAL_TAGS:
+    if physical in (PhysicalType.FIXED_LEN_BYTE_ARRAY, PhysicalType.BYTE_ARRAY) and tag in _DECIMAL_TAGS:
         return int.from_bytes(raw, "big", signed=True)
-    if physical in (BOOLEAN, INT32, INT64):
+    if physical in (PhysicalType.BOOLEAN, PhysicalType.INT32, PhysicalType.INT64):
         return int.from_bytes(raw, "little", signed=tag not in _UNSIGNED_TAGS)
-    if physical == FLOAT:
+    if physical == PhysicalType.FLOAT:
         return float(struct.unpack("<f", raw)[0])
-    if physical == DOUBLE:
+    if physical == PhysicalType.DOUBLE:
         return float(struct.unpack("<d", raw)[0])
     return raw
 
@@ -103,12 +105,12 @@ def _readable(column: Column, raw: bytes) -> Bound | None:
     """Return one statistic in the terms of the values that are read, or None where it tells nothing of them."""
     tag, physical = tag_of(column.type), column.physical_type
     value = value_of(column, raw)
-    if tag is None or tag is TypeTag.ARRAY or physical == INT96 or value is None:
+    if tag is None or tag is TypeTag.ARRAY or physical == PhysicalType.INT96 or value is None:
         return None
-    if tag in _DECIMAL_TAGS and physical == BYTE_ARRAY:
+    if tag in _DECIMAL_TAGS and physical == PhysicalType.BYTE_ARRAY:
         return None
-    if physical == BOOLEAN and value not in (0, 1):
+    if physical == PhysicalType.BOOLEAN and value not in (0, 1):
         return None
-    if tag is TypeTag.DATE and physical == INT32 and isinstance(value, int):
+    if tag is TypeTag.DATE and physical == PhysicalType.INT32 and isinstance(value, int):
         return value * MILLISECONDS_PER_DAY
     return value

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from impl.errors import CorruptError
-from impl.layout import pm as layout
-from impl.layout.record import Buffer
-from impl.pm.block import Chunk, chunk_offset, decode_chunk_record, region_offset
-from impl.pm.chain import check_checksum, find_token
-from impl.pm.footer import ENTRY_BYTES, FOOTER_BYTES, FooterPlace, block_offsets_at, check_flags
-from impl.pm.header import Column, decode_column, decode_fixed, descriptor_offset
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.block import Chunk, chunk_offset, decode_chunk_record, region_offset
+from tornproof.impl.pm.chain import check_checksum, find_token
+from tornproof.impl.pm.footer import ENTRY_BYTES, FOOTER_BYTES, FooterPlace, block_offsets_at, check_flags
+from tornproof.impl.pm.header import Column, decode_column, decode_fixed, descriptor_offset
 
 WORD_BYTES = 8
 INT64_MIN, INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max

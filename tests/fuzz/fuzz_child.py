@@ -19,9 +19,9 @@ from pathlib import Path
 from fuzz_planted import PLANTED, SEEDS
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "golden")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "support")]
 
-INSTRUMENTED = ["impl", "tornproof"]
+INSTRUMENTED = ["tornproof.impl", "tornproof.cli"]
 DECODED_BY_HARNESS = ("scenario", "finding")
 SIZE_MAX_BYTES = 20 << 10
 NEVER_SECONDS = 1_000_000
@@ -88,7 +88,7 @@ def _instrumentation(engine: str, target: str) -> AbstractContextManager[object]
         return nullcontext()
     import atheris
 
-    packages = [*INSTRUMENTED, "harness"] if target in DECODED_BY_HARNESS else INSTRUMENTED
+    packages = [*INSTRUMENTED, "tornproof.harness"] if target in DECODED_BY_HARNESS else INSTRUMENTED
     context: AbstractContextManager[object] = atheris.instrument_imports(include=packages)
     return context
 

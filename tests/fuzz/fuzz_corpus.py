@@ -18,25 +18,25 @@ from fuzz_inputs import CHUNK_START, Edit, chunk_input, joined
 from fuzz_tables import golden_files
 from fuzz_targets import PAGES_FACTS, SYMBOL_FACTS
 
-from harness.findings.log import DecisionLog, Fail, Kill, PowerCut, Switch
-from harness.findings.packed import packed
-from harness.findings.situation_document import situation_document
-from harness.findings.step_names import Step
-from harness.scenario import load_scenario, scenario_names
-from harness.scenario_situation import situation_of
-from harness.targets.table import TableTarget
-from harness.verdict import Finding
-from impl.errors import TornproofError
-from impl.layout.parquet import ParquetTail
-from impl.parquet.bloom_filter import encode_filter_header
-from impl.parquet.footer import read_footer_tail
-from impl.partition import DATA_FILE, PM_FILE
-from impl.pm.block import Chunk
-from impl.pm.chain import decode_chain
-from impl.pm.header import Column
-from impl.questdb_types import TypeTag
-from impl.storage import Refusal
-from tornproof.findings import finding_document
+from tornproof.cli.findings import finding_document
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.log import DecisionLog, Fail, Kill, PowerCut, Switch
+from tornproof.harness.counterexamples.packed import packed
+from tornproof.harness.counterexamples.situation_document import situation_document
+from tornproof.harness.counterexamples.step_names import Step
+from tornproof.harness.systems.scenario import load_scenario, scenario_names
+from tornproof.harness.systems.scenario_situation import situation_of
+from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
+from tornproof.impl.parquet.bloom_filter import encode_filter_header
+from tornproof.impl.parquet.footer import read_footer_tail
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.chain import decode_chain
+from tornproof.impl.pm.header import Column
+from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.types.questdb import TypeTag
 
 FOLDERS = ("tables/9.4.2/", "tables/2026-07/", "vectors/", "external/", "legacy/9.3.4/chain/", "server-mode/")
 SIZE_MAX_BYTES = 16 << 10

@@ -9,23 +9,23 @@ from contextlib import suppress
 import pyarrow as pa
 from fuzz_inputs import parts_of
 
-from harness.disk.image import DiskImage
-from impl.bloom import hashes_of, probe
-from impl.bloom_place import bitset_of
-from impl.errors import TornproofError
-from impl.layout.parquet import ParquetTail
-from impl.migration.convert import ConversionMode
-from impl.migration.convert import convert as convert_file
-from impl.parquet.footer_parts import file_tail
-from impl.partition import DATA_FILE, PM_FILE
-from impl.pm.chain import Metadata, decode_chain, decode_metadata, resolve, walk
-from impl.pm.check import check_metadata
-from impl.pm.extent import dead_byte_count, reached_intervals
-from impl.pm.statistics import bounds_of
-from impl.pm.view import VerifiedGenerations, open_view
-from tornproof.inspection.inspector import inspect_path
-from tornproof.inspection.printing import Printer
-from tornproof.output import VisibleConsole
+from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.cli.inspection.printing import Printer
+from tornproof.cli.output import VisibleConsole
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.convert import convert as convert_file
+from tornproof.impl.parquet.bloom import hashes_of, probe
+from tornproof.impl.parquet.footer_parts import file_tail
+from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, resolve, walk
+from tornproof.impl.pm.check import check_metadata
+from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
+from tornproof.impl.pm.statistics import bounds_of
+from tornproof.impl.pm.view import VerifiedGenerations, open_view
+from tornproof.impl.table.partition import PM_FILE
 
 INSPECTED = (PM_FILE, "_txn", "_meta", DATA_FILE)
 GENERATIONS_PER_INPUT = 8

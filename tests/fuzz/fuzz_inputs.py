@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
-from impl.pm.block import Chunk, Statistic
-from impl.pm.header import Column
+from tornproof.impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.header import Column
 
 LENGTH = struct.Struct("<I")
 FACTS = struct.Struct("<iBiBBBIIB")

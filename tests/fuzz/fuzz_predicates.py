@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fuzz_inputs import parts_of
 
-from harness.disk.image import DiskImage
-from impl.bloom import BLOCK_BYTES, may_contain, probe
-from impl.bloom_place import bitset_of
-from impl.parquet.bloom_filter import decode_filter_header
-from impl.pm.block import Block
-from impl.pm.header import FileHeader
-from impl.predicate import columns_of, matching
-from impl.predicate_text import parse_predicate
-from impl.pruning import may_match
-from impl.reader import open_snapshot
-from impl.row_group import SnapshotColumn
-from impl.table import open_table
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.parquet.bloom import BLOCK_BYTES, may_contain, probe
+from tornproof.impl.parquet.bloom_filter import decode_filter_header
+from tornproof.impl.pm.block import Block
+from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.header import FileHeader
+from tornproof.impl.query.predicate import columns_of, matching
+from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.query.pruning import may_match
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.table import open_table
 
 TABLE_WITH_TYPES = "tables/9.4.2/types/table/"
 TABLE_WITH_FILTERS = "tables/9.4.2/bloom/table/"

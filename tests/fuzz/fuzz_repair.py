@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from fuzz_inputs import joined, parts_of
 
-from impl.errors import TornproofError
-from impl.parquet.fields import PAGE_HEADER, ids_of
-from impl.parquet.thrift import decode, encode
-from impl.parquet.tree import Field, Kind
-from impl.parquet.tree_edit import value_of, with_fields
-from impl.pm.chain import CHECKSUM_START, walk
-from impl.pm.footer import FooterPlace
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.parquet.fields import PAGE_HEADER, ids_of
+from tornproof.impl.parquet.thrift import decode, encode
+from tornproof.impl.parquet.tree import Field, Kind
+from tornproof.impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.pm.chain import CHECKSUM_START, walk
+from tornproof.impl.pm.footer import FooterPlace
 
 CHECKSUM_BYTES = 4
 PUBLISHED_END_BYTES = 8

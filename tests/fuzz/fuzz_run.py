@@ -22,7 +22,7 @@ from fuzz_child import ATHERIS, MUTATION, ROOT, has_atheris, save, subject
 from fuzz_planted import PLANTED
 from fuzz_watch import EXIT_MEMORY, Board, Bug, Watch, crash, hang, limit_memory, raise_when_slow
 
-from tornproof.numbers import SECONDS_MAX, WORKERS_MAX
+from tornproof.cli.numbers import SECONDS_MAX, WORKERS_MAX
 
 SHARES = {
     "thrift": 1,

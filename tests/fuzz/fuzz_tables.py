@@ -12,19 +12,20 @@ import fuzz_repair
 from fuzz_inputs import Edit, edits_of
 from golden_archive import ARCHIVE
 
-from harness.disk.image import DiskImage
-from harness.disk.memory import MemoryStorage
-from impl.errors import TornproofError
-from impl.heal import heal_table
-from impl.migration.table_migration import migrate_table
-from impl.partition import DATA_FILE, PM_FILE
-from impl.reader import open_snapshot
-from impl.symbols import read_table_symbols
-from impl.table import open_table
-from impl.table_writer import open_writer
-from impl.time_search import TimeRange
-from impl.verify import verify_table
-from tornproof.inspection.inspector import inspect_path
+from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.query.time_search import TimeRange
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.repair.repair import heal_table
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.symbols import read_table_symbols
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import open_writer
 
 TABLES = (
     "tables/9.4.2/chain",

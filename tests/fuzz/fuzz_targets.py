@@ -14,29 +14,29 @@ import fuzz_tables
 import pyarrow as pa
 from fuzz_inputs import CHUNK_START, chunk_of, parts_of
 
-from harness.disk.image import DiskImage
-from harness.disk.memory import MemoryStorage
-from harness.findings.log import DecisionLog
-from harness.findings.replay import UNUSABLE
-from harness.findings.situation_document import situation_of
-from harness.replay import replay_finding
-from harness.scenario import parse_scenario
-from impl.chunk import decode_chunk
-from impl.cold_read import read_cold
-from impl.column_versions import decode_name_txns
-from impl.errors import ProblemError, TornproofError
-from impl.metadata_file import decode_metadata_file
-from impl.parquet.fields import Codec
-from impl.parquet.footer import decode_footer
-from impl.parquet.footer_parts import row_group_facts, split_footer
-from impl.parquet.pages import walk_pages
-from impl.parquet.thrift import decode, encode
-from impl.questdb_json import updated_json
-from impl.raw_arrays import lists_of
-from impl.symbols import read_symbols
-from impl.transaction import decode_transaction, safe_read
-from impl.transaction_mapped import MappedTransactions
-from tornproof.findings import load_finding
+from tornproof.cli.findings import load_finding
+from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.replay import UNUSABLE
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.scenario import parse_scenario
+from tornproof.impl.chunk.chunk import decode_chunk
+from tornproof.impl.errors import ProblemError, TornproofError
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.footer import decode_footer
+from tornproof.impl.parquet.footer_parts import row_group_facts, split_footer
+from tornproof.impl.parquet.pages import walk_pages
+from tornproof.impl.parquet.thrift import decode, encode
+from tornproof.impl.read.cold_read import read_cold
+from tornproof.impl.table.column_versions import decode_name_txns
+from tornproof.impl.table.metadata_file import decode_metadata_file
+from tornproof.impl.table.symbols import read_symbols
+from tornproof.impl.txn.mapped import MappedTransactions
+from tornproof.impl.txn.transaction import decode_transaction, safe_read
+from tornproof.impl.types.raw_arrays import lists_of
+from tornproof.impl.write.questdb_json import updated_json
 
 Target = Callable[[bytes], None]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from impl.errors import TornproofError
+from tornproof.impl.errors import TornproofError
 
 CPU_SECONDS_MAX = 1.0
 MEMORY_GROWTH_MAX_BYTES = 300_000_000

@@ -19,10 +19,10 @@ from fuzz_run import SHARES
 from fuzz_tables import TABLES, damaged, files_of, table
 from fuzz_targets import TARGETS
 
-from impl.errors import CorruptError, TornproofError
-from impl.parquet.fields import Codec
-from impl.parquet.pages import walk_pages
-from impl.pm.chain import check_checksum, walk
+from tornproof.impl.errors import CorruptError, TornproofError
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.pages import walk_pages
+from tornproof.impl.pm.chain import check_checksum, walk
 
 SIZE_MAX_BYTES = 20 << 10
 

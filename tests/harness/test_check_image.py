@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 
-from harness import check
-from harness.check import CheckQuestion, PhaseName, capture_table, check_image
-from harness.disk.image import DiskImage
-from harness.effort import Bounds
-from harness.tasks import Exploration, Outcome, Results, explore_here
-from harness.verdict import Phase, Verdict, looks_at_most
-from impl.errors import NotATableError, UnsupportedError
-from impl.layout import pm as layout
-from impl.operating_system import OperatingSystemStorage
-from impl.questdb_types import TypeTag
+from tornproof.harness import check
+from tornproof.harness.check import CheckQuestion, PhaseName, capture_table, check_image
+from tornproof.harness.common.effort import Bounds
+from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import NotATableError, UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.types.questdb import TypeTag
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 SMALLEST = Bounds.of(1)

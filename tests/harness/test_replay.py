@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 
-from harness.explore.roundtrip import reencode_generations
-from harness.faults.patch import blind_to_metadata
-from harness.replay import replay_finding
-from harness.verdict import Finding, Verdict
-from impl.layout import pm as layout
-from impl.questdb_types import TypeTag
-from impl.table import open_table
-from impl.verify import verify_table
+from tornproof.harness.common.patch import blind_to_metadata
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
+from tornproof.harness.replay import replay_finding
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
 
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 # Whoever wrote this distinct count did not set its flag, so no encoder of ours writes it.

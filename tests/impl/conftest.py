@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from impl.operating_system import OperatingSystemStorage
-from impl.storage import File, OpenMode
+from tornproof.impl.storage.interface import File, OpenMode
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
 @pytest.fixture

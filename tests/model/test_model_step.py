@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.step import Outcome, newest_orphans, start, step
-from model.table import (
+from tornproof.model.step import Outcome, newest_orphans, start, step
+from tornproof.model.table import (
     Commit,
     Directory,
     Drop,

@@ -9,8 +9,8 @@ import pytest
 import quick_java
 from pyspark.sql import SparkSession
 
-from pipeline.java import PipelineUnavailableError
-from pipeline.session import demand_spark, spark_session
+from tornproof.pipeline.spark.java import PipelineUnavailableError
+from tornproof.pipeline.spark.session import demand_spark, spark_session
 
 
 @pytest.fixture(scope="session")

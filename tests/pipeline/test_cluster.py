@@ -24,7 +24,7 @@ from history_cases import right_history
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
 
-from harness.history import to_arrow
+from tornproof.harness.common.history import to_arrow
 
 CLUSTER_SECONDS_MAX = 3600  # ends what hangs, and no busy machine
 FRAME_COUNT = 50

@@ -25,18 +25,18 @@ from depth import nightly
 from legacy_trees import LONG_TABLE, write_legacy_tree
 from pyspark.sql import SparkSession
 
-from impl.errors import StorageError
-from impl.migration.convert import ConversionMode
-from impl.migration.partition_migration import Converted
-from impl.migration.plan import Migration, Outcome
-from impl.migration.table_migration import TablePlan, convert_table, migrate_table, plan_table, publish_table
-from impl.operating_system import OperatingSystemStorage
-from impl.pins import take_writer_lock
-from impl.table import Table
-from pipeline import migration
-from pipeline.migration import convert_all, convert_tables
-from tornproof.commands.migrate import Mode, migrate
-from tornproof.migration_dataset import FILE, SCHEMA
+from tornproof.cli.commands.migrate import Mode, migrate
+from tornproof.cli.migration_dataset import FILE, SCHEMA
+from tornproof.impl.errors import StorageError
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.partition_migration import Converted
+from tornproof.impl.migrate.plan import Migration, Outcome
+from tornproof.impl.migrate.table_migration import TablePlan, convert_table, migrate_table, plan_table, publish_table
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.pins import take_writer_lock
+from tornproof.pipeline import migration
+from tornproof.pipeline.migration import convert_all, convert_tables
 
 MASTER = "local[2,3]"
 LOOK_COUNT_MAX = 12_000
@@ -241,7 +241,12 @@ def start(tree: Path, output: int = subprocess.PIPE, **variables: str) -> subpro
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-m", "tornproof", "migrate", str(tree), "--master", "local[2]"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), quick_java.VARIABLE: quick_java.OPTIONS}
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "TMPDIR": str(temporary),
+            quick_java.VARIABLE: quick_java.OPTIONS,
+        }
         | variables,
         stdin=subprocess.DEVNULL,
         stdout=output,

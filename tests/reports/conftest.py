@@ -12,8 +12,8 @@ import pytest
 from command_line import TIMEOUT_SECONDS
 from markupsafe import Markup
 
-from reports.page import Page, as_document, templates
-from reports.plots import plot
+from tornproof.reports.kit.page import Page, as_document, templates
+from tornproof.reports.kit.plots import plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ import pytest
 from finding_documents import finding_document
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
-from reports import folder as folders
-from reports.errors import ResultError
-from reports.folder import next_run_number, results_in, run_file
+from tornproof.reports import folder as folders
+from tornproof.reports.folder import next_run_number, results_in, run_file
+from tornproof.reports.kit.errors import ResultError
 
 VALID_RUN = run_document(phase_document())
 

@@ -22,10 +22,10 @@ from run_documents import (
     write_run,
 )
 
-from reports.errors import ResultError
-from reports.folder import results_in
-from reports.junit import junit_of
-from reports.page import Page
+from tornproof.reports.folder import results_in
+from tornproof.reports.junit import junit_of
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.page import Page
 
 
 def page(key: str, verdict: str) -> Page:

@@ -20,19 +20,19 @@ from run_documents import (
     write_run,
 )
 
-from reports import site as sites
-from reports.errors import ResultError
-from reports.left_out import NAMES_SHOWN
-from reports.page import DOCUMENT_BYTES_MAX, Page
-from reports.site import RUN_PAGES_MAX, Site, site_of
+from tornproof.reports import site as sites
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.page import DOCUMENT_BYTES_MAX, Page
+from tornproof.reports.omissions import NAMES_SHOWN
+from tornproof.reports.site import RUN_PAGES_MAX, Site, site_of
 
 VALID_RUN = run_document(phase_document())
 
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("reports.run_trend._plot", lambda runs, lines: "the plot")
-    monkeypatch.setattr("reports.table.partitions_plot", lambda bars: "the plot")
+    monkeypatch.setattr("tornproof.reports.run.trend._plot", lambda runs, lines: "the plot")
+    monkeypatch.setattr("tornproof.reports.table.page.partitions_plot", lambda bars: "the plot")
     yield
 
 
@@ -152,7 +152,7 @@ def test_a_report_that_would_be_too_large_lists_the_findings_that_have_no_page(t
 
 
 def test_a_page_that_has_no_room_still_counts_for_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reports.left_out.DOCUMENT_BYTES_MAX", 0)
+    monkeypatch.setattr("tornproof.reports.omissions.DOCUMENT_BYTES_MAX", 0)
     write(tmp_path / "trades.json", damaged_verify_document())
     site = site_of(tmp_path)
     assert keys_of(site) == ["left-out"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from run_documents import damaged_verify_document, invalid_run, phase_document, run_document, write, write_run
 
-from reports import summary
-from reports.site import site_of
+from tornproof.reports import terminal as summary
+from tornproof.reports.site import site_of
 
 
 def printed(folder: Path) -> list[str]:

@@ -1,0 +1,120 @@
+"""Made-up rows for any table: values of every type that depend on nothing but their numbers."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.symbols import read_table_symbols
+from tornproof.impl.table.table import Table
+from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape
+from tornproof.impl.types.questdb import GEOHASH_PRECISION, TypeTag, array_dimensions, tag_of
+
+NULL_EVERY = 5
+EXACT = decimal.Context(prec=decimal.MAX_PREC)
+SPREAD = 2_654_435_761
+"""An odd number that takes neighbours far apart in any power of two."""
+
+
+def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bool = True) -> pa.Table:
+    """Return one row for each timestamp, in the order given, with all columns of the table.
+
+    Row i has the values that belong to the number `seed` + i. Symbols are some that the table knows, and nulls stand
+    in every column that can hold them. `is_ascii` keeps texts to ASCII. Raises RowsRefusedError for a type that is not
+    known, as a damaged `_meta` has it.
+    """
+    assert table.metadata is not None
+    symbols = read_table_symbols(table, table.transaction())
+    schema = open_snapshot(table).schema
+    arrays = []
+    for place, column in enumerate(table.metadata.columns):
+        field = schema.field(place)
+        if column.id == table.metadata.timestamp_id:
+            arrays.append(pa.array(np.array(timestamps, np.int64)).cast(field.type))
+            continue
+        known = symbols[column.name].symbols if column.name in symbols else ()
+        make = _maker(column, known, is_ascii)
+        every = NULL_EVERY + place % 3 if is_nullable(column.type) else None
+        numbers = range(seed, seed + len(timestamps))
+        values = [None if every and number % every == 0 else make(number) for number in numbers]
+        arrays.append(_array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array(values: list[Any], of: pa.DataType) -> pa.Array:
+    if isinstance(of, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(of, pa.array(values, of.storage_type))
+    if pa.types.is_timestamp(of):
+        return pa.array(values, pa.int64()).cast(of)
+    return pa.array(values, of)
+
+
+def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Callable[[int], Any]:
+    tag = tag_of(column.type)
+    shape = valid_decimal_shape(column.type)
+    if shape is not None:
+        digits, scale = shape.precision, shape.scale
+        return lambda number: decimal.Decimal(_signed(number, 10**digits)).scaleb(-scale, EXACT)
+    if is_double_array(column.type):
+        return lambda number: _nested(number, array_dimensions(column.type))
+    if tag is TypeTag.SYMBOL:
+        return lambda number: symbols[number % len(symbols)] if symbols else None
+    if tag in (TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG):
+        return lambda number: _mixed(number) % (1 << GEOHASH_PRECISION.get(column.type))
+    if tag in (TypeTag.STRING, TypeTag.VARCHAR):
+        return lambda number: _text(number, is_ascii)
+    if tag is None or tag not in _MAKERS:
+        raise RowsRefusedError.at(column.name, None, expected="a type that is known", actual=column.type)
+    return _MAKERS[tag]
+
+
+def _mixed(number: int) -> int:
+    """Return 256 bits in which neighbours look unlike each other."""
+    bits = 0
+    for _ in range(8):
+        number = number * SPREAD + 12_345 & 0xFFFF_FFFF_FFFF
+        bits = bits << 32 | number >> 16
+    return bits
+
+
+def _signed(number: int, bound: int) -> int:
+    """Return an integer strictly between -bound and bound."""
+    return _mixed(number) % (2 * bound - 1) - bound + 1
+
+
+def _text(number: int, is_ascii: bool) -> str:
+    word = f"value {number} " * (number % 4)
+    return word if is_ascii else f"{word}größe {number} 🌡"
+
+
+def _nested(number: int, dimensions: int) -> Any:
+    """Return an array of doubles, all of whose lists in one dimension are of one length."""
+    if dimensions == 0:
+        return number / 4
+    return [_nested(number + 3 * place, dimensions - 1) for place in range(1 + number % 3)]
+
+
+_MAKERS: dict[TypeTag, Callable[[int], Any]] = {
+    TypeTag.BOOLEAN: lambda number: number % 3 == 0,
+    TypeTag.BYTE: lambda number: _signed(number, 1 << 7),
+    TypeTag.SHORT: lambda number: _signed(number, 1 << 15),
+    TypeTag.CHAR: lambda number: _mixed(number) % 0xD800,
+    TypeTag.INT: lambda number: _signed(number, 1 << 31),
+    TypeTag.LONG: lambda number: _signed(number, 1 << 63),
+    TypeTag.DATE: lambda number: _signed(number, 1 << 40),
+    TypeTag.TIMESTAMP: lambda number: _signed(number, 1 << 55),
+    TypeTag.FLOAT: lambda number: _signed(number, 1 << 20) / 64,
+    TypeTag.DOUBLE: lambda number: _signed(number, 1 << 60) / 3,
+    TypeTag.BINARY: lambda number: number.to_bytes(4, "big") * (number % 4),
+    TypeTag.UUID: lambda number: (_mixed(number) % (1 << 128)).to_bytes(16, "big"),
+    TypeTag.LONG128: lambda number: (_mixed(number) % (1 << 128)).to_bytes(16, "little"),
+    TypeTag.LONG256: lambda number: _mixed(number).to_bytes(32, "little"),
+    TypeTag.IPV4: lambda number: _mixed(number) % 0xFFFF_FFFF + 1,
+}

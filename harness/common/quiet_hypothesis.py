@@ -1,0 +1,58 @@
+"""Hypothesis as an explorer's engine: it decides what is tried, keeps nothing, and says nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
+
+from tornproof.harness.common.patch import replaced
+
+LOADED_CONSTANTS = "hypothesis.internal.conjecture.providers:_get_local_constants"
+
+
+def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> settings:
+    """Return settings by which a seed alone decides what is drawn: so many examples, of so many rules each."""
+    return settings(
+        max_examples=examples_max,
+        stateful_step_count=rules_max,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
+        # Examples are long and slow on purpose; that rules are seldom possible is seen in the counts.
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@contextmanager
+def by_seed_alone() -> Iterator[None]:
+    """Draw the same from a seed in every process.
+
+    By itself Hypothesis also draws constants of the modules that happen to be loaded, and has no setting against it.
+    """
+    with replaced(LOADED_CONSTANTS, Constants):
+        providers.CONSTANTS_CACHE.cache.clear()
+        try:
+            yield
+        finally:
+            providers.CONSTANTS_CACHE.cache.clear()
+
+
+@contextmanager
+def quiet_hypothesis() -> Iterator[None]:
+    """Draw by the seed alone, and keep what Hypothesis writes about itself out of the working directory."""
+    with tempfile.TemporaryDirectory(prefix="hypothesis-") as home, by_seed_alone():
+        set_hypothesis_home_dir(home)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)

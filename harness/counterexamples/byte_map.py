@@ -1,0 +1,154 @@
+"""What each byte of a file is at a moment, by fields: what a power cut could take, or what it took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tornproof.harness.counterexamples.crash_bytes import GAP_BYTES
+from tornproof.harness.counterexamples.regions import UNREACHED, RegionMap
+from tornproof.harness.simulator.filesystem.file_state import FileState
+
+SCALAR_BYTES = 8
+"""A field of up to this size is of one state."""
+RANGE_COUNT_MAX = 400
+SEVERAL = "several fields"
+STATES = ("durable", "written", "kept", "lost", "torn", "no name")
+DURABLE, WRITTEN, KEPT, LOST, TORN, NO_NAME = range(len(STATES))
+"""Before a power cut bytes are durable, or written to the page cache; after one, what was written is kept, lost, torn
+to a part of both, or in a file that lost its name."""
+_GROUP = re.compile(r"((?:newest generation: )?row group \d+) .*|([a-z]+) [A-Z][A-Z0-9_]*")
+
+States = npt.NDArray[np.uint8]
+Each = TypeVar("Each")
+
+
+class Range(NamedTuple):
+    """Bytes [start, end) of one state and one field."""
+
+    start: int
+    end: int
+    state: int
+    field: str
+
+
+def states_before(state: FileState, *, has_name: bool) -> States:
+    """Return what each byte of a file in the page cache is; without a durable name nothing of it is durable."""
+    size_bytes = len(state.content)
+    latest = _padded(state.content, size_bytes)
+    is_loose = np.full(size_bytes, not has_name)
+    for version in state.versions:
+        is_loose |= _padded(version, size_bytes) != latest
+    return np.where(is_loose, WRITTEN, DURABLE).astype(np.uint8)
+
+
+def states_after(state: FileState, left: bytes, *, has_name: bool) -> States:
+    """Return what became of each byte at a power cut that left these contents of a file."""
+    size_bytes = max(len(state.content), len(left))
+    old, new, held = (_padded(each, size_bytes) for each in (state.versions[0], state.content, left))
+    is_kept, is_lost = held == new, held == old
+    fate = np.select([is_kept & is_lost, is_kept, is_lost], [DURABLE if has_name else KEPT, KEPT, LOST], TORN)
+    return fate.astype(np.uint8)
+
+
+def whole(state: int, size_bytes: int) -> States:
+    """Return one state for all bytes."""
+    return np.full(size_bytes, state, np.uint8)
+
+
+def file_map(file: str, states: States, fields: RegionMap | None, read: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    """Return a file's bytes as JSON: ranges from 0 to its size, and which of them were read.
+
+    A field of which a part is kept and another lost is torn. Above `RANGE_COUNT_MAX` ranges, "coarse" says that fields
+    go by their kind, and where that is not enough, that neighbours are one range.
+    """
+    size_bytes = len(states)
+    labels = [""] * size_bytes if fields is None else list(map(fields.label, range(size_bytes)))
+    ranges = _merged(each for run in _runs(labels) for each in _in_field(states, run, labels[run[0]]))
+    looks = merged_ranges((start, min(end, size_bytes)) for start, end in read)
+    document: dict[str, Any] = {"file": file, "size_bytes": size_bytes}
+    if max(len(ranges), len(looks)) > RANGE_COUNT_MAX:
+        ranges = _merged(each._replace(field=_kind(each.field)) for each in ranges)
+        ranges = _in_groups(ranges, _joined)
+        looks = _in_groups(looks, lambda group: (group[0][0], group[-1][1]))
+        document["coarse"] = True
+    document["ranges"] = [{**each._asdict(), "state": STATES[each.state]} for each in ranges]
+    document["read"] = [{"start": start, "end": end} for start, end in looks]
+    return document
+
+
+def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges in order, without empty ones; those that touch each other are one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(each for each in ranges if each[0] < each[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _padded(content: bytes, size_bytes: int) -> npt.NDArray[np.int16]:
+    """Return a file's bytes up to a size; what it does not have is -1."""
+    padded = np.full(size_bytes, -1, np.int16)
+    padded[: len(content)] = np.frombuffer(content, np.uint8, min(len(content), size_bytes))
+    return padded
+
+
+def _runs(values: Sequence[object]) -> Iterable[tuple[int, int]]:
+    """Yield the ranges of places at which values are equal."""
+    edges = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
+    return pairwise([0, *edges, len(values)]) if values else ()
+
+
+def _in_field(states: States, run: tuple[int, int], label: str) -> list[Range]:
+    """Return the ranges of one field: of one state where it is small or torn, else without small gaps."""
+    first, last = run
+    held = states[first:last].tolist()
+    changed = set(held) - {DURABLE}
+    if label and last - first <= SCALAR_BYTES and changed:
+        held = [TORN if len(changed) > 1 else changed.pop()] * len(held)
+    elif label and label not in UNREACHED and {KEPT, LOST} <= changed:
+        # Bytes that nothing refers to are no field that could be torn.
+        held = [state if state == DURABLE else TORN for state in held]
+    ranges = [Range(first + start, first + end, held[start], label) for start, end in _runs(held)]
+    for place in range(1, len(ranges) - 1):
+        if ranges[place].state == DURABLE and ranges[place].end - ranges[place].start < GAP_BYTES:
+            ranges[place] = ranges[place]._replace(state=ranges[place - 1].state)
+    return ranges
+
+
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    merged: list[Range] = []
+    for each in ranges:
+        if merged and merged[-1][2:] == each[2:]:
+            merged[-1] = merged[-1]._replace(end=each.end)
+        else:
+            merged.append(each)
+    return merged
+
+
+def _kind(label: str) -> str:
+    """Return what fields of one kind have in common: the row group, or the record that they are in."""
+    found = _GROUP.fullmatch(label)
+    return label if found is None else found[1] or found[2]
+
+
+def _in_groups(ranges: Sequence[Each], join: Callable[[Sequence[Each]], Each]) -> list[Each]:
+    """Join neighbours until there are no more than `RANGE_COUNT_MAX`."""
+    width = -(-len(ranges) // RANGE_COUNT_MAX) or 1
+    return [join(ranges[place : place + width]) for place in range(0, len(ranges), width)]
+
+
+def _joined(group: Sequence[Range]) -> Range:
+    """Return neighbours as one; of several states it is what says that not all is well."""
+    states, fields = {each.state for each in group}, {each.field for each in group}
+    if len(states) > 1:
+        states = {WRITTEN} if states <= {DURABLE, WRITTEN} else states - {DURABLE}
+    state = states.pop() if len(states) == 1 else TORN
+    return Range(group[0].start, group[-1].end, state, fields.pop() if len(fields) == 1 else SEVERAL)

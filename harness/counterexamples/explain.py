@@ -1,0 +1,170 @@
+"""Why a property was broken, as data: what happened in three lanes, what was lost, and which one change mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.counterexamples.crash_bytes import crash_ranges
+from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
+from tornproof.harness.counterexamples.moment import MomentRecorder
+from tornproof.harness.counterexamples.power import disk_after
+from tornproof.harness.counterexamples.run import Player, Signature
+from tornproof.harness.counterexamples.shrink import Itinerary
+from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.step_names import END, Step
+from tornproof.harness.counterexamples.words import counts_of, sentences
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import NotExplorableError
+from tornproof.harness.simulator.process.world import World
+
+CLAUSES = {
+    Property.WRONG_SNAPSHOT: "I2: a snapshot equals exactly one committed version",
+    Property.REFUSED: "I8: a reader of a sound table gets an answer",
+    Property.STALE: "I1: what was acknowledged before a read began is in what it sees",
+    Property.WENT_BACK: "I3: the versions that one reader sees never go back",
+    Property.LOST: "I1: an acknowledged commit survives every crash",
+    Property.SEEN_LOST: "I4: what was seen stays, while only processes die",
+    Property.UNREADABLE: "I6: after a recovery the table can be read",
+    Property.RECOVERY: "I6: a crash leaves what a writer can recover",
+    Property.COMMIT: "I10: a commit is acknowledged where no call fails",
+    Property.DISORDERLY: "I8: an error is said in an orderly way, and never a bus error",
+    Property.LEASE: "I5: what is leased stays as it is",
+    Property.IMMUTABLE: "I7: bytes of committed generations never change",
+    Property.BARRIERS: "I9: no version is stored before what it names is durable",
+    Property.IDEMPOTENT: "I6: recovery of what is recovered changes nothing",
+}
+NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A passing run that differs in one decision: which, what becomes of it, that in words, and what happens then."""
+
+    deviation: Deviation
+    moved: Deviation | None
+    change: str
+    lanes: LaneRecorder
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "decision": text_of(self.deviation),
+            "change": self.change,
+            "verdict": "VALID",
+            "lanes": self.lanes.document(self.moved or self.deviation),
+        }
+
+
+class _All(Watcher):
+    """Lets several watchers see one run."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
+        for watcher in self._watchers:
+            watcher.stepped(step, call, node, world)
+
+    def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
+        for watcher in self._watchers:
+            watcher.deviated(deviation, kernel)
+
+
+def explain(case: Case, wanted: Signature) -> dict[str, Any]:
+    """Return the evidence of a case that breaks the property, as JSON."""
+    situation, log = case.situation, case.log
+    with Player(situation) as player:
+        lanes, itinerary = LaneRecorder(situation.path, log), Itinerary()
+        moment = MomentRecorder(situation)
+        result = player.play(log, wanted=wanted, watcher=_All(lanes, itinerary, moment))
+        violation = result.violation(wanted)
+        assert violation is not None, "only what happens can be explained"
+        neighbour = next(_neighbours(player, log, itinerary), None)
+        last = next(reversed(log.deviations), None)
+        files, left_out_count = moment.files()
+        explanation = {
+            "client": violation.client,
+            "seen": violation.sentence,
+            "clause": CLAUSES.get(wanted.property, wanted.property),
+            "trace": result.trace_hash,
+            "steps": result.step_count,
+            "decisions": [text_of(deviation) for deviation in log.deviations],
+            "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
+            "bytes": _bytes(case, itinerary.kernels),
+            "files": files,
+            "files_at": moment.text,
+            "files_left_out": left_out_count,
+            "cause": _cause(player, log, itinerary, neighbour),
+            "neighbour": None if neighbour is None else neighbour.document(),
+        }
+        told = {"explanation": explanation, "log": log.document(), "situation": counts_of(situation)}
+        return {**explanation, "story": sentences(wanted.property, told)}
+
+
+def _bytes(case: Case, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
+    ranges = []
+    for deviation, kernel in kernels.items():
+        assert isinstance(deviation, PowerCut)
+        disk = disk_after(kernel, deviation.model, deviation.choice)
+        ranges += crash_ranges(kernel, disk, case.situation.path)
+    return ranges
+
+
+def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Iterator[Neighbour]:
+    """Yield the runs with one decision a step earlier or left out in which nothing is broken, the last decision first.
+
+    A decision stands where it still does harm, so a step earlier it mostly does none.
+    """
+    for place in reversed(range(len(log.deviations))):
+        deviation = log.deviations[place]
+        earlier = itinerary.before(deviation.at)
+        ways = [(moved_to(deviation, earlier), "one step earlier")] if earlier is not None else []
+        for moved, change in [*ways, (None, "left out")]:
+            kept = () if moved is None else (moved,)
+            other = DecisionLog((*log.deviations[:place], *kept, *log.deviations[place + 1 :]))
+            lanes = LaneRecorder(player.situation.path, other)
+            try:
+                result = player.play(other, watcher=lanes)
+            except NotExplorableError:
+                # Nobody can say what is right there, so that it is none that passes.
+                continue
+            if not result.violations and (moved is None or moved in result.applied):
+                yield Neighbour(deviation, moved, change, lanes)
+
+
+def _cause(
+    player: Player, log: DecisionLog, itinerary: Itinerary, neighbour: Neighbour | None
+) -> dict[str, str] | None:
+    """Return what the client of the decision had done just before it, and what it had not done yet."""
+    if not log.deviations:
+        return None
+    deviation = log.deviations[-1] if neighbour is None else neighbour.deviation
+    at, client = deviation.at, deviation.at.client
+    done = itinerary.until(at)
+    without = Itinerary()
+    with suppress(NotExplorableError):
+        player.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), watcher=without)
+    todo = without.since(at)
+    return {
+        "decision": text_of(deviation),
+        "client": client,
+        "done": _text(_notable(done[::-1])),
+        "not_yet": _text(_notable(todo)),
+    }
+
+
+def _notable(steps: Sequence[Step]) -> Step | None:
+    """Return the first step that changes something or waits for the disk, else the first one."""
+    return next((step for step in steps if step.call in NOTABLE_WORDS), next(iter(steps), None))
+
+
+def _text(step: Step | None) -> str:
+    return "" if step is None or step.operation == END else step_text(step).partition("@")[2]

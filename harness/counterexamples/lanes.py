@@ -1,0 +1,154 @@
+"""What happened in a run as rows of three lanes over time: the writer, the readers, and what that did to the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
+from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.step_names import END, Step, kind_of
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.process import programs
+from tornproof.harness.simulator.process.client import Mark, Node
+from tornproof.harness.simulator.process.world import World
+
+NOTABLE = CHANGES | BARRIERS
+LOOKS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
+SAID = {
+    programs.ACKNOWLEDGED: "acknowledged",
+    programs.FAILED: "fails",
+    programs.SEEN: "sees",
+    programs.REFUSED: "is refused",
+    programs.RECOVERED: "finds",
+}
+HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
+"""How rows call what a decision does."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What one client does in one operation before another one goes on, and the decisions that take effect in it."""
+
+    client: str
+    operation: str
+    does: list[str] = field(default_factory=list)
+    disk: str = ""
+    ends: list[str] = field(default_factory=list)
+    decisions: list[Deviation] = field(default_factory=list)
+    steps: set[Step] = field(default_factory=set)
+
+    def document(self, decisive: Deviation | None, *, is_decisive: bool) -> dict[str, Any]:
+        """Return the row as JSON; of several decisions it names the decisive one, else the last."""
+        named = decisive if decisive in self.decisions else next(reversed(self.decisions), None)
+        return {
+            "lane": "writer" if kind_of(self.client) == "writer" else "readers",
+            "client": self.client,
+            "operation": self.operation,
+            "does": _counted(self.does),
+            "ends": self.ends,
+            "disk": self.disk,
+            "happens": "" if named is None else HAPPENS[type(named)],
+            "is_decisive": is_decisive,
+        }
+
+
+class LaneRecorder(Watcher):
+    """Writes the rows of a run."""
+
+    def __init__(self, path: str, log: DecisionLog) -> None:
+        """Wait for the run of a log on the table at `path`."""
+        self._prefix = f"{path}/"
+        self._switches = [each for each in log.deviations if isinstance(each, Switch)]
+        self._has_ended = False
+        self.rows: list[Row] = []
+
+    def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
+        """Return the rows as JSON; one is decisive, by a decision of the run or of one that differs in it."""
+        place = self._decisive_place(decisive)
+        return [row.document(decisive, is_decisive=number == place) for number, row in enumerate(self.rows)]
+
+    def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
+        """Add a call to the row of its client and operation."""
+        row = self._row(step)
+        row.steps.add(step)
+        self._has_ended = node.call is None
+        file = step.file
+        if call.kind in NOTABLE and call.kind is not CallKind.OPEN_FOR_WRITING:
+            row.does.append(f"{call.kind} {file}")
+            row.disk = self._on_disk(world.kernel)
+        elif call.kind in LOOKS and kind_of(step.client) == "reader":
+            row.does.append(f"read {file}")
+        row.ends += [_said(mark) for mark in node.marks if mark.kind in SAID]
+        if node.outcome:
+            row.ends.append(node.outcome)
+
+    def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
+        """Say what goes wrong."""
+        row = self._row(deviation.at)
+        row.decisions.append(deviation)
+        match deviation:
+            case Kill():
+                row.ends.append("KILLED")
+                row.disk = "what was written stays"
+            case PowerCut(model=model):
+                row.ends.append("POWER IS CUT, and all processes die")
+                row.disk = f"{self._on_disk(kernel)}; lost as model {model} allows"
+            case Fail(reason=reason):
+                row.does.append(f"{reason.name} for:")
+            case _:
+                pass
+
+    def _on_disk(self, kernel: Kernel) -> str:
+        """Say what a power cut could take."""
+        loose = sorted(
+            place.removeprefix(self._prefix) for place, number in kernel.paths() if not kernel.files[number].is_durable
+        )
+        names = [f"{len(kernel.entry_changes)} changes of names"] if kernel.entry_changes else []
+        return f"not durable: {', '.join([*loose, *names])}" if loose or names else "all durable"
+
+    def _row(self, step: Step) -> Row:
+        last = self.rows[-1] if self.rows else None
+        if last is None or (last.client, last.operation) != (step.client, step.operation):
+            decisions = [] if last is None else self._turn(last, step.client)
+            self.rows.append(Row(step.client, step.operation, decisions=decisions))
+        return self.rows[-1]
+
+    def _turn(self, last: Row, client: str) -> list[Deviation]:
+        """Return the decision by which a client goes on after another one, if it is not the policy that lets it."""
+        for switch in self._switches:
+            is_at_end = switch.at.operation == END
+            if (switch.at.client, switch.to, is_at_end) == (last.client, client, self._has_ended):
+                self._switches.remove(switch)
+                return [switch]
+        return []
+
+    def _decisive_place(self, decisive: Deviation | None) -> int:
+        """Return the row in which a decision takes effect, else that of its step, else the last one.
+
+        In a run without the decision its client makes that step.
+        """
+        places = range(len(self.rows))
+        taken = [place for place in places if decisive in self.rows[place].decisions]
+        if decisive is not None and not taken:
+            at = decisive.at
+            taken = [place for place in places if at in self.rows[place].steps]
+            taken = taken or [place for place in reversed(places) if self.rows[place].client == at.client]
+        return next(iter(taken), len(self.rows) - 1)
+
+
+def _said(mark: Mark) -> str:
+    return SAID[mark.kind] + (f" {mark.value}" if mark.kind != programs.ACKNOWLEDGED else "")
+
+
+def _counted(texts: Iterable[str]) -> list[str]:
+    """Return the texts, those in a row that are equal as one with their count."""
+    counted: list[tuple[str, int]] = []
+    for text in texts:
+        if counted and counted[-1][0] == text:
+            counted[-1] = text, counted[-1][1] + 1
+        else:
+            counted.append((text, 1))
+    return [text if count == 1 else f"{text} x{count}" for text, count in counted]

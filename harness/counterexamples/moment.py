@@ -1,0 +1,139 @@
+"""The files at the moment that decides: the last crash of a run, or else the step at which the property breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.counterexamples.byte_map import (
+    DURABLE,
+    NO_NAME,
+    States,
+    file_map,
+    states_after,
+    states_before,
+    whole,
+)
+from tornproof.harness.counterexamples.file_fields import fields_of
+from tornproof.harness.counterexamples.log import Deviation, Kill, PowerCut
+from tornproof.harness.counterexamples.power import disk_after
+from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.step_names import Step
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Refused
+from tornproof.harness.simulator.persistence.models import model_named
+from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.world import World
+from tornproof.impl.storage.interface import Refusal
+
+FILE_COUNT_MAX = 12
+NOT_THERE = Refused(Refusal.MISSING)
+READS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW}
+Ranges = list[tuple[int, int]]
+
+
+class MomentRecorder(Watcher):
+    """Keeps the files at the last crash of a run, those at its end, and what each operation reads."""
+
+    def __init__(self, situation: Situation) -> None:
+        """Wait for a run of the situation."""
+        self._prefix = f"{situation.path}/"
+        self._start = situation.kernel()
+        self._crash: tuple[Kill | PowerCut, Kernel] | None = None
+        self._end = self._start
+        self._operation = ("", "")
+        self._reads: dict[tuple[str, str], dict[str, Ranges]] = {}
+        self._missed: dict[tuple[str, str], set[str]] = {}
+
+    def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
+        """Note what was read; the world's files are looked at when the run is over."""
+        self._end = world.kernel
+        self._operation = step.client, step.operation
+        if node.answer == NOT_THERE:
+            self._missed.setdefault(self._operation, set()).add(call.path)
+        if call.kind not in READS:
+            return
+        size_bytes = len(node.answer) if isinstance(node.answer, bytes) else call.size_bytes
+        files = self._reads.setdefault(self._operation, {})
+        files.setdefault(call.path, []).append((call.offset_bytes, call.offset_bytes + size_bytes))
+
+    def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
+        """Keep the files of a crash."""
+        if isinstance(deviation, Kill | PowerCut):
+            self._crash = deviation, kernel.fork()
+            self._operation = ("", "")
+
+    @property
+    def text(self) -> str:
+        """Which moment it is, as the end of a sentence."""
+        match self._crash:
+            case None:
+                return "when the property breaks"
+            case (Kill(at=at), _):
+                return f"when {at.client} is killed"
+            case _:
+                return "when the power is cut"
+
+    def files(self) -> tuple[list[dict[str, Any]], int]:
+        """Return a map of each file that changed in the run or was read at its end, and how many are left out.
+
+        A file that was looked for at the end and is gone since the start is shown as one without a name.
+        """
+        kernel = self._end if self._crash is None else self._crash[1]
+        image, start, path = kernel.image(), self._start.image(), self._prefix.removesuffix("/")
+        fields, reads = fields_of(image, start, path), self._reads.get(self._operation, {})
+        states = {place: each for place, each in self._states(kernel) if place.startswith(self._prefix)}
+        for place in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
+            states[place] = whole(NO_NAME, len(start.files[place]))
+        shown = [place for place in states if place in reads or _has_changed(place, states[place], image, start)]
+        # What was at stake comes first where not all have room.
+        shown.sort(key=lambda place: (bool((states[place] == DURABLE).all()), place not in reads, place))
+        maps = [
+            file_map(place.removeprefix(self._prefix), states[place], fields.get(place), reads.get(place, ()))
+            for place in sorted(shown[:FILE_COUNT_MAX])
+        ]
+        return maps, max(0, len(shown) - FILE_COUNT_MAX)
+
+    def _states(self, kernel: Kernel) -> Iterator[tuple[str, States]]:
+        durable = set(_durable_paths(kernel))
+        match self._crash:
+            case (PowerCut(model=model, choice=choice), _):
+                if not model_named(model).loses_names:
+                    durable = {place for place, _ in kernel.paths()}
+                yield from _states_after(kernel, disk_after(kernel, model, choice).kernel(), durable)
+            case _:
+                for place, number in kernel.paths():
+                    yield place, states_before(kernel.files[number], has_name=place in durable)
+
+
+def _states_after(kernel: Kernel, left: Kernel, durable: set[str]) -> Iterator[tuple[str, States]]:
+    numbers, contents = dict(kernel.paths()), {place: left.files[number].content for place, number in left.paths()}
+    for place, number in numbers.items():
+        state = kernel.files[number]
+        if place in contents:
+            yield place, states_after(state, contents[place], has_name=place in durable)
+        else:
+            yield place, whole(NO_NAME, len(state.content))
+    for place in contents.keys() - numbers.keys():
+        # Its name was removed, but the disk does not know that.
+        yield place, whole(DURABLE, len(contents[place]))
+
+
+def _has_changed(place: str, states: States, image: DiskImage, start: DiskImage) -> bool:
+    return bool((states != DURABLE).any()) or image.files.get(place) != start.files.get(place)
+
+
+def _durable_paths(kernel: Kernel) -> Iterator[str]:
+    """Yield the paths whose names are on disk, and lead to the same file there."""
+    pending = [("", ROOT)]
+    now = dict(kernel.paths())
+    while pending:
+        prefix, directory = pending.pop()
+        for name, number in kernel.durable_directories.get(directory, {}).items():
+            place = f"{prefix}{name}"
+            if number in kernel.directories:
+                pending.append((f"{place}/", number))
+            elif now.get(place) == number:
+                yield place

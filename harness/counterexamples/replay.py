@@ -1,0 +1,115 @@
+"""A finding's log once more: whether the same property is broken again, and with the same evidence."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.explain import explain
+from tornproof.harness.counterexamples.log import DecisionLog, text_of
+from tornproof.harness.counterexamples.run import Player, Signature
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.target_document import UnknownTargetError
+from tornproof.harness.counterexamples.words import lane_cells
+from tornproof.harness.simulator.filesystem.kernel import NoError
+from tornproof.harness.simulator.process.situation import NotExplorableError
+from tornproof.impl.errors import TornproofError
+
+UNUSABLE = (
+    UnknownTargetError,
+    NotExplorableError,
+    NoError,
+    TornproofError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    OSError,  # what pyarrow calls a broken message
+    zlib.error,
+    pa.ArrowException,
+)
+"""What a file that anybody may have written can lead to."""
+ADDED = frozenset({"story", "files", "files_at", "files_left_out"})
+"""What the explanation in an older file lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The verdict: VALID where a run without gaps breaks nothing; `note` says why it is UNKNOWN.
+
+    `evidence` is that of the run now, and `is_same` says whether the finding has the same.
+    """
+
+    verdict: Verdict
+    note: str = ""
+    is_same: bool = False
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_simulated(evidence: Mapping[str, Any]) -> bool:
+    """Say whether a finding is one of a decision log."""
+    return "log" in evidence and "situation" in evidence
+
+
+def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
+    """Run a finding's log; for a target that the finding does not hold, such as one with a fault, that is handed in."""
+    try:
+        return _replayed(finding, target)
+    except UNUSABLE as error:
+        return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")
+
+
+def _replayed(finding: Finding, target: Target | None) -> Replayed:
+    evidence = finding.evidence
+    situation = situation_of(evidence["situation"], target)
+    log = DecisionLog.of_document(evidence["log"])
+    exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
+    with remembered_decoding(), Player(situation) as player:
+        # Words may change, so that the property and the part are enough.
+        for wanted in (exact, exact._replace(kind="")):
+            result = player.play(log, wanted=wanted)
+            violation = result.violation(wanted)
+            if violation is not None and not result.dropped:
+                kind = Signature.of(violation).kind
+                again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
+                return Replayed(
+                    verdict=Verdict.INVALID, is_same=_as_before(again, evidence) == evidence, evidence=again
+                )
+    if result.dropped:
+        count = len(result.dropped)
+        which = "1 of its decisions does not apply" if count == 1 else f"{count} of its decisions do not apply, as"
+        return Replayed(verdict=Verdict.UNKNOWN, note=f"{which}: {text_of(result.dropped[0])}")
+    return Replayed(verdict=Verdict.VALID)
+
+
+def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return evidence of now in the form of a file that may be older.
+
+    The first release to write logs told no story, mapped no files, had no lanes of the neighbour, and wrote a row of
+    the lanes as the texts of its cells.
+    """
+    now, before = again["explanation"], evidence.get("explanation")
+    if not isinstance(before, dict):
+        return again
+    kept = {name: value for name, value in now.items() if name in before or name not in ADDED}
+    if _is_cells(before.get("lanes")):
+        kept["lanes"] = [lane_cells(row) for row in now["lanes"]]
+    neighbour = before.get("neighbour")
+    if isinstance(neighbour, dict) and "lanes" not in neighbour and now["neighbour"] is not None:
+        kept["neighbour"] = {name: value for name, value in now["neighbour"].items() if name != "lanes"}
+    return {**again, "explanation": kept}
+
+
+def _is_cells(lanes: object) -> bool:
+    return isinstance(lanes, list) and all(isinstance(row, list) for row in lanes)

@@ -1,0 +1,168 @@
+"""Smaller cases than a given one: with an operation, a reader or a read less, and the log renamed to fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch
+from tornproof.harness.counterexamples.step_names import Step, kind_of
+from tornproof.harness.simulator.process.observer import Operations
+from tornproof.harness.simulator.process.situation import Readers, Situation
+
+Rename = Callable[[Step], Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A situation, and a log that is run on it."""
+
+    situation: Situation
+    log: DecisionLog
+
+    @property
+    def operation_count(self) -> int:
+        """How many commits the lives try together."""
+        return len(self.situation.first_life) + len(self.situation.second_life)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Commits, crashes, readers, reads, decisions: the first that differs says which case is smaller."""
+        readers = self.situation.readers
+        reads = sum(each.count * each.read_count for each in readers)
+        return (
+            self.operation_count,
+            self.log.crash_count,
+            sum(each.count for each in readers),
+            reads,
+            len(self.log.deviations),
+        )
+
+
+def with_fewer_operations(case: Case) -> Iterator[Case]:
+    """Yield the case without each of its operations; the others keep their numbers.
+
+    What was to come in the operation is left out, or comes in one that is beside it.
+    """
+    situation = case.situation
+    for rest, number, near in _without_one(situation.second_life):
+        yield from _with_log(replace(situation, second_life=rest), case.log, number, near)
+    for rest, number, near in _without_one(situation.first_life):
+        yield from _with_log(replace(situation, first_life=rest), case.log, number, near)
+
+
+def _without_one(operations: Operations) -> Iterator[tuple[Operations, int, Operations]]:
+    """Yield the operations without one, that one, and those beside it; the last one first."""
+    for place in reversed(range(len(operations))):
+        before, after = operations[:place], operations[place + 1 :]
+        yield (*before, *after), operations[place], (*before[-1:], *after[:1])
+
+
+def _with_log(situation: Situation, log: DecisionLog, gone: int, near: Operations) -> Iterator[Case]:
+    yield Case(situation, log)
+    for other in near:
+        yield Case(situation, renamed(log, partial(_elsewhere, gone=gone, other=other)))
+
+
+def without_crash(case: Case) -> Iterator[Case]:
+    """Yield the case without its one crash: the second life's operations are the first one's, or follow them."""
+    situation = case.situation
+    if case.log.crash_count != 1:
+        return
+
+    def rename(step: Step) -> Step:
+        return step._replace(client=step.client.removesuffix(".2"))
+
+    kept = tuple(each for each in case.log.deviations if not isinstance(each, Kill | PowerCut))
+    log = renamed(DecisionLog(kept), rename)
+    for first in (situation.second_life, (*situation.first_life, *situation.second_life)):
+        yield Case(replace(situation, first_life=first, second_life=()), log)
+
+
+def with_fewer_readers(case: Case) -> Iterator[Case]:
+    """Yield the case without each reader, and with each that reads more than once reading once less."""
+    readers = _single(case.situation.readers)
+    for place in reversed(range(len(readers))):
+        number = place + 1
+        fewer = replace(case.situation, readers=(*readers[:place], *readers[place + 1 :]))
+        yield Case(fewer, DecisionLog(tuple(_without_client(case.log.deviations, f"reader {number}"))))
+    for place, reader in enumerate(readers):
+        if reader.read_count > 1:
+            shorter = replace(reader, read_count=reader.read_count - 1)
+            fewer = replace(case.situation, readers=(*readers[:place], shorter, *readers[place + 1 :]))
+            yield Case(fewer, case.log)
+            yield Case(fewer, renamed(case.log, partial(_read_before, client=f"reader {place + 1}")))
+
+
+def compact(case: Case) -> Case:
+    """Return the case with its operations numbered anew, and only those that somebody tries."""
+    situation = case.situation
+    used = sorted({*situation.first_life, *situation.second_life})
+    number_of = {old: new for new, old in enumerate(used)}
+
+    def rename(step: Step) -> Step:
+        commit = re.fullmatch(r"commit (\d+)", step.operation)
+        return step if commit is None else step._replace(operation=f"commit {number_of[int(commit[1])]}")
+
+    smaller = replace(
+        situation,
+        operations=tuple(situation.operations[number] for number in used),
+        first_life=tuple(number_of[number] for number in situation.first_life),
+        second_life=tuple(number_of[number] for number in situation.second_life),
+        readers=_single(situation.readers),
+    )
+    return Case(smaller, renamed(case.log, rename))
+
+
+def renamed(log: DecisionLog, rename: Rename) -> DecisionLog:
+    """Return the log with its steps renamed, and clients that are switched to in the same way."""
+    return DecisionLog(tuple(_renamed(each, rename) for each in log.deviations))
+
+
+def _renamed(deviation: Deviation, rename: Rename) -> Deviation:
+    moved = replace(deviation, at=rename(deviation.at))
+    return replace(moved, to=rename(Step(moved.to, "")).client) if isinstance(moved, Switch) else moved
+
+
+def _elsewhere(step: Step, gone: int, other: int) -> Step:
+    return step._replace(operation=f"commit {other}") if step.operation == f"commit {gone}" else step
+
+
+def _single(readers: Iterable[Readers]) -> tuple[Readers, ...]:
+    return tuple(replace(each, count=1) for each in readers for _ in range(each.count))
+
+
+def _without_client(deviations: Iterable[Deviation], gone: str) -> Iterator[Deviation]:
+    """Leave a client out: who switched to it switches to whom it switched to then; later readers move up."""
+    waiting: Switch | None = None
+    for each in deviations:
+        if each.at.client.split(".")[0] == gone:
+            if isinstance(each, Switch) and waiting is not None and each.to != waiting.at.client:
+                yield _moved_up(replace(waiting, to=each.to), gone)
+            waiting = None
+        elif isinstance(each, Switch) and each.to.split(".")[0] == gone:
+            waiting = each
+        else:
+            yield _moved_up(each, gone)
+
+
+def _moved_up(deviation: Deviation, gone: str) -> Deviation:
+    number = int(gone.rpartition(" ")[2])
+
+    def rename(step: Step) -> Step:
+        found = re.fullmatch(r"reader (\d+)(.*)", step.client)
+        if found is None or int(found[1]) < number:
+            return step
+        return step._replace(client=f"reader {int(found[1]) - 1}{found[2]}")
+
+    return _renamed(deviation, rename)
+
+
+def _read_before(step: Step, client: str) -> Step:
+    """Name a step of the second read as one of the first, and so on."""
+    found = re.fullmatch(r"(.*read )(\d+)", step.operation)
+    if found is None or step.client.split(".")[0] != client or kind_of(client) != "reader" or found[2] == "1":
+        return step
+    return step._replace(operation=f"{found[1]}{int(found[2]) - 1}")

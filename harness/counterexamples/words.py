@@ -1,0 +1,103 @@
+"""The evidence of a finding in words; all of them are made from its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
+from tornproof.harness.counterexamples.step_names import END, Step
+from tornproof.harness.simulator.process.situation import Situation
+
+LANES = ("writer", "readers", "disk")
+
+
+def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
+    """Return what was broken, how it came about, and what would have been enough to avoid it."""
+    explained = evidence["explanation"]
+    deviations = DecisionLog.of_document(evidence["log"]).deviations
+    then = [f"Then {_then(each)}." for each in deviations] or ["Then nothing out of the ordinary happens."]
+    cause = _because(explained["cause"])
+    return [
+        f"Broken: {violated} ({explained['clause']}).",
+        f"Let {_setting(evidence['situation'])}.",
+        *then,
+        f"{cause}; however, {explained['client']} then has: {explained['seen']}",
+        _neighbour(explained["neighbour"]),
+    ]
+
+
+def lane_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a row of the lanes as texts: the writer's lane, the readers' one and the disk's."""
+    doing = "; ".join([*row["does"], *row["ends"]])
+    text = f"{row['client']}, {row['operation']}" + (f": {doing}" if doing else "")
+    lanes = [text, ""] if row["lane"] == "writer" else ["", text]
+    return [*lanes, row["disk"]]
+
+
+def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
+    """Return what became of each range of bytes that was not durable at a power cut."""
+    return [
+        f"{each['state']:>7}  {each['file']} [{each['start']}, {each['end']})"
+        + (f"  {', '.join(each['fields'])}" if each["fields"] else "")
+        for each in evidence["explanation"]["bytes"]
+    ]
+
+
+def counts_of(situation: Situation) -> dict[str, Any]:
+    """Return as much of a situation's document as sentences take."""
+    return {
+        "first_life": list(situation.first_life),
+        "second_life": list(situation.second_life),
+        "readers": [{"count": each.count} for each in situation.readers],
+    }
+
+
+def _setting(situation: Mapping[str, Any]) -> str:
+    first, second = len(situation["first_life"]), len(situation["second_life"])
+    readers = sum(each["count"] for each in situation["readers"])
+    beside = f" beside {_count(readers, 'reader')}" if readers else ""
+    again = f", and a second life of it {_count(second, 'more operation')}" if second else ""
+    return f"a writer commit {_count(first, 'operation')}{again}{beside}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _then(deviation: Deviation) -> str:
+    place = _place(deviation.at)
+    match deviation:
+        case Switch(to=to):
+            return f"{to} goes on {place}"
+        case Fail(reason=reason):
+            return f"a call of {deviation.at.client} fails ({reason}): {_call(deviation.at)}"
+        case Kill():
+            return f"the process of {deviation.at.client} is killed {place}"
+        case PowerCut(model=model):
+            return f"the power is cut {place}, and the disk keeps what model {model} allows"
+
+
+def _place(at: Step) -> str:
+    if at.operation == END:
+        return f"after the end of {at.client}"
+    return f"while {at.client} stands in '{at.operation}' before: {_call(at)}"
+
+
+def _call(at: Step) -> str:
+    return f"{at.call} {at.file}".strip() + (f" (number {at.occurrence})" if at.occurrence > 1 else "")
+
+
+def _because(cause: Mapping[str, str] | None) -> str:
+    if cause is None:
+        return "Nobody disturbs anybody"
+    done = f"had done '{cause['done']}'" if cause["done"] else "had done nothing"
+    todo = f" and not yet '{cause['not_yet']}'" if cause["not_yet"] else " and nothing more was to come"
+    return f"Because {cause['client']} {done}{todo}, this is what others find"
+
+
+def _neighbour(neighbour: Mapping[str, str] | None) -> str:
+    if neighbour is None:
+        return "No run that differs in one decision, by a step or altogether, passes."
+    decision = _then(parse_deviation(neighbour["decision"]))
+    return f"Nearest run that passes: the same, but {neighbour['change']}: {decision}."

@@ -1,0 +1,47 @@
+"""What counts as the same table, and which other versions of it a damaged one may be."""
+
+from __future__ import annotations
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.systems.answer import Answer, read_answer
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.txn import BaseHeader
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+
+
+def key_of(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return all that the rest of reading and verifying takes from `_txn`."""
+    transaction = snapshot.transaction
+    return transaction.version, *(
+        (snapshot.table.directory_of(each), each.parquet_was_generated, each.row_count, each.token, each.next_timestamp)
+        if each.is_parquet
+        else snapshot.table.directory_of(each)
+        for each in transaction.partitions
+    )
+
+
+def legal_answers(image: DiskImage, path: str, version: int) -> list[Answer]:
+    """Return the answers that a crash may leave: the other area's record, where it is whole and can be read."""
+    txn_path, field = f"{path}/{TXN_FILE}", BaseHeader.layout.field("version")
+    content = image.files[txn_path]
+    answers = []
+    for neighbour in (version - 1, version + 1):
+        stored = (neighbour % (1 << 64)).to_bytes(field.wire.size_bytes, "little")
+        legal = image.with_file(txn_path, stored + content[field.end_bytes :])
+        try:
+            answers.append(read_answer(open_snapshot(open_table(legal, path))))
+        except TornproofError:
+            continue
+    return answers
+
+
+def same_metadata(left: Metadata, right: Metadata) -> bool:
+    """Whether two generations lead a reader to the same bytes."""
+    return (left.header, left.generation.block_offsets, left.blocks) == (
+        right.header,
+        right.generation.block_offsets,
+        right.blocks,
+    )

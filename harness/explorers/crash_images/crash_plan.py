@@ -1,0 +1,161 @@
+"""The points that a crash explorer visits: what a process kill can leave, and which calls of a commit can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, GROWING, Fault
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.impl.storage.interface import Refusal
+
+EVERY_CALL = frozenset(CallKind)
+WHOLE_BYTES = 1024
+END_BYTES = 64
+BLOCK_BYTES = 512
+PAGE_BYTES = 4096
+MANY_BYTES = 64 * 1024
+SAMPLE_COUNT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A life ended after `step_count` steps and `cut_bytes` of the next one, a write."""
+
+    step_count: int
+    cut_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call of the commit of an operation failed; operations count from 0."""
+
+    operation: int
+    fault: Fault
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a disk came to be: a kill or a failure, then kills in the recoveries after it."""
+
+    kills: tuple[Kill, ...] = ()
+    failure: Failure | None = None
+
+    def then(self, kill: Kill) -> Origin:
+        """Return this, and a kill in the recovery after it."""
+        return Origin((*self.kills, kill), self.failure)
+
+    @property
+    def recovery_kill_count(self) -> int:
+        """How many recoveries were killed."""
+        return len(self.kills) - (self.failure is None)
+
+    @property
+    def is_inside_a_write(self) -> bool:
+        """Whether the first kill tore a write."""
+        return self.failure is None and bool(self.kills) and self.kills[0].cut_bytes > 0
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what `origin_of` makes the same origin from."""
+        evidence: dict[str, Any] = {"kills": [[kill.step_count, kill.cut_bytes] for kill in self.kills]}
+        if self.failure is not None:
+            fault = self.failure.fault
+            evidence["failure"] = {
+                "operation": self.failure.operation,
+                "call": fault.at,
+                "call_kind": self.failure.call.kind.value,
+                "path": self.failure.call.path,
+                "reason": fault.reason and fault.reason.value,
+                "written_bytes": fault.written_bytes,
+            }
+        return evidence
+
+
+def origin_of(evidence: dict[str, Any]) -> Origin:
+    """Return the origin that gave the evidence; raises KeyError, TypeError, ValueError for what none gave."""
+    kills = tuple(Kill(int(step_count), int(cut_bytes)) for step_count, cut_bytes in evidence["kills"])
+    failure = evidence.get("failure")
+    if failure is None:
+        return Origin(kills)
+    fault = Fault(
+        at=int(failure["call"]),
+        reason=Refusal(failure["reason"]),
+        among=EVERY_CALL,
+        written_bytes=int(failure["written_bytes"]),
+    )
+    call = Call(kind=CallKind(failure["call_kind"]), path=str(failure["path"]))
+    return Origin(kills, Failure(int(failure["operation"]), fault, call))
+
+
+def border_cuts(step: Call) -> Sequence[int]:
+    """Return the lengths at which a write tears first: all of a short one, else those near its ends and borders."""
+    size_bytes = len(step.content)
+    if size_bytes <= WHOLE_BYTES:
+        return range(1, size_bytes)
+    block_bytes = BLOCK_BYTES if size_bytes <= MANY_BYTES else PAGE_BYTES
+    first_border = -(-step.offset_bytes // block_bytes) * block_bytes
+    cuts = {*range(1, END_BYTES + 1), *range(size_bytes - END_BYTES, size_bytes)}
+    for border in range(first_border, step.offset_bytes + size_bytes + 1, block_bytes):
+        cuts.update(border - step.offset_bytes + near for near in (-1, 0, 1))
+    return sorted(cut for cut in cuts if 0 < cut < size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The lengths at which writes tear: three of each, and every `nth` of all that are worth a try."""
+
+    nth: int = 1
+
+    @classmethod
+    def at_most(cls, cuts_max: int | None, steps: Sequence[Call]) -> Cuts:
+        """Return about so many cuts of these steps, or all."""
+        count = sum(len(all_cuts(step)) for step in steps)
+        return cls(1 if cuts_max is None else max(1, -(-count // max(1, cuts_max))))
+
+    def of(self, step: Call) -> Sequence[int]:
+        """Return the lengths of one write."""
+        return sorted({*few_cuts(step), *all_cuts(step)[:: self.nth]})
+
+    def __str__(self) -> str:
+        if self.nth == 1:
+            return (
+                f"writes cut at every length up to {WHOLE_BYTES} bytes, longer ones at the first and last {END_BYTES}, "
+                f"around multiples of {BLOCK_BYTES} ({PAGE_BYTES} above {MANY_BYTES} bytes) and at {SAMPLE_COUNT} "
+                "lengths between"
+            )
+        return f"writes cut behind their first byte, in the middle, before their last, and at every {self.nth}th length"
+
+
+def all_cuts(step: Call) -> Sequence[int]:
+    """Return the lengths of a write that are worth a try, ascending."""
+    return sorted({*border_cuts(step), *sampled_cuts(step)})
+
+
+def few_cuts(step: Call) -> Sequence[int]:
+    """Return the lengths at which a write of recovery tears: after its first byte, in the middle, before its last."""
+    size_bytes = len(step.content)
+    return sorted(cut for cut in {1, size_bytes // 2, size_bytes - 1} if 0 < cut < size_bytes)
+
+
+def sampled_cuts(step: Call) -> Sequence[int]:
+    """Return lengths of a long write between those of `border_cuts`, evenly apart."""
+    size_bytes = len(step.content)
+    if size_bytes <= WHOLE_BYTES:
+        return ()
+    even = {number * size_bytes // (SAMPLE_COUNT + 1) for number in range(1, SAMPLE_COUNT + 1)}
+    return sorted(even.difference(border_cuts(step)))
+
+
+def failures(operation: int, calls: Sequence[Call]) -> Iterator[Failure]:
+    """Yield every way in which each call of a commit may fail: input/output error, no space, part of a write."""
+    for number, call in enumerate(calls):
+        ways = [(Refusal.INPUT_OUTPUT, 0)] if call.kind in FALLIBLE else []
+        if call.kind in GROWING:
+            ways.append((Refusal.NO_SPACE, 0))
+        if call.kind is CallKind.PWRITE:
+            ways += [(Refusal.NO_SPACE, written) for written in few_cuts(call)]
+        for reason, written_bytes in ways:
+            fault = Fault(at=number, reason=reason, among=EVERY_CALL, written_bytes=written_bytes)
+            yield Failure(operation, fault, call)

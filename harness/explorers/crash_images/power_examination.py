@@ -1,0 +1,166 @@
+"""What a disk is asked after a crash, and what it answers: a reader, a recovery, both again, commits, and a reader."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.process.client import Program, Say
+from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
+from tornproof.impl.storage.interface import Storage
+
+BEGUN, SAW, REFUSED = "begun", "saw", "refused"
+
+
+class Stage(enum.StrEnum):
+    """What is done to a disk, in this order, in words that finish "... is refused"."""
+
+    READ = "a reader after the crash"
+    RECOVER = "the recovery"
+    READ_AGAIN = "a reader after the recovery"
+    RECOVER_AGAIN = "a second recovery"
+    COMMIT = "a commit after the recovery"
+    READ_LAST = "a reader of that commit"
+
+
+def settling(target: Target, path: str) -> Program:
+    """Return the program that reads, recovers, reads again and recovers again; the first refusal ends it."""
+
+    def run(session: _Session) -> None:
+        session.read(target, path, Stage.READ)
+        session.open(target, path, Stage.RECOVER)
+        session.read(target, path, Stage.READ_AGAIN)
+        session.open(target, path, Stage.RECOVER_AGAIN)
+        session.begin(Stage.COMMIT)
+
+    return _program(target, run)
+
+
+def committing(target: Target, path: str, operations: Sequence[Any]) -> Program:
+    """Return the program that goes on from a recovered disk: it commits, and reads that."""
+
+    def run(session: _Session) -> None:
+        session.open(target, path, Stage.COMMIT, operations)
+        session.read(target, path, Stage.READ_LAST)
+
+    return _program(target, run)
+
+
+@dataclass(slots=True)
+class _Session:
+    storage: Storage
+    say: Say
+    stage: Stage = Stage.READ
+
+    def begin(self, stage: Stage) -> None:
+        self.stage = stage
+        self.say(BEGUN, stage)
+
+    def read(self, target: Target, path: str, stage: Stage) -> None:
+        self.begin(stage)
+        self.say(SAW, (stage, target.read(self.storage, path)))
+
+    def open(self, target: Target, path: str, stage: Stage, operations: Sequence[Any] = ()) -> None:
+        self.begin(stage)
+        with target.open_writer(self.storage, path) as writer:
+            for operation in operations:
+                writer.commit(operation)
+
+
+def _program(target: Target, run: Callable[[_Session], None]) -> Program:
+    def program(storage: Storage, say: Say) -> None:
+        session = _Session(storage, say)
+        try:
+            run(session)
+        except target.refusals as error:
+            say(REFUSED, (session.stage, f"{type(error).__name__}: {error}"))
+
+    return program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Facts:
+    """What a disk answered; `refused` and `broke` say where it did not, and how.
+
+    `recovery` are the calls of the recovery by which its work can be repeated, none where it changed nothing.
+    """
+
+    seen: dict[Stage, Hashable]
+    refused: tuple[Stage, str] | None
+    broke: str
+    is_idempotent: bool
+    recovery: tuple[Call, ...]
+
+    def answers(self) -> tuple[object, ...]:
+        """Return all of it as a value."""
+        return tuple(self.seen.items()), self.refused, self.broke, self.is_idempotent, self.recovery
+
+
+class Bounds(NamedTuple):
+    """What may be on a disk: the first so many of these operations, and all of the first `low`, one after the other."""
+
+    operations: Operations
+    low: int
+
+
+class Verdict(NamedTuple):
+    """What a disk's answers mean: the operations that were found on it, and what is wrong."""
+
+    found: Operations
+    violated: str = ""
+    sentence: str = ""
+
+
+def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
+    """Compare what a disk answered up to the second recovery with the commits that may be there."""
+    if facts.broke:
+        return Verdict((), Property.DISORDERLY, f"a process ended with {facts.broke}")
+    if facts.refused is not None and facts.refused[0] is Stage.READ:
+        return Verdict((), Property.REFUSED, f"{Stage.READ} is refused: {facts.refused[1]}")
+    found = count_of(facts.seen[Stage.READ], bounds, oracle)
+    if found is None:
+        return Verdict((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
+    operations = bounds.operations[:found]
+    if found < bounds.low:
+        return Verdict(operations, Property.LOST, f"a reader sees commit {found}, though {bounds.low} was acknowledged")
+    if facts.refused is not None:
+        return _refused(operations, *facts.refused)
+    again = count_of(facts.seen[Stage.READ_AGAIN], bounds, oracle)
+    if again is None or again < found:
+        sentence = f"a reader sees commit {found}, and after a recovery {facts.seen[Stage.READ_AGAIN]}"
+        return Verdict(operations, Property.WENT_BACK, sentence)
+    if not facts.is_idempotent:
+        return Verdict(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
+    return Verdict(bounds.operations[:again])
+
+
+def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Verdict:
+    """Compare what the commits of `later` gave with what they must give on top of those that were found."""
+    if facts.broke:
+        return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
+    if facts.refused is not None:
+        return _refused(found, *facts.refused)
+    last = facts.seen[Stage.READ_LAST]
+    if last != oracle((*found, *later)):
+        return Verdict(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
+    return Verdict(found)
+
+
+def _refused(found: Operations, stage: Stage, words: str) -> Verdict:
+    violated = {
+        Stage.RECOVER: Property.RECOVERY,
+        Stage.RECOVER_AGAIN: Property.RECOVERY,
+        Stage.COMMIT: Property.COMMIT,
+    }
+    return Verdict(found, violated.get(stage, Property.UNREADABLE), f"{stage} is refused: {words}")
+
+
+def count_of(seen: Hashable, bounds: Bounds, oracle: Oracle) -> int | None:
+    """Return the most of the commits after which a reader sees that, or None."""
+    return next(
+        (count for count in range(len(bounds.operations), -1, -1) if seen == oracle(bounds.operations[:count])), None
+    )

@@ -1,0 +1,102 @@
+"""What a writer's life does to the memory of `_txn`, and a reader's life that loads it through a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.filesystem.kernel import Kernel, NoError
+from tornproof.harness.simulator.memory_model.memory_views import StoreHistory
+from tornproof.harness.simulator.process.client import READ, Program, Say
+from tornproof.harness.simulator.process.observer import Progress
+from tornproof.harness.simulator.process.programs import ACKNOWLEDGED, COMMIT, FAILED, REFUSED, SEEN
+from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.txn.mapped import MappedTransactions
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterTrace:
+    """The calls of a life, each with the number of its commit, 0 for what comes before the first.
+
+    `contents` are those of `_txn` before the first commit and after each, and `versions` what they say.
+    """
+
+    path: str
+    calls: tuple[tuple[Call, int], ...]
+    contents: tuple[bytes, ...]
+    versions: tuple[Transaction, ...]
+
+    def settled(self, commit_count: int) -> WriterTrace:
+        """Return the rest of the life behind its first commits, whose stores everybody has seen."""
+        if not commit_count:
+            return self
+        return WriterTrace(
+            path=self.path,
+            calls=tuple((call, commit - commit_count) for call, commit in self.calls if commit > commit_count),
+            contents=self.contents[commit_count:],
+            versions=self.versions[commit_count:],
+        )
+
+    def history(self, *, system_calls_are_fences: bool) -> StoreHistory:
+        """Return the stores to `_txn`; NotMappedError."""
+        return StoreHistory.of(self.contents[0], self.calls, self.path, system_calls_are_fences=system_calls_are_fences)
+
+
+def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage | None, path: str) -> WriterTrace:
+    """Run one life of the real writer that commits all operations; raises NotExplorableError where it fails."""
+    numbers = tuple(range(len(operations)))
+    situation = Situation(target=target, path=path, operations=tuple(operations), first_life=numbers, start=start)
+    cast = situation.cast()
+    try:
+        world = cast.begin(situation.kernel(), Progress())
+        place = f"{path}/{TXN_FILE}"
+        contents = [_content(world.kernel, place)]
+        calls: list[tuple[Call, int]] = []
+        commit = 0
+        while world.nodes[0].call is not None:
+            calls.append((world.call(0), commit))
+            world.step(0)
+            node = world.nodes[0]
+            for mark in node.marks:
+                if mark.kind == FAILED:
+                    raise NotExplorableError(f"the writer fails where nothing disturbs it: {mark.value}")
+                commit += mark.kind == COMMIT
+                if mark.kind == ACKNOWLEDGED:
+                    contents.append(_content(world.kernel, place))
+        if world.nodes[0].outcome:
+            raise NotExplorableError(f"the writer ends with {world.nodes[0].outcome}")
+    finally:
+        cast.close()
+    versions = tuple(decode_transaction(content, file=TXN_FILE) for content in contents)
+    return WriterTrace(path=place, calls=tuple(calls), contents=tuple(contents), versions=versions)
+
+
+def mapped_reader(path: str, read_count: int) -> Program:
+    """Return a life that maps `_txn` once and reads the committed version so often."""
+
+    def run(storage: Storage, say: Say) -> None:
+        with MappedTransactions(storage, f"{path}/{TXN_FILE}") as transactions:
+            for _ in range(read_count):
+                say(READ, None)
+                try:
+                    seen = transactions.read()
+                except TornproofError as error:
+                    say(REFUSED, f"{type(error).__name__}: {error}")
+                else:
+                    say(SEEN, seen)
+
+    return run
+
+
+def _content(kernel: Kernel, path: str) -> bytes:
+    try:
+        return kernel.files[kernel.entry(path)].content
+    except NoError as error:
+        raise NotExplorableError(f"there is no {path}: {error.reason}") from error

@@ -1,0 +1,97 @@
+"""The commit and the mapped reader as they are, and with one thing left out that keeps loads and stores in order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.simulator.memory_model.memory_views import MemoryModel
+from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.write.commit import Action
+
+_READER = "tornproof.impl.txn.mapped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCase:
+    """What the processor promises, and whether entering the system orders loads and stores as a fence does."""
+
+    model: MemoryModel
+    system_calls_are_fences: bool
+
+    def __str__(self) -> str:
+        """Name the case as reports do."""
+        if self.model is not MemoryModel.WEAK:
+            return str(self.model)
+        return f"{self.model}, system calls {'are' if self.system_calls_are_fences else 'are no'} fences"
+
+
+CASES = (
+    MemoryCase(model=MemoryModel.SEQUENTIAL, system_calls_are_fences=False),
+    MemoryCase(model=MemoryModel.TOTAL_STORE_ORDER, system_calls_are_fences=False),
+    MemoryCase(model=MemoryModel.WEAK, system_calls_are_fences=True),
+    MemoryCase(model=MemoryModel.WEAK, system_calls_are_fences=False),
+)
+"""Only under weak memory does a fence, and so a system call, make a difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryVariant:
+    """Actions that a commit leaves out, and functions of the mapped reader that something else stands in for."""
+
+    name: str
+    left_out: tuple[Action, ...] = ()
+    patches: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+    def of(self, target: TableTarget) -> TableTarget:
+        """Return a target whose commits leave the actions out."""
+        publish = tuple(action for action in target.protocol.publish if action not in self.left_out)
+        return dataclasses.replace(target, protocol=dataclasses.replace(target.protocol, publish=publish))
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Patch the reader while the block runs."""
+        with ExitStack() as patched:
+            for name, substitute in self.patches:
+                patched.enter_context(replaced(f"{_READER}:{name}", substitute))
+            yield
+
+
+def _nothing(*_: object) -> None:
+    """Stand in for a fence."""
+
+
+def _always(*_: object) -> bool:
+    """Stand in for a look."""
+    return True
+
+
+ALL_FENCES = MemoryVariant(name="all fences")
+NO_FENCE_BEFORE_VERSION = MemoryVariant(
+    name="no store fence before the version", left_out=(Action.FENCE_BEFORE_VERSION,)
+)
+NO_FENCE_AFTER_VERSION = MemoryVariant(name="no store fence after the version", left_out=(Action.FENCE_AFTER_VERSION,))
+NO_LOAD_FENCE_AFTER_VERSION = MemoryVariant(
+    name="no load fence after the version", patches=(("fence_after_version", _nothing),)
+)
+NO_LOAD_FENCE_BEFORE_FINAL_LOOK = MemoryVariant(
+    name="no load fence before the final look", patches=(("fence_before_final_look", _nothing),)
+)
+NO_LOAD_FENCES = MemoryVariant(
+    name="no load fences",
+    patches=(*NO_LOAD_FENCE_AFTER_VERSION.patches, *NO_LOAD_FENCE_BEFORE_FINAL_LOOK.patches),
+)
+NO_FINAL_LOOK = MemoryVariant(name="no final look", patches=(("is_committed_still", _always),))
+VARIANTS = (
+    ALL_FENCES,
+    NO_FENCE_BEFORE_VERSION,
+    NO_FENCE_AFTER_VERSION,
+    NO_LOAD_FENCE_AFTER_VERSION,
+    NO_LOAD_FENCE_BEFORE_FINAL_LOOK,
+    NO_LOAD_FENCES,
+    NO_FINAL_LOOK,
+)

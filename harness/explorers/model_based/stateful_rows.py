@@ -1,0 +1,175 @@
+"""The rows of a stateful run: identities by content, rows to write, and what a commit must make of them.
+
+The oracle is plain Python on identities and shares no code with the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tornproof.impl.read.reader import Snapshot
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+Content: TypeAlias = tuple[Any, ...]
+FIRST_VALUE = 1_000_000  # above what a small table's own rows are likely to hold
+_WHOLE = {TypeTag.INT, TypeTag.LONG}
+_SMALL = {TypeTag.BYTE, TypeTag.SHORT}
+_FRACTIONS = {TypeTag.FLOAT, TypeTag.DOUBLE}
+_TEXTS = {TypeTag.STRING, TypeTag.VARCHAR}
+_KEY_TAGS = _WHOLE | _SMALL | _FRACTIONS | _TEXTS | {TypeTag.SYMBOL}
+
+
+class Point(NamedTuple):
+    """Where a new row goes: its time and the values of its key columns, None where the row's own are taken."""
+
+    timestamp: int
+    key: tuple[Any, ...] | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """The columns of a table; `keys` are places of the deduplication keys, without that of the timestamp."""
+
+    schema: pa.Schema
+    tags: tuple[TypeTag | None, ...]
+    timestamp: int
+    keys: tuple[int, ...]
+    has_keys: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> RowShape:
+        """Return the shape of a table that has `_meta`."""
+        metadata = snapshot.table.metadata
+        assert metadata is not None
+        by_id = {column.id: column for column in metadata.columns}
+        places = [by_id[column.id] for column in snapshot.columns]
+        timestamp = [column.id for column in snapshot.columns].index(snapshot.timestamp_id)
+        keys = tuple(place for place, column in enumerate(places) if column.is_dedup_key and place != timestamp)
+        return cls(
+            schema=snapshot.schema,
+            tags=tuple(tag_of(column.type) for column in places),
+            timestamp=timestamp,
+            keys=keys,
+            has_keys=places[timestamp].is_dedup_key,
+        )
+
+    @property
+    def can_repeat_keys(self) -> bool:
+        """Whether rows with the keys of other rows can be made."""
+        return self.has_keys and all(self.tags[place] in _KEY_TAGS for place in self.keys)
+
+
+@dataclass(slots=True)
+class Rows:
+    """All rows that a run has met; a row's identity is the number of its content, so equal rows are one."""
+
+    shape: RowShape
+    contents: list[Content] = field(default_factory=list)
+    _identities: dict[Content, int] = field(default_factory=dict)
+    _made_count: int = 0
+
+    def copy(self) -> Rows:
+        """Return a book with the same rows that fills on its own."""
+        return Rows(self.shape, list(self.contents), dict(self._identities), self._made_count)
+
+    def identify(self, rows: pa.Table | pa.RecordBatch) -> tuple[int, ...]:
+        """Return the rows' identities, in order."""
+        return tuple(map(self._identity, zip(*map(_plain, rows.columns), strict=True)))
+
+    def timestamp(self, identity: int) -> int:
+        """Return the designated timestamp of a row."""
+        return int(self.contents[identity][self.shape.timestamp])
+
+    def key(self, identity: int) -> Content:
+        """Return what makes a row replace another one: time and key columns."""
+        content = self.contents[identity]
+        return (content[self.shape.timestamp], *(content[place] for place in self.shape.keys))
+
+    def make(self, points: Sequence[Point]) -> tuple[pa.Table, tuple[int, ...]]:
+        """Return new rows, each with a value that no other row has, and their identities."""
+        arrays = [self._column(place, points) for place in range(len(self.shape.schema))]
+        self._made_count += len(points)
+        rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
+        return rows, self.identify(rows)
+
+    def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
+        """Return a partition's rows after new ones were written, in the order of writing, to old ones.
+
+        By time; of one time old before new. With keys the last row of a key wins and stands where its first one stood.
+        """
+        together: Iterable[int] = (*old, *new)
+        if self.shape.has_keys:
+            together = {self.key(identity): identity for identity in together}.values()
+        return tuple(sorted(together, key=self.timestamp))
+
+    def has_duplicates(self, rows: Sequence[int]) -> bool:
+        """Whether rows that should differ in their keys do not."""
+        return self.shape.has_keys and len(set(map(self.key, rows))) < len(rows)
+
+    def _identity(self, content: Content) -> int:
+        known = self._identities.setdefault(content, len(self.contents))
+        if known == len(self.contents):
+            self.contents.append(content)
+        return known
+
+    def _column(self, place: int, points: Sequence[Point]) -> pa.Array:
+        column = self.shape.schema.field(place)
+        if place == self.shape.timestamp:
+            return pa.array([point.timestamp for point in points], pa.int64()).cast(column.type)
+        tag = self.shape.tags[place]
+        if place in self.shape.keys and tag in _KEY_TAGS:
+            nth = self.shape.keys.index(place)
+            numbers = [point.key if isinstance(point.key, int) else point.key[nth] for point in points]
+            values = [
+                self._value(place, tag, value) if isinstance(point.key, int) else _restored(tag, value)
+                for point, value in zip(points, numbers, strict=True)
+            ]
+        else:
+            values = [self._value(place, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
+        if values[0] is None and column.nullable:
+            return _nulls(column.type, len(points))
+        missing = False if column.type == pa.bool_() else 0
+        return pa.array([missing if value is None else value for value in values], column.type)
+
+    def _value(self, place: int, tag: TypeTag | None, number: int) -> Any:
+        if tag in _WHOLE:
+            return number
+        if tag in _SMALL:
+            return number % 100
+        if tag in _FRACTIONS:
+            return float(number)
+        if tag in _TEXTS:
+            return f"row {number}"
+        if tag is TypeTag.SYMBOL:
+            # The dictionary is the server's: only symbols that some row has can be written again.
+            symbols = sorted({content[place] for content in self.contents if content[place] is not None})
+            return symbols[number % len(symbols)] if symbols else None
+        return None
+
+
+def _restored(tag: TypeTag | None, value: Any) -> Any:
+    return float(value) if tag in _FRACTIONS and value is not None else value
+
+
+def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return values that are equal and hashed alike only where all their bits are equal."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pat.is_temporal(array.type):
+        array = array.cast(pa.int64())
+    values: list[Any] = array.to_pylist()
+    if pat.is_floating(array.type) or pat.is_nested(array.type):
+        return [value if value is None else repr(value) for value in values]
+    return values
+
+
+def _nulls(of: pa.DataType, count: int) -> pa.Array:
+    if isinstance(of, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(of, pa.nulls(count, of.storage_type))
+    return pa.nulls(count, of)

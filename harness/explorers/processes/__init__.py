@@ -1,0 +1,1 @@
+"""Real writers that are killed beside real readers. Begin with `processes.py`."""

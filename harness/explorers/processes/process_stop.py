@@ -1,0 +1,139 @@
+"""A storage that stops its own process at a chosen place of the writer's work, also inside of a write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.storage.interface import File, Storage
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
+
+COMMIT, RECOVERY, PURGE = "commit", "recovery", "purge"
+MAKE_DIRECTORY, APPEND_DATA, SYNC_DATA, APPEND_PM, SYNC_PM = (
+    "make directory",
+    "append data",
+    "sync data",
+    "append pm",
+    "sync pm",
+)
+PATCH_HEADER, SYNC_HEADER = "patch header", "sync header"
+SYNC_PARTITION_DIRECTORY, SYNC_TABLE_DIRECTORY = "sync partition directory", "sync table directory"
+STORE_RECORD, SYNC_RECORD, STORE_VERSION, SYNC_VERSION = "store record", "sync record", "store version", "sync version"
+REMOVE_FILE, REMOVE_DIRECTORY = "remove file", "remove directory"
+WRITES = (APPEND_DATA, SYNC_DATA, APPEND_PM, SYNC_PM)
+"""What is done to each partition, be it new or old."""
+HEADERS = (PATCH_HEADER, SYNC_HEADER)
+"""What is also done where a partition grows in place."""
+DIRECTORIES = (SYNC_PARTITION_DIRECTORY, SYNC_TABLE_DIRECTORY)
+"""What is also done after the writes to a new directory."""
+PUBLICATION = (STORE_RECORD, SYNC_RECORD, STORE_VERSION, SYNC_VERSION)
+"""What every commit does last."""
+_COMMIT_PLACES = (MAKE_DIRECTORY, *WRITES, *HEADERS, *DIRECTORIES, *PUBLICATION)
+PLACES = (
+    *(f"{COMMIT}: {place}" for place in _COMMIT_PLACES),
+    *(f"{RECOVERY}: {place}" for place in (PATCH_HEADER, SYNC_HEADER, STORE_VERSION, SYNC_VERSION)),
+    *(f"{RECOVERY}: {place}" for place in (APPEND_PM, SYNC_PM, REMOVE_FILE, REMOVE_DIRECTORY)),
+    *(f"{PURGE}: {place}" for place in (REMOVE_FILE, REMOVE_DIRECTORY, SYNC_TABLE_DIRECTORY)),
+)
+"""Where a writer can be killed; the first ones are the actions of a commit."""
+COMMIT_PLACES = PLACES[: len(_COMMIT_PLACES)]
+_BY_FILE = {
+    (CallKind.PWRITE, DATA_FILE): APPEND_DATA,
+    (CallKind.FDATASYNC, DATA_FILE): SYNC_DATA,
+    (CallKind.PWRITE, PM_FILE): APPEND_PM,
+    (CallKind.FDATASYNC, PM_FILE): SYNC_PM,
+    (CallKind.STORE, PM_FILE): PATCH_HEADER,
+    (CallKind.MSYNC, PM_FILE): SYNC_HEADER,
+}
+_BY_KIND = {
+    CallKind.MKDIR: MAKE_DIRECTORY,
+    CallKind.UNLINK: REMOVE_FILE,
+    CallKind.RMDIR: REMOVE_DIRECTORY,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Where a writer stops: before the `occurrence`-th (from 1) step at a place; a write there still does a part."""
+
+    place: str
+    occurrence: int
+    written_part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Where a writer stands, and whether its commit has published a generation that no version names yet."""
+
+    place: str
+    is_published: bool
+
+
+class StoppingStorage(InterceptedStorage):
+    """Counts the steps at each place; `stage` is what the writer is at, and part of the place's name."""
+
+    def __init__(self, inner: Storage, table_path: str, on_stop: Callable[[Stopped], None]) -> None:
+        """Stop nowhere; `on_stop` returns when the writer is to go on."""
+        super().__init__(inner)
+        self.stage = RECOVERY
+        self.counts: Counter[str] = Counter()
+        self._table_path = table_path
+        self._on_stop = on_stop
+        self._stop: Stop | None = None
+        self._steps_left = 0
+        self._is_published = False
+        self._is_version_stored = False
+
+    def stop_at(self, stop: Stop | None) -> None:
+        """Count from now on, and stop once."""
+        self._stop = stop
+        self._steps_left = 0 if stop is None else stop.occurrence
+
+    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
+        """Let the call happen, but stop before the chosen one."""
+        self._pass(call, lambda stop: None)
+        return run()
+
+    def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        """Let the write happen, but stop after a part of the chosen one; who goes on writes that part again."""
+
+        def write_part(stop: Stop) -> None:
+            part = call.content[: int(len(call.content) * stop.written_part)]
+            if part:
+                file.pwrite(part, call.offset_bytes)
+
+        self._pass(call, write_part)
+        run()
+
+    def _pass(self, call: Call, last_deed: Callable[[Stop], None]) -> None:
+        """Stop at a call if it is the chosen one, and count it."""
+        step = self._step(call) if call.kind in STEPS else ""
+        if not step:
+            return
+        place = f"{self.stage}: {step}"
+        self.counts[place] += 1
+        if self._stop is not None and place == self._stop.place:
+            self._steps_left -= 1
+            if not self._steps_left:
+                stop, self._stop = self._stop, None
+                last_deed(stop)
+                self._on_stop(Stopped(place=place, is_published=self._is_published))
+        if step in (STORE_RECORD, STORE_VERSION):
+            self._is_version_stored = step == STORE_VERSION
+        if place in (f"{COMMIT}: {PATCH_HEADER}", f"{COMMIT}: {STORE_VERSION}"):
+            self._is_published = step == PATCH_HEADER
+
+    def _step(self, call: Call) -> str:
+        directory, _, name = call.path.rpartition("/")
+        if call.kind is CallKind.SYNC_DIRECTORY:
+            return SYNC_TABLE_DIRECTORY if call.path == self._table_path else SYNC_PARTITION_DIRECTORY
+        if name == TXN_FILE and directory == self._table_path:
+            if call.kind is CallKind.STORE:
+                return STORE_RECORD if call.offset_bytes else STORE_VERSION
+            if call.kind is CallKind.MSYNC:
+                return SYNC_VERSION if self._is_version_stored else SYNC_RECORD
+        return _BY_FILE.get((call.kind, name)) or _BY_KIND.get(call.kind, "")

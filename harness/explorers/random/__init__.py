@@ -1,0 +1,1 @@
+"""Operations, schedules and crashes that are drawn together. Begin with `drawn.py`."""

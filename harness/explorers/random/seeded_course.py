@@ -1,0 +1,213 @@
+"""One run as it is drawn: what befalls the writer, the schedules around that, and the moves that come of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tornproof.harness.counterexamples.log import step_text
+from tornproof.harness.counterexamples.step_names import StepNames
+from tornproof.harness.explorers.random.seeded_events import Recorder
+from tornproof.harness.explorers.schedules.schedule_points import Points
+from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Lives
+from tornproof.harness.search.outcome import path_to
+from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
+from tornproof.harness.search.turns import Schedule
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES
+from tornproof.harness.simulator.persistence.legal_disks import legal_disks
+from tornproof.harness.simulator.persistence.models import (
+    C_4096,
+    POWER_MODELS,
+    A,
+    Choice,
+    D,
+    Model,
+    choice_of,
+    model_named,
+)
+from tornproof.harness.simulator.process.situation import WRITER
+from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems.scenario import Scenario
+
+PEACE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed", "power cut", "sync failed"
+SOUND_DISK, OLD_DISK, MIXED_DISK = "all that was written", "as little as is legal", "a mixture"
+PCT_DEPTHS = (2, 3, 4)
+CHANGING_SHARE = 0.75
+"""How often the writer dies beside a call that changes files, and not beside any of its calls."""
+Moves = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What befalls a writer; `model` says what the crash leaves, `is_failing` that one of its syncs fails first."""
+
+    name: str
+    model: Model | None = None
+    is_failing: bool = False
+
+
+def fates_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return what may befall a writer in the runs of a scenario, which says under which models it is explored."""
+    return (PEACE, *(fate for fate, models in _MODELS.items() if _models(scenario, models)))
+
+
+_MODELS = {KILLED: (A,), FAILED: (D,), CUT: POWER_MODELS}
+
+
+def _models(scenario: Scenario, models: Sequence[Model]) -> list[Model]:
+    return [model for model in models if not scenario.models or model.name in scenario.models]
+
+
+def draw_fate(scenario: Scenario, chance: np.random.Generator) -> Fate:
+    """Draw what befalls the writer, among what the scenario is for."""
+    name = _one_of(fates_of(scenario), chance)
+    if name == PEACE:
+        return Fate(name=name)
+    return Fate(name=name, model=_one_of(_models(scenario, _MODELS[name]), chance), is_failing=name == FAILED)
+
+
+def _one_of(choices: Sequence[Any], chance: np.random.Generator) -> Any:
+    return choices[int(chance.integers(len(choices)))]
+
+
+class Course:
+    """One run under way: what is drawn is carried out at once, step by step, and written down."""
+
+    def __init__(
+        self, lives: Mapping[bool, Lives], chance: np.random.Generator, names: StepNames, points: Points
+    ) -> None:
+        """Begin with the lives in which no call fails; the others are judged less strictly."""
+        self._all_lives = lives
+        self._take(lives[False])
+        self.moves: Moves = []
+        self.turn_count = 0
+        self.reached: set[str] = set()
+        self.step = self.disk = ""
+        self.is_seen_kept = True
+        self._chance = chance
+        self._names = names
+        self._points = points
+
+    def _take(self, lives: Lives) -> None:
+        self.lives = lives
+        self.world = lives.situation.begin(lives.first)
+        self.recorder = Recorder(lives.situation.oracle)
+
+    def go(self, fate: Fate) -> Fate:
+        """Run to the end, and return what befell the writer."""
+        if fate.model is None:
+            self._follow(self._drawn()[0])
+        else:
+            fate = self._live_until(fate)
+            self.reached |= self._points.of(self.world)
+            self._crash(fate)
+            self._follow(self._drawn()[0])
+        self.reached |= self._points.of(self.world) | {fate.name}
+        return fate
+
+    def _drawn(self) -> tuple[Schedule, World]:
+        """Draw a schedule of all that is to come, and where it leads."""
+        sampler = Sampler(self.world)
+        end, schedule, turn_count = sampler.run(self._policy(sampler.turn_count))
+        self.turn_count += turn_count
+        return schedule, end
+
+    def _policy(self, turn_count: int) -> Choose:
+        depth = int(self._chance.integers(len(PCT_DEPTHS) + 1))
+        if depth == len(PCT_DEPTHS):
+            return uniform(self._chance)
+        return pct(self._chance, len(self.world.nodes), max(turn_count, 1), PCT_DEPTHS[depth])
+
+    def _live_until(self, fate: Fate) -> Fate:
+        """Go on until just before the call at which it happens to the writer, and return what does."""
+        schedule, end = self._drawn()
+        kinds = [node.call.kind for node in path_to(end.nodes[WRITER_PLACE]) if node.call is not None]
+        syncs = [place for place, kind in enumerate(kinds) if kind in FAILING]
+        if fate.is_failing and not syncs:
+            # A writer that never syncs can only die.
+            fate = Fate(name=KILLED, model=A)
+        if fate.is_failing:
+            self._take(self._all_lives[True])
+            places = syncs
+        elif self._chance.random() < CHANGING_SHARE:
+            beside = [place for place, kind in enumerate(kinds) if kind in CHANGES | BARRIERS]
+            places = sorted({*beside, *(place + 1 for place in beside)})
+        else:
+            places = list(range(len(kinds) + 1))
+        calls = [place for place, count in schedule for _ in range(count)]
+        mine = [number for number, place in enumerate(calls) if place == WRITER_PLACE]
+        at = _one_of(places or [len(mine)], self._chance)
+        # Readers may go on up to the writer's next call.
+        least = mine[at - 1] + 1 if at else 0
+        most = mine[at] if at < len(mine) else len(calls)
+        self._follow_calls(calls[: int(self._chance.integers(least, most + 1))])
+        node = self.world.nodes[WRITER_PLACE]
+        self.step = step_text(self._names.name(WRITER, node))
+        return fate
+
+    def _crash(self, fate: Fate) -> None:
+        model = fate.model
+        if fate.is_failing:
+            before = self.world.progress
+            self.world = self.lives.after_failed_sync(self.world)
+            self.recorder.fail(self.world, before)
+            self.moves.append(("fail",))
+            self._follow(self._drawn()[0])
+            # The pages that the sync has lost are still in the cache, unless the power goes, too.
+            model = _one_of((A, C_4096), self._chance)
+        assert model is not None
+        clients = [client.name for client in self.world.cast.clients]
+        if not model.everything_dies:
+            self.moves.append(("kill",))
+            self.recorder.kill(clients[: WRITER_PLACE + 1])
+            self.world = self.lives.after_kill(self.world)
+            return
+        legal = legal_disks(self.world.kernel, model)
+        picked = next(itertools.islice(legal, int(self._chance.integers(legal.tried_count)), None))
+        choice = legal.choice(picked)
+        self.moves.append(("power", model.name, choice))
+        self.disk = kind_of_disk(choice, picked.places)
+        self.is_seen_kept = False
+        self.recorder.kill(clients)
+        self.world = self.lives.after_power_cut(picked.disk.kernel(), self.world.progress)
+
+    def _follow(self, schedule: Schedule) -> None:
+        self._follow_calls([place for place, count in schedule for _ in range(count)])
+
+    def _follow_calls(self, calls: Sequence[int]) -> None:
+        for place in calls:
+            self.recorder.step(self.world, place)
+        self.moves += [(place, len(list(group))) for place, group in itertools.groupby(calls)]
+
+
+def kind_of_disk(choice: Choice, places: Sequence[int]) -> str:
+    """Say which corner of what is legal a disk is in; the latest content of a file is the first that comes."""
+    if choice.names is None and not any(places):
+        return SOUND_DISK
+    is_old = all(file.base == 0 and not file.blocks for _, file in choice.files)
+    return OLD_DISK if is_old and not choice.names else MIXED_DISK
+
+
+def moves_of(text: str) -> Moves:
+    """Return the moves that a run tells, as `from_schedule` takes them; ValueError, TypeError for other text."""
+    moves: Moves = []
+    for move in json.loads(text):
+        match move:
+            case ["power", str(model), choice]:
+                moves.append(("power", model_named(model).name, choice_of(json.dumps(choice))))
+            case [int(), int()] | ["kill"] | ["fail"]:
+                moves.append(tuple(move))
+            case _:
+                raise ValueError(f"no move: {move!r}")
+    return moves
+
+
+def moves_text(moves: Moves) -> str:
+    """Return moves as one line of JSON."""
+    told = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
+    return json.dumps(told, separators=(",", ":"))

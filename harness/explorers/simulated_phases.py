@@ -1,0 +1,375 @@
+"""The four phases of the simulator: schedules, memory, power cuts, and schedule × crash, each over its situations."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.verdict import (
+    Finding,
+    HasTime,
+    OnProgress,
+    Phase,
+    always,
+    nothing_explored,
+    without_digits,
+)
+from tornproof.harness.counterexamples.as_log import as_log, with_situation
+from tornproof.harness.explorers.crash_images import power_controls, power_points
+from tornproof.harness.explorers.crash_images.power import IN_ORDER, ModelResult, Power, power_phase
+from tornproof.harness.explorers.crash_images.power_exploration import Settings
+from tornproof.harness.explorers.memory.memory import explore_memory
+from tornproof.harness.explorers.memory.memory_variants import CASES, MemoryCase
+from tornproof.harness.explorers.schedules import schedule_controls, schedule_crash, schedule_points
+from tornproof.harness.explorers.schedules.schedules import explore_schedules
+from tornproof.harness.parallel.tasks import Exploration, explore_here
+from tornproof.harness.parallel.workers import Task, Worker
+from tornproof.harness.simulator.persistence.legal_files import Limits
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
+from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.harness.systems.simulation import Setting, merged, must_have_reached, signature_of
+from tornproof.harness.systems.table import TableTarget
+
+FEW_SITUATIONS = 3
+COMMITS_READ_BESIDE = 2
+"""What the memory explorer reads beside: with one commit a missing final look cannot be told."""
+FINDINGS_MAX = 6
+"""Of one situation that are made small; there is one of each kind."""
+
+Kind: TypeAlias = tuple[Any, ...]
+"""What makes two violations one, before they are made small."""
+
+
+class SimulatedQuestion(Protocol):
+    """What tasks of the simulator are about."""
+
+    @property
+    def seed(self) -> int:
+        """Where chance starts."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """How many cases are tried."""
+
+    def settings(self) -> Sequence[Setting]:
+        """Return the situations."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GivenSettings:
+    """Situations that are there already."""
+
+    given: tuple[Setting, ...]
+    bounds: Bounds
+    seed: int = 0
+
+    def settings(self) -> Sequence[Setting]:
+        """Return them."""
+        return self.given
+
+
+def simulate(
+    explorer: Explorer,
+    settings: Sequence[Setting],
+    *,
+    bounds: Bounds | None = None,
+    seed: int = 0,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Run one explorer over all situations that name it, in this process."""
+    question = GivenSettings(given=tuple(settings), bounds=bounds or Bounds.of(EFFORTS[DEFAULT]), seed=seed)
+    return explore_here(simulated(explorer, settings), question, has_time=has_time, on_progress=on_progress)
+
+
+def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
+    """Explore the parts of all situations side by side, then make what is wrong small."""
+    chosen = [setting for setting in settings if explorer in setting.explorers]
+    if not chosen:
+        return nothing_explored(explorer, "none of the situations is one for this explorer")
+    way = _WAYS[explorer]
+    parts = [(setting, part) for setting in chosen for part in way.parts(setting)]
+    names = tuple(dict.fromkeys(part for _, part in parts))
+    failed, *results = yield [
+        Task(run=_controls, arguments=(explorer, names), cost=0.1, begins_first=True),
+        *(
+            Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size * way.weight(part))
+            for setting, part in parts
+        ),
+    ]
+    phases: list[tuple[Setting, Phase]] = []
+    found: list[tuple[Setting, Any]] = []
+    known: set[Kind] = set()
+    for setting in chosen:
+        own = [result for (each, _), result in zip(parts, results, strict=True) if each is setting]
+        phase = _phase(way, setting, own, failed)
+        if phase is not None:
+            phases.append((setting, phase))
+            found += [(setting, each) for each in _new(way.found(_done(own)), known)]
+    small = yield [Task(run=_made_small, arguments=(explorer, setting.name, each)) for setting, each in found]
+    findings = [
+        (setting, finding or way.unshrunk(setting, each)) for (setting, each), finding in zip(found, small, strict=True)
+    ]
+    return _merged(explorer, chosen, phases, findings)
+
+
+def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase | None:
+    """Return the phase of one situation, or None where nothing of it was begun."""
+    done = _done(results)
+    refused = [result for result in results if isinstance(result, _Refused)]
+    if refused:
+        return nothing_explored(setting.name, refused[0].reason)
+    if not done:
+        return None
+    phase = way.phase(setting, done, failed)
+    return phase if len(done) == len(results) else dataclasses.replace(phase, complete=False)
+
+
+def _done(results: Sequence[Any]) -> list[Any]:
+    return [result for result in results if result is not None and not isinstance(result, _Refused)]
+
+
+def _new(found: Sequence[tuple[Kind, Any]], known: set[Kind]) -> Iterator[Any]:
+    """Yield one of each kind that no earlier situation has shown, up to a limit."""
+    new = {kind: each for kind, each in reversed(found) if kind not in known}
+    for kind in list(dict.fromkeys(kind for kind, _ in found if kind in new))[:FINDINGS_MAX]:
+        known.add(kind)
+        yield new[kind]
+
+
+def _merged(
+    explorer: Explorer,
+    chosen: Sequence[Setting],
+    phases: Sequence[tuple[Setting, Phase]],
+    findings: Sequence[tuple[Setting, Finding]],
+) -> Phase:
+    parts = []
+    for setting, phase in phases:
+        own: dict[tuple[str, str], Finding] = {}
+        for of, finding in findings:
+            if of is setting:
+                own.setdefault(signature_of(finding), finding)
+        phase = dataclasses.replace(phase, findings=tuple(own.values()))
+        parts.append((setting.name, must_have_reached(phase, setting.must_reach)))
+    begun = {name for name, _ in parts}
+    whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
+    # A few situations by themselves need not come to every point.
+    return must_have_reached(whole, _POINTS[explorer]) if len(chosen) > FEW_SITUATIONS else whole
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Refused:
+    """A situation that cannot be explored, and why."""
+
+    reason: str
+
+
+def _settings(worker: Worker) -> dict[str, Setting]:
+    question: SimulatedQuestion = worker.question
+    return {setting.name: setting for setting in question.settings()}
+
+
+def _controls(worker: Worker, explorer: Explorer, parts: Sequence[str]) -> Sequence[str]:
+    return _WAYS[explorer].controls(parts, worker.question.seed)
+
+
+def _explore(worker: Worker, explorer: Explorer, name: str, part: str) -> Any:
+    try:
+        with remembered_decoding():
+            return _WAYS[explorer].explore(worker.once(_settings)[name], part, worker)
+    except NotExplorableError as error:
+        return _Refused(str(error))
+
+
+def _made_small(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
+    return _WAYS[explorer].small(worker.once(_settings)[name], found)
+
+
+class _Way(ABC):
+    """How an explorer goes through a situation: part by part, all of which make one phase."""
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        """Return in words which positive controls failed."""
+        return ()
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        """Return the names of what can be explored side by side."""
+        return ("",)
+
+    def weight(self, part: str) -> float:
+        """Return how many times as long as others a part takes: the longest begin first."""
+        return 1
+
+    @abstractmethod
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Any:
+        """Explore a part; raises NotExplorableError."""
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
+        """Put together what the parts came to; `failed` are the controls that failed, None where none was tried."""
+        phase: Phase = results[0]
+        return phase.with_controls(failed)
+
+    def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
+        """Return what is wrong, and of which kind: what happened stands behind the last colon, when before it."""
+        return [
+            ((each.property, without_digits(each.sentence.rpartition(": ")[2])), each)
+            for result in results
+            for each in result.findings
+        ]
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        """Return what is wrong as a small finding that can be seen again."""
+        return as_log(setting.situation, found, scenario=setting.name)
+
+    def unshrunk(self, setting: Setting, found: Any) -> Finding:
+        """Return what is wrong as it was seen."""
+        return with_situation(setting.situation, found, scenario=setting.name)
+
+
+class _Schedules(_Way):
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        return schedule_controls.failed_controls(seed)
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
+        question: SimulatedQuestion = worker.question
+        return explore_schedules(
+            setting.situation,
+            schedules_max=question.bounds.schedules,
+            seed=question.seed,
+            has_time=worker.has_time,
+            on_progress=worker.tell,
+            controls=(),
+        )
+
+
+class _Memory(_Way):
+    """Its controls are of one situation each, and part of exploring it."""
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
+        return explore_words(setting.situation, has_time=worker.has_time, on_progress=worker.tell)
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
+        phase: Phase = results[0]
+        return phase
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        return self.unshrunk(setting, found)
+
+
+class _Power(_Way):
+    """What a process learns of a situation under one model serves it under the others, so these are one part.
+
+    D is one of its own: its crashes come after each sync that fails, and take as long as all of the others.
+    """
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        names = " ".join(parts).split()
+        return power_controls.failed_controls([model for model in IN_ORDER if model.name in names])
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        names = [model.name for model in IN_ORDER if not setting.models or model.name in setting.models]
+        parts = [name for name in names if name != D.name], [name for name in names if name == D.name]
+        return [" ".join(part) for part in parts if part]
+
+    def weight(self, part: str) -> float:
+        return 2 if part == D.name else 1
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> list[ModelResult]:
+        question: SimulatedQuestion = worker.question
+        models = [model_named(name) for name in part.split()]
+        results: list[ModelResult] = []
+        power = Power(setting.situation)
+        try:
+            for model in models:
+                before = sum(result.point_count for result in results)
+                settings = settings_under(model, question.bounds, question.seed)
+
+                def tell(done: int, total: int | None, before: int = before) -> None:
+                    worker.tell(before + done, None if total is None else total * len(models))
+
+                results.append(power.explore(model, settings, worker.has_time, tell))
+        finally:
+            power.close()
+        return results
+
+    def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str] | None) -> Phase:
+        in_order = {result.model: result for part in results for result in part}
+        return power_phase(setting.situation, [in_order[model] for model in IN_ORDER if model in in_order], failed)
+
+    def found(self, results: Sequence[list[ModelResult]]) -> list[tuple[Kind, Any]]:
+        return super().found([result for part in results for result in part])
+
+
+class _Product(_Way):
+    """One part a model."""
+
+    def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
+        return schedule_crash.failed_controls()
+
+    def parts(self, setting: Setting) -> Sequence[str]:
+        return setting.models or schedule_crash.PRODUCT_MODELS
+
+    def explore(self, setting: Setting, part: str, worker: Worker) -> schedule_crash.ModelResult:
+        states_max = worker.question.bounds.states
+        return schedule_crash.explore_under(setting.situation, part, states_max, worker.has_time, worker.tell)
+
+    def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
+        return schedule_crash.product_phase(results, failed, ())
+
+    def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
+        return [(tuple(signature), each) for result in results for signature, each in result.found.items()]
+
+    def small(self, setting: Setting, found: Any) -> Finding:
+        return schedule_crash.finding_of_product(setting.situation, found, setting.name)
+
+    def unshrunk(self, setting: Setting, found: Any) -> Finding:
+        return schedule_crash.unshrunk(found)
+
+
+def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
+    """Return how many disks of a crash point are tried under a model: sectors torn into words leave too many."""
+    if model is not C_8:
+        return Settings(limits=Limits(seed=seed))
+    return Settings(limits=Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks, seed=seed))
+
+
+def explore_words(
+    situation: Situation,
+    *,
+    cases: Sequence[MemoryCase] = CASES,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Explore a mapped reader beside the last commits of a situation's first life."""
+    assert isinstance(situation.target, TableTarget), "only tables have a _txn"
+    operations = [situation.operations[number] for number in situation.first_life]
+    return explore_memory(
+        situation.target,
+        operations,
+        start=situation.start,
+        path=situation.path,
+        # Earlier commits make room: what a later one stores is then only what it changes.
+        settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
+        cases=cases,
+        has_time=has_time,
+        on_progress=on_progress,
+    )
+
+
+_WAYS: dict[Explorer, _Way] = {
+    Explorer.SCHEDULES: _Schedules(),
+    Explorer.MEMORY: _Memory(),
+    Explorer.POWER: _Power(),
+    Explorer.PRODUCT: _Product(),
+}
+_POINTS: dict[Explorer, tuple[str, ...]] = {
+    Explorer.SCHEDULES: schedule_points.POINTS,
+    Explorer.MEMORY: (),
+    Explorer.POWER: power_points.must_reach_all(MODELS),
+    Explorer.PRODUCT: (),
+}

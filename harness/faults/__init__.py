@@ -1,1 +1,0 @@
-"""Planted faults: patches of one place each, to show that an explorer would notice."""

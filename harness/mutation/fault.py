@@ -1,0 +1,118 @@
+"""A planted fault as a value: what it changes, at which one place, and who must find it and who must not."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.read.reader_protocol import ReaderProtocol
+from tornproof.impl.write.commit import Protocol
+
+Wrap: TypeAlias = Callable[[Any], Any]
+"""Returns what stands at a place instead of what it is given."""
+
+
+class Explorer(enum.StrEnum):
+    """Who looks for a fault, roughly from the cheapest to the dearest; the bounds are in `hunters`."""
+
+    SEQUENTIAL = "sequential"
+    METRIC = "metric"
+    TRACE_RULE = "trace rule"
+    SCHEDULES = "schedules"
+    CRASH = "crash"
+    TORN_CRASH = "crash inside writes"
+    POWER_B = "power B"
+    POWER_C_4096 = "power C-4096"
+    POWER_C_512 = "power C-512"
+    POWER_CDIR = "power Cdir"
+    FAILED_SYNC = "failed sync"
+    PRODUCT_A = "product A"
+    MEMORY_SEQUENTIAL = "memory, sequential consistency"
+    MEMORY_TOTAL_STORE_ORDER = "memory, total store order"
+    MEMORY_WEAK = "memory, weak"
+    DAMAGE = "damage"
+    STATEFUL = "stateful"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedFault:
+    """One fault of the catalogue; `number` is its row there, None for one that is not listed.
+
+    `place` is `package.module:name` for a `substitute` that wraps what stands there, else the field of a protocol's
+    value. `mode` is where the catalogue expects it to be seen, `explorer` the cheapest that sees it on `scenario`.
+    Those of `also` see it there too, for more, and those of `hidden_from` miss it there. `argument` says why a
+    near-equivalent harms no reader.
+    """
+
+    number: int | None
+    name: str
+    part: str
+    change: str
+    property_broken: str
+    mode: str
+    place: str
+    substitute: Wrap | Protocol | ReaderProtocol
+    explorer: Explorer
+    scenario: str
+    also: tuple[Explorer, ...] = ()
+    hidden_from: tuple[Explorer, ...] = ()
+    argument: str = ""
+
+
+def faults_of(**common: Any) -> Callable[..., PlantedFault]:
+    """Return what makes faults that have some fields in common."""
+
+    def fault(number: int | None, name: str, change: str, property_broken: str, **own: Any) -> PlantedFault:
+        fields: dict[str, Any] = {**common, **own}
+        return PlantedFault(number=number, name=name, change=change, property_broken=property_broken, **fields)
+
+    return fault
+
+
+class Planting:
+    """A fault that can be planted again and again; `reached_count` is how often its place was come to."""
+
+    def __init__(self, fault: PlantedFault) -> None:
+        """Plant nothing yet."""
+        self._fault = fault
+        self.reached_count = 0
+
+    @property
+    def target(self) -> TableTarget:
+        """Tables under the fault, where it is a protocol's value, else of ours."""
+        match self._fault.substitute:
+            case Protocol() as protocol:
+                return TableTarget(protocol=protocol)
+            case ReaderProtocol() as reader:
+                return TableTarget(reader=reader)
+            case _:
+                return TableTarget()
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Hold the fault at its place while the block runs."""
+        fault = self._fault
+        if isinstance(fault.substitute, Protocol | ReaderProtocol):
+            self.reached_count += 1
+            yield
+            return
+        with replaced(fault.place, self._counted(fault.substitute(original_of(fault.place)))):
+            yield
+
+    def _counted(self, made: Any) -> Any:
+        if isinstance(made, Mapping):
+            return {key: self._counted(value) for key, value in made.items()}
+        if not callable(made):
+            self.reached_count += 1
+            return made
+
+        def counted(*arguments: Any, **settings: Any) -> Any:
+            self.reached_count += 1
+            return made(*arguments, **settings)
+
+        return counted

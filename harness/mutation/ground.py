@@ -1,0 +1,67 @@
+"""What a fault is hunted on: a scenario, and what a reader must see after each of its commits without the fault."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.process.observer import Operations
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.systems.scenario import load_scenario
+from tornproof.harness.systems.scenario_situation import situation_of
+from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table_readers import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One scenario; all that is remembered of it was made by the implementation as it is."""
+
+    sound: Situation
+
+    def situation(self, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
+        """Return the situation under a fault, whose readers must see what those without it see."""
+        return dataclasses.replace(self.sound, target=target, rules=rules).expecting(self.sound)
+
+    def storage(self) -> MemoryStorage:
+        """Return the files of the start."""
+        return MemoryStorage.of(self.start)
+
+    @property
+    def start(self) -> DiskImage:
+        """The files of the start, which do not change."""
+        assert self.sound.start is not None
+        return self.sound.start
+
+    @property
+    def lives(self) -> tuple[Operations, ...]:
+        """The numbers of the operations, life by life."""
+        return tuple(life for life in (self.sound.first_life, self.sound.second_life) if life)
+
+    def operation(self, number: int) -> TableOperation:
+        """Return an operation."""
+        operation: TableOperation = self.sound.operations[number]
+        return operation
+
+    def expected(self, operations: Operations) -> Seen:
+        """Return what a reader sees after these."""
+        seen = self.sound.oracle(operations)
+        assert isinstance(seen, Seen)
+        return seen
+
+
+@functools.lru_cache(maxsize=64)
+def ground_of(scenario: str) -> Ground:
+    """Return the ground of a scenario; to be asked for while no fault is planted. Raises ScenarioError."""
+    situation = situation_of(load_scenario(scenario), TableTarget())
+    first, second = situation.first_life, situation.second_life
+    for done in range(len(first) + 1):
+        for more in range(len(second) + 1):
+            # Whoever judges under a fault finds all answers here, and computes none.
+            situation.oracle(first[:done] + second[:more])
+    return Ground(situation)

@@ -1,0 +1,234 @@
+"""Defects that are known of this format and of its releases, each shown by a small finding that can be seen again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, looks_at_most
+from tornproof.harness.counterexamples.as_log import with_situation
+from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.replay import Replayed, is_simulated
+from tornproof.harness.counterexamples.run import Player
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.explorers.memory.memory import WEAK, seen_again
+from tornproof.harness.explorers.simulated_phases import explore_words, simulate
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.fault import Planting
+from tornproof.harness.mutation.ground import ground_of
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.scenario import Explorer, load_scenario
+from tornproof.harness.systems.simulation import HARDENED, Setting, setting_of
+from tornproof.harness.systems.table import TableTarget
+
+LOOKS = 2_000
+"""So often an exploration may ask whether it may go on: a defect is shown early."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDefect:
+    """A planted fault or a released server, and which explorer shows on which scenario that it breaks a property.
+
+    The property is one of answers: what a reader, a recovery or a commit then gets.
+    """
+
+    name: str
+    explorer: Explorer
+    scenario: str
+    fault: str = ""
+    preset: str = HARDENED
+    models: tuple[str, ...] = ()
+    breaks: str = Property.REFUSED
+
+    @property
+    def source(self) -> str:
+        """Where the defect is from."""
+        return f"fault “{self.fault}”" if self.fault else f"preset `{self.preset}`"
+
+    def setting(self) -> Setting:
+        """Return what `check` would explore, with the defect in it; a planted one changes no expected answer."""
+        setting = setting_of(load_scenario(self.scenario), PRESETS[self.preset])
+        if self.fault:
+            target = self.target
+            situation = ground_of(self.scenario).situation(target, setting.situation.rules)
+            setting = replace(setting, situation=situation)
+        return replace(setting, explorers=frozenset({self.explorer}), models=self.models)
+
+    @property
+    def target(self) -> TableTarget:
+        """The tables with the defect, unless it is a patch."""
+        return Planting(fault_named(self.fault)).target if self.fault else TableTarget.of(PRESETS[self.preset])
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Hold a patch at its place while the block runs."""
+        if not self.fault:
+            yield
+            return
+        with Planting(fault_named(self.fault)).planted():
+            yield
+
+
+class Size(NamedTuple):
+    """How small a finding is."""
+
+    operations: int
+    crashes: int
+    switches: int
+
+
+SCHEDULES, POWER, PRODUCT, MEMORY = Explorer.SCHEDULES, Explorer.POWER, Explorer.PRODUCT, Explorer.MEMORY
+APPEND, RETRY = "append-and-power-cut", "equal-retry-and-a-reader-that-looks-twice"
+
+
+def _lost(name: str, fault: str, model: str, scenario: str = APPEND, breaks: str = Property.REFUSED) -> KnownDefect:
+    """Return a defect that a power cut shows."""
+    return KnownDefect(name=name, fault=fault, explorer=POWER, models=(model,), scenario=scenario, breaks=breaks)
+
+
+KNOWN: tuple[KnownDefect, ...] = (
+    KnownDefect(
+        name="header before body (F2)",
+        fault="header before the body",
+        explorer=SCHEDULES,
+        scenario="one-commit-one-reader",
+    ),
+    _lost("body not durable before the header (F2)", "body of _pm not synced (F2)", "C-512"),
+    _lost("token without footer (F3)", "header of _pm not synced (F3)", "B"),
+    _lost("data not durable (F1)", "data not synced (F1)", "B"),
+    _lost("torn record (F4)", "record not synced (F4)", "C-512", "record-across-sectors"),
+    _lost("lost acknowledged commit (F5)", "version not synced (F5)", "B", breaks=Property.LOST),
+    _lost("missing directory (F6)", "new directory not synced (F6)", "Cdir", "new-partition-and-power-cut"),
+    _lost(
+        "missing name of a directory (F6)", "table's directory not synced (F6)", "Cdir", "new-partition-and-power-cut"
+    ),
+    KnownDefect(name="stale mapping, ABA on the token", fault="mapping kept", explorer=SCHEDULES, scenario=RETRY),
+    KnownDefect(
+        name="orphan overwritten under a reader",
+        fault="orphan overwritten",
+        explorer=PRODUCT,
+        models=("A",),
+        scenario="two-orphans",
+    ),
+    KnownDefect(name="orphan truncated under a reader", fault="orphan cut off", explorer=SCHEDULES, scenario=RETRY),
+    *(
+        KnownDefect(
+            name=f"reader decodes by the newest footer ({preset})",
+            preset=preset,
+            explorer=SCHEDULES,
+            scenario="one-commit-one-reader",
+        )
+        for preset in ("questdb-9.4.2", "questdb-9.4.3")
+    ),
+    *(
+        KnownDefect(
+            name=f"orphan as the base of the next update ({preset})",
+            preset=preset,
+            explorer=PRODUCT,
+            models=("A",),
+            scenario="reader-lives-through-a-kill",
+            breaks=Property.RECOVERY,
+        )
+        for preset in ("questdb-9.4.2", "questdb-9.4.3")
+    ),
+    _lost(
+        "orphan as the base, and its rows committed",
+        "orphan taken for the base",
+        "A",
+        breaks=Property.WRONG_SNAPSHOT,
+    ),
+    KnownDefect(
+        name="token from the file's size after a crash tail (H1)",
+        preset="questdb-2026-07",
+        explorer=POWER,
+        models=("A",),
+        scenario="orphan-and-smaller-commit",
+    ),
+    _lost(
+        "old directory removed before the new one is durable",
+        "old directory removed early",
+        "B",
+        "rewrite-and-power-cut",
+    ),
+    KnownDefect(
+        name="no fence after the version",
+        fault="no fence after the version",
+        explorer=MEMORY,
+        scenario="settled-words-of-two-commits",
+        breaks=Property.WRONG_SNAPSHOT,
+    ),
+)
+
+
+def shown(defect: KnownDefect) -> Finding:
+    """Let the explorer of a defect find it, and return the first finding of its property; raises LookupError."""
+    setting = defect.setting()
+    with defect.planted():
+        if defect.explorer is MEMORY:
+            phase = _read_weakly(setting)
+        else:
+            phase = simulate(defect.explorer, [setting], has_time=looks_at_most(LOOKS))
+    for finding in phase.findings:
+        if finding.property == defect.breaks:
+            return finding
+    raise LookupError(f"{defect.name}: {defect.explorer} shows it on {defect.scenario} no more")
+
+
+def _read_weakly(setting: Setting) -> Phase:
+    """Explore the weakest case alone: only there a fence is needed, and the others take as long as it does."""
+    situation = setting.situation
+    phase = explore_words(situation, has_time=looks_at_most(LOOKS), cases=(WEAK,))
+    findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
+    return replace(phase, findings=tuple(findings))
+
+
+def size_of(finding: Finding) -> Size:
+    """Count what a finding takes; in the memory explorer, the reader meets a later commit at a switch."""
+    situation, evidence = finding.evidence["situation"], finding.evidence
+    operations = len(situation["first_life"]) + len(situation["second_life"])
+    if not is_simulated(evidence):
+        seen = list(itertools.accumulate((max(load["commits"]) for load in evidence["loads"]), max))
+        return Size(operations, 0, sum(after > before for before, after in itertools.pairwise(seen)))
+    log = DecisionLog.of_document(evidence["log"])
+    return Size(operations, log.crash_count, log.switch_count)
+
+
+def replayed(defect: KnownDefect, finding: Finding) -> Replayed:
+    """See a finding again with its defect in place."""
+    with defect.planted():
+        if is_simulated(finding.evidence):
+            # A function that only a fault has cannot be named in a file.
+            is_named = finding.evidence["situation"]["target"]["kind"] != "other"
+            return replay_planted(finding, None if is_named else defect.target)
+        again = _loaded_again(finding, None)
+    if again is None:
+        return Replayed(verdict=Verdict.VALID)
+    is_same = again.property == finding.property and {**finding.evidence, **again.evidence} == finding.evidence
+    return Replayed(verdict=Verdict.INVALID, is_same=is_same, evidence=again.evidence)
+
+
+def replayed_without(finding: Finding) -> Verdict:
+    """Run what a finding tells, as far as that can happen then, on our tables as they are."""
+    if not is_simulated(finding.evidence):
+        return Verdict.VALID if _loaded_again(finding, TableTarget()) is None else Verdict.INVALID
+    situation = situation_of(finding.evidence["situation"], TableTarget())
+    with remembered_decoding(), Player(situation) as player:
+        # What is durable is not lost then: a power cut leaves what is nearest to its choice.
+        result = player.play(DecisionLog.of_document(finding.evidence["log"]), adapts=True)
+    if result.violations:
+        return Verdict.INVALID
+    return Verdict.UNKNOWN if result.dropped else Verdict.VALID
+
+
+def _loaded_again(finding: Finding, target: TableTarget | None) -> Finding | None:
+    """Return what the loads of a finding of the memory explorer give now; raises what `seen_again` does."""
+    situation = situation_of(finding.evidence["situation"], target)
+    assert isinstance(situation.target, TableTarget)
+    operations = tuple(situation.operations[number] for number in situation.first_life)
+    return seen_again(situation.target, operations, finding, start=situation.start, path=situation.path)

@@ -1,0 +1,199 @@
+"""Barriers that are not there, or do not wait: most of these faults are other values of `Protocol`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.mutation.planted import swallow_sync
+from tornproof.impl.write.commit import HARDENED, Action, Protocol
+
+
+def without(*actions: Action) -> Protocol:
+    """Return our protocol without some of its actions."""
+    return dataclasses.replace(
+        HARDENED,
+        update=tuple(action for action in HARDENED.update if action not in actions),
+        rewrite=tuple(action for action in HARDENED.rewrite if action not in actions),
+        publish=tuple(action for action in HARDENED.publish if action not in actions),
+    )
+
+
+def only_flushed(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+    """Hand data to the system and do not wait for the disk."""
+    return {**actions, Action.SYNC_DATA: _nothing, Action.SYNC_PM: _nothing}
+
+
+def started_only(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+    """Start the syncs of `_txn` and do not wait for them, which holds nothing back."""
+    return {**actions, Action.SYNC_RECORD: _nothing, Action.SYNC_VERSION: _nothing}
+
+
+def _nothing(_: Any) -> None:
+    """Do nothing."""
+
+
+CRASH = Explorer.CRASH
+_fault = faults_of(part="sync", place="Protocol")
+BARRIERS = (
+    _fault(
+        1,
+        "no fence before the version",
+        "the store fence before the version is left out",
+        "reader accepts a half-new record",
+        part="txn write",
+        mode="weak",
+        place="Protocol.publish",
+        substitute=without(Action.FENCE_BEFORE_VERSION),
+        explorer=Explorer.MEMORY_WEAK,
+        scenario="settled-words-of-two-commits",
+        hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER, CRASH),
+    ),
+    _fault(
+        2,
+        "no fence after the version",
+        "the store fence after the version is left out",
+        "old version with words of the one after the next",
+        part="txn write",
+        mode="weak",
+        place="Protocol.publish",
+        substitute=without(Action.FENCE_AFTER_VERSION),
+        explorer=Explorer.MEMORY_WEAK,
+        scenario="settled-words-of-two-commits",
+        hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER, CRASH),
+    ),
+    _fault(
+        11,
+        "record not synced (F4)",
+        "the sync of the record before the version is left out",
+        "version n with old rows and token",
+        part="txn write",
+        mode="crash C-512",
+        place="Protocol.publish",
+        substitute=without(Action.SYNC_RECORD),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_C_512,),
+        scenario="record-across-sectors",
+        hidden_from=(CRASH, Explorer.POWER_B),
+    ),
+    _fault(
+        12,
+        "version not synced (F5)",
+        "the last sync before the acknowledgement is left out",
+        "acknowledged commit lost",
+        part="txn write",
+        mode="crash B",
+        place="Protocol.publish",
+        substitute=without(Action.SYNC_VERSION),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_B,),
+        scenario="append-and-power-cut",
+        hidden_from=(CRASH, Explorer.SEQUENTIAL),
+    ),
+    _fault(
+        13,
+        "syncs of _txn are only started",
+        "both syncs of `_txn` return at once",
+        "acknowledged commit lost",
+        part="txn write",
+        mode="crash B",
+        place="tornproof.impl.write.commit:_PUBLISH_ACTIONS",
+        substitute=started_only,
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_B,),
+        scenario="append-and-power-cut",
+        hidden_from=(CRASH, Explorer.SEQUENTIAL),
+    ),
+    _fault(
+        21,
+        "data not synced (F1)",
+        "the sync of data.parquet is left out",
+        "committed rows are not on disk",
+        mode="crash B, C",
+        place="Protocol.update",
+        substitute=without(Action.SYNC_DATA),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_B,),
+        scenario="append-and-power-cut",
+        hidden_from=(Explorer.SEQUENTIAL, CRASH),
+    ),
+    _fault(
+        22,
+        "body of _pm not synced (F2)",
+        "the sync of `_pm` before the header is left out",
+        "old committed chain unreachable",
+        mode="crash C",
+        place="Protocol.update",
+        substitute=without(Action.SYNC_PM),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_C_512,),
+        scenario="append-and-power-cut",
+        hidden_from=(CRASH, Explorer.POWER_B),
+    ),
+    _fault(
+        23,
+        "header of _pm not synced (F3)",
+        "the sync of `_pm` after the header is left out",
+        "acknowledged commit unreachable",
+        mode="crash B",
+        place="Protocol.update",
+        substitute=without(Action.SYNC_HEADER),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_B,),
+        scenario="append-and-power-cut",
+        hidden_from=(Explorer.SEQUENTIAL, CRASH),
+    ),
+    _fault(
+        24,
+        "syncs are flushes",
+        "data.parquet and `_pm` are handed to the system without waiting for the disk",
+        "committed rows are not on disk",
+        mode="crash B; inv",
+        place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        substitute=only_flushed,
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_B,),
+        scenario="append-and-power-cut",
+        hidden_from=(Explorer.SEQUENTIAL, CRASH),
+    ),
+    _fault(
+        25,
+        "new directory not synced (F6)",
+        "the sync of a new partition's directory is left out",
+        "whole partition missing",
+        mode="crash Cdir",
+        place="Protocol.rewrite",
+        substitute=without(Action.SYNC_DIRECTORY),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_CDIR,),
+        scenario="new-partition-and-power-cut",
+        hidden_from=(CRASH, Explorer.POWER_C_4096),
+    ),
+    _fault(
+        26,
+        "table's directory not synced (F6)",
+        "the sync of the table's directory after a new partition is left out",
+        "whole partition missing",
+        mode="crash Cdir",
+        place="Protocol.rewrite",
+        substitute=without(Action.SYNC_TABLE_DIRECTORY),
+        explorer=Explorer.TRACE_RULE,
+        also=(Explorer.POWER_CDIR,),
+        scenario="new-partition-and-power-cut",
+        hidden_from=(CRASH, Explorer.POWER_C_4096),
+    ),
+    _fault(
+        27,
+        "failed sync ignored",
+        "what the sync of data.parquet reports is ignored",
+        "acknowledged commit lost",
+        mode="crash D",
+        place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        substitute=swallow_sync,
+        explorer=Explorer.FAILED_SYNC,
+        scenario="sync-fails",
+        hidden_from=(Explorer.SEQUENTIAL, CRASH, Explorer.POWER_C_512, Explorer.TRACE_RULE),
+    ),
+)

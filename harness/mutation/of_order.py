@@ -1,0 +1,180 @@
+"""Faults in the order of a commit's actions, and in what an update goes on from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.systems.readers import by_header, unchecked
+from tornproof.harness.systems.writers import physical_length
+from tornproof.impl.read.reader_protocol import HARDENED_READER
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.partition_names import looks_like_partition, split_name
+from tornproof.impl.txn.write import StorePlan
+from tornproof.impl.write.commit import HARDENED, Action, PartitionWrite, Protocol
+from tornproof.impl.write.recovery import remove_directory
+
+UPDATE, PUBLISH = HARDENED.update, HARDENED.publish
+EXECUTE = "tornproof.impl.write.table_writer:execute"
+
+
+def published_before(*late: Action) -> Callable[[Any], Any]:
+    """Let some actions on partitions that grow come after the version."""
+
+    def wrap(execute: Callable[..., None]) -> Callable[..., None]:
+        def commit(
+            protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+        ) -> None:
+            early = tuple(action for action in protocol.update if action not in late)
+            execute(dataclasses.replace(protocol, update=early), storage, path, writes, plan)
+            if protocol.publish:
+                grown = [write for write in writes if not write.is_new]
+                after = dataclasses.replace(protocol, update=late, publish=())
+                execute(after, storage, path, grown, plan)
+
+        return commit
+
+    return wrap
+
+
+def removed_early(execute: Callable[..., None]) -> Callable[..., None]:
+    """Remove the directory that a rewrite replaces as soon as the version is stored, which is before it is durable."""
+
+    def commit(
+        protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+    ) -> None:
+        place = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
+        execute(dataclasses.replace(protocol, publish=protocol.publish[:place]), storage, path, writes, plan)
+        for write in writes:
+            new = write.directory_path.rpartition("/")[2]
+            for name in storage.listdir(path) if write.is_new else ():
+                if looks_like_partition(name) and split_name(name)[0] == split_name(new)[0] and name != new:
+                    remove_directory(storage, f"{path}/{name}")
+        execute(dataclasses.replace(protocol, publish=protocol.publish[place:]), storage, path, (), plan)
+
+    return commit
+
+
+NEWEST = dataclasses.replace(HARDENED_READER, resolve=by_header, check=unchecked)
+BASED_ON_NEWEST = dataclasses.replace(HARDENED, base=NEWEST, recovery=HARDENED.recovery[1:])
+"""Recovery must not restate the committed generation, which would be the newest then."""
+CRASH, SCHEDULES = Explorer.CRASH, Explorer.SCHEDULES
+_fault = faults_of(part="order", place="Protocol")
+ORDER = (
+    _fault(
+        9,
+        "version before its record",
+        "the version is stored before the record and its slot",
+        "reader uses a stale offset and size",
+        part="txn write",
+        mode="sched",
+        place="Protocol.publish",
+        substitute=dataclasses.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
+        explorer=Explorer.TRACE_RULE,
+        also=(SCHEDULES,),
+        scenario="record-grows-once",
+        hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+    _fault(
+        18,
+        "header after the version",
+        "the header of `_pm` is patched after the version is stored",
+        "token not found",
+        part="order",
+        mode="sched; crash A",
+        place=EXECUTE,
+        substitute=published_before(Action.PATCH_HEADER, Action.SYNC_HEADER),
+        explorer=Explorer.TRACE_RULE,
+        also=(SCHEDULES, CRASH),
+        scenario="one-commit-one-reader",
+        hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+    _fault(
+        19,
+        "_pm before the data",
+        "`_pm` is published before the data is written",
+        "an orphan that describes no bytes",
+        part="order",
+        mode="inv I9",
+        place="Protocol.update",
+        substitute=dataclasses.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
+        explorer=Explorer.TRACE_RULE,
+        scenario="append-and-power-cut",
+        hidden_from=(Explorer.SEQUENTIAL, CRASH, Explorer.POWER_B, Explorer.POWER_C_512),
+        argument="The version is stored after both, so that only an orphan can describe bytes that are not there, and "
+        "no reader resolves an orphan.",
+    ),
+    _fault(
+        20,
+        "data after the version",
+        "data.parquet is written after the version is stored",
+        "wrong bytes",
+        part="order",
+        mode="sched; crash A",
+        place=EXECUTE,
+        substitute=published_before(Action.APPEND_DATA, Action.SYNC_DATA),
+        explorer=Explorer.TRACE_RULE,
+        also=(
+            SCHEDULES,
+            CRASH,
+        ),
+        scenario="one-commit-one-reader",
+        hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+    _fault(
+        35,
+        "header before the body",
+        "the header of `_pm` is patched before the body is written",
+        "reader takes bytes that are not there",
+        part="pm write",
+        mode="sched; crash A",
+        place="Protocol.update",
+        substitute=dataclasses.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
+        explorer=SCHEDULES,
+        also=(CRASH,),
+        scenario="one-commit-one-reader",
+        hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+    _fault(
+        74,
+        "old directory removed early",
+        "a rewrite removes the old directory before the new version is on disk",
+        "`_txn` names nothing",
+        part="compaction",
+        mode="crash Cdir",
+        place=EXECUTE,
+        substitute=removed_early,
+        explorer=Explorer.SEQUENTIAL,
+        also=(Explorer.POWER_B,),
+        scenario="rewrite-and-power-cut",
+        hidden_from=(CRASH,),
+    ),
+    _fault(
+        75,
+        "orphan taken for the base",
+        "an update goes on from the newest generation, orphan or not",
+        "orphan becomes committed",
+        part="compaction",
+        mode="seq with abort",
+        place="Protocol.base",
+        substitute=BASED_ON_NEWEST,
+        explorer=Explorer.SEQUENTIAL,
+        scenario="equal-retry-and-a-reader-that-looks-twice",
+        also=(SCHEDULES, CRASH),
+    ),
+    _fault(
+        78,
+        "token from the file's size (H1)",
+        "`_txn` is given the physical length of data.parquet",
+        "committed partition names no generation",
+        part="order",
+        mode="crash A",
+        place="Protocol.token_of",
+        substitute=dataclasses.replace(HARDENED, token_of=physical_length),
+        explorer=CRASH,
+        scenario="orphan-and-smaller-commit",
+        hidden_from=(Explorer.SEQUENTIAL,),
+    ),
+)

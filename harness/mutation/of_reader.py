@@ -1,0 +1,266 @@
+"""Faults of readers: of `_txn` by words and by ranges, of `_pm` and its chain, and of data.parquet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from tornproof.harness.mutation.early_header import early_headers
+from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.mutation.planted import read_to_the_end, resolve_at_least, resolve_newest
+from tornproof.harness.systems.readers import by_newest, unchecked
+from tornproof.impl.errors import Problem
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.chain import Resolved, decode_metadata, resolve, walk
+from tornproof.impl.read.reader_protocol import HARDENED_READER
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.partition import PartitionFiles, PublishedMetadata, ResolvedPartition, read_published
+from tornproof.impl.txn.transaction import Partition, Transaction, area_of, decode_transaction
+
+
+def always(_: object) -> Callable[..., bool]:
+    """Look at nothing."""
+    return lambda *_: True
+
+
+def nothing(_: object) -> Callable[..., None]:
+    """Do nothing."""
+    return lambda *_, **__: None
+
+
+def looked_at_once(_: object) -> Callable[..., Transaction]:
+    """Read the version, then what it selects, and do not look at the version again."""
+
+    def read(storage: ReadableStorage, path: str, *, file: str = "_txn") -> Transaction:
+        return _selected(storage, path, file)[1]
+
+    return read
+
+
+def looked_at_the_record(_: object) -> Callable[..., Transaction]:
+    """Look at the record's own number again, and not at the version."""
+
+    def read(storage: ReadableStorage, path: str, *, file: str = "_txn") -> Transaction:
+        while True:
+            area, transaction = _selected(storage, path, file)
+            with storage.open_for_reading(path) as handle:
+                if int.from_bytes(handle.pread(8, area), "little") == transaction.version:
+                    return transaction
+
+    return read
+
+
+def _selected(storage: ReadableStorage, path: str, file: str) -> tuple[int, Transaction]:
+    with storage.open_for_reading(path) as handle:
+        head = handle.pread(layout.BaseHeader.layout.size_bytes, 0)
+        base = layout.BaseHeader.unpack(head, 0, file=file)
+        area = area_of(base, base.version)
+        record = handle.pread(area.size_bytes, area.record_offset)
+    content = head.ljust(area.record_offset, b"\0") + record
+    return area.record_offset, decode_transaction(content, file=file, version=base.version)
+
+
+def kept_mapping(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Look into the bytes that this process read before for as long as the token is found there."""
+    known: dict[str, PublishedMetadata] = vars(files.storage).setdefault("kept_mappings", {})
+    label, kept = files.pm_label, known.get(files.path)
+    if kept is None or partition.token not in [place.token for place in walk(kept.content, file=label)]:
+        kept = known[files.path] = read_published(files)
+    resolved = resolve(kept.content, partition.token, file=label)
+    metadata = decode_metadata(kept.content, resolved.place, file=label)
+    return ResolvedPartition(files=files, partition=partition, published=kept, resolved=resolved, metadata=metadata)
+
+
+def resolve_oldest(resolve: Callable[..., Resolved]) -> Callable[..., Resolved]:
+    """Take the oldest footer with the token."""
+
+    def find(data: Buffer, token: int, *, file: str) -> Resolved:
+        newest = resolve(data, token, file=file)
+        places = list(enumerate(walk(data, file=file)))
+        count, place = next((count, place) for count, place in reversed(places) if place.token == token)
+        return newest if place == newest.place else Resolved(place=place, orphan_count=count)
+
+    return find
+
+
+def physical_tail(check_data: Callable[..., Iterator[Problem]]) -> Callable[..., Iterator[Problem]]:
+    """Look for the last bytes of data.parquet where the file ends, and not where the token says."""
+
+    def check(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:
+        with files.open_data() as handle:
+            return check_data(files, handle.size_bytes(), footer_length)
+
+    return check
+
+
+SEQUENTIAL, SCHEDULES = Explorer.SEQUENTIAL, Explorer.SCHEDULES
+WORDS, ONE = "settled-words-of-two-commits", "one-commit-one-reader"
+RETRY = "equal-retry-and-a-reader-that-looks-twice"
+_fault = faults_of(part="pm read", mode="sched", explorer=Explorer.SCHEDULES)
+READER = (
+    _fault(
+        3,
+        "no load fence after the version",
+        "the load fence between the version and its record is left out",
+        "mixed record",
+        part="txn read",
+        mode="weak",
+        place="tornproof.impl.txn.mapped:fence_after_version",
+        substitute=nothing,
+        explorer=Explorer.MEMORY_WEAK,
+        scenario=WORDS,
+        hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER),
+    ),
+    _fault(
+        4,
+        "no load fence before the final look",
+        "the load fence between the record and the final look is left out",
+        "mixed record",
+        part="txn read",
+        mode="weak",
+        place="tornproof.impl.txn.mapped:fence_before_final_look",
+        substitute=nothing,
+        explorer=Explorer.MEMORY_WEAK,
+        scenario=WORDS,
+        hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER),
+    ),
+    _fault(
+        5,
+        "no final look",
+        "the version is not looked at again after the record",
+        "mixed record after two commits",
+        part="txn read",
+        place="tornproof.impl.table.table:safe_read",
+        substitute=looked_at_once,
+        scenario="two-commits-one-reader",
+        hidden_from=(SEQUENTIAL, Explorer.CRASH),
+    ),
+    _fault(
+        5,
+        "no final look at words",
+        "a reader of words does not look at the version again after the record",
+        "mixed record after two commits",
+        part="txn read",
+        place="tornproof.impl.txn.mapped:is_committed_still",
+        substitute=always,
+        explorer=Explorer.MEMORY_SEQUENTIAL,
+        scenario=WORDS,
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        6,
+        "final look at the record",
+        "the final look is at the record's own number and not at the version",
+        "mixed tail of a record",
+        part="txn read",
+        place="tornproof.impl.table.table:safe_read",
+        substitute=looked_at_the_record,
+        scenario="two-commits-one-reader",
+        hidden_from=(SEQUENTIAL, Explorer.CRASH),
+    ),
+    _fault(
+        40,
+        "CRC never checked",
+        "the CRC of `_pm` is not compared",
+        "silent corruption",
+        mode="corr",
+        place="tornproof.impl.pm.chain:check_checksum",
+        substitute=nothing,
+        explorer=Explorer.DAMAGE,
+        scenario=ONE,
+        hidden_from=(SEQUENTIAL, SCHEDULES, Explorer.CRASH, Explorer.POWER_C_512),
+    ),
+    _fault(
+        43,
+        "size from the file",
+        "the size of `_pm` is that of the file and not the published one",
+        "reader sees an unpublished tail",
+        place="tornproof.impl.table.partition:read_published",
+        substitute=read_to_the_end,
+        scenario="body-across-pages",
+        also=(Explorer.CRASH,),
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        44,
+        "header before the version",
+        "the header of `_pm` is read before `_txn`",
+        "token is not in the chain",
+        place="tornproof.impl.table.table:Table",
+        substitute=early_headers,
+        scenario=ONE,
+        hidden_from=(SEQUENTIAL, Explorer.CRASH),
+    ),
+    _fault(
+        45,
+        "mapping kept",
+        "bytes of `_pm` that were read before are used as long as they have the token",
+        "orphan's footer for the retry's token (ABA)",
+        mode="sched with abort and equal size",
+        place="ReaderProtocol.resolve",
+        substitute=dataclasses.replace(HARDENED_READER, resolve=kept_mapping),
+        scenario=RETRY,
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        46,
+        "first footer with the token or more",
+        "the walk takes the first footer with the token or a larger one",
+        "newer footer for a pinned reader",
+        mode="seq with abort",
+        place="tornproof.impl.table.partition:resolve",
+        substitute=resolve_at_least,
+        explorer=SEQUENTIAL,
+        scenario="append-and-power-cut",
+    ),
+    _fault(
+        47,
+        "newest footer only",
+        "the walk stops after one step",
+        "reader that falls behind fails",
+        mode="seq; sched",
+        place="tornproof.impl.table.partition:resolve",
+        substitute=resolve_newest,
+        explorer=SEQUENTIAL,
+        scenario=ONE,
+        also=(SCHEDULES, Explorer.CRASH),
+    ),
+    _fault(
+        49,
+        "oldest footer with the token",
+        "the walk takes the oldest footer with the token and not the newest",
+        "orphans of a generation that was restated are counted for ever",
+        mode="sched with abort",
+        place="tornproof.impl.table.partition:resolve",
+        substitute=resolve_oldest,
+        explorer=Explorer.METRIC,
+        scenario=RETRY,
+        also=(Explorer.CRASH,),
+        hidden_from=(SEQUENTIAL, SCHEDULES),
+        argument="A token stands in two footers only where one restates the other, so that readers see the same rows; "
+        "but recovery meets its own orphan again and never comes to an end.",
+    ),
+    _fault(
+        None,
+        "decoded by the newest footer",
+        "the token is found, and then the newest footer is decoded within the pinned length (9.4.2, 9.4.3)",
+        "refused read with no fault at all",
+        mode="sched",
+        place="ReaderProtocol.resolve",
+        substitute=dataclasses.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
+        explorer=SEQUENTIAL,
+        scenario=ONE,
+        also=(SCHEDULES, Explorer.CRASH),
+    ),
+    _fault(
+        81,
+        "size of data.parquet from the file",
+        "the Thrift footer is looked for at the end of the file and not at the token",
+        "reader sees a tail that is being written",
+        part="data read",
+        place="tornproof.impl.table.partition:_check_data",
+        substitute=physical_tail,
+        scenario="merge-beside-a-reader",
+    ),
+)

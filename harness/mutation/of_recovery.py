@@ -1,0 +1,204 @@
+"""Faults of recovery, of purging, and of what a second life makes of the first one's files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.mutation.processes import purge_regardless
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.encode import AppendPoint, patch_header
+from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.storage.interface import File, Storage
+from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
+from tornproof.impl.write.commit import publish
+
+
+def rolled_back(*, cuts: bool) -> Callable[[Any], Callable[..., None]]:
+    """Put the header back to the committed generation, so that the next overwrites the orphan; or cut the orphan."""
+
+    def settle(storage: Storage, resolved: ResolvedPartition) -> None:
+        end_bytes = resolved.resolved.place.end_bytes
+        with ExitStack() as opened:
+            handle = opened.enter_context(storage.open_for_writing(f"{resolved.files.path}/{PM_FILE}"))
+            publish(handle, end_bytes, opened).msync()
+            if cuts:
+                handle.truncate(end_bytes)
+
+    return lambda _: settle
+
+
+def prev_of_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
+    """Continue what stands before the new generation, orphan or not."""
+
+    def point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
+        return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=base_bytes)
+
+    return point
+
+
+def version_before(store: Callable[..., None]) -> Callable[..., None]:
+    """Store the version before the committed one again."""
+    return lambda storage, path, version: store(storage, path, max(version - 1, 0))
+
+
+def all_unborn(split_name: Callable[[str], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
+    """Take every directory that the committed version does not name for one that never came about."""
+    return lambda name: (split_name(name)[0], 1 << 62)
+
+
+def written_header(_: Callable[..., Any]) -> Callable[..., Any]:
+    """Write the eight bytes of the header instead of storing them as one word."""
+
+    def put(pm: File, published_bytes: int, opened: ExitStack) -> Any:
+        pm.pwrite(patch_header(published_bytes), 0)
+        return opened.enter_context(pm.map(layout.Header.layout.field("parquet_meta_file_size").end_bytes))
+
+    return put
+
+
+def nothing(_: object) -> Callable[..., None]:
+    """Do nothing."""
+    return lambda *_: None
+
+
+def unsigned(value_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the integers of statistics for unsigned ones."""
+
+    def value(column: Any, raw: bytes) -> Any:
+        known = value_of(column, raw)
+        return int.from_bytes(raw, "little") if isinstance(known, int) else known
+
+    return value
+
+
+SEQUENTIAL, SCHEDULES, CRASH = Explorer.SEQUENTIAL, Explorer.SCHEDULES, Explorer.CRASH
+RETRY = "equal-retry-and-a-reader-that-looks-twice"
+_fault = faults_of(part="recovery", explorer=SEQUENTIAL)
+RECOVERY = (
+    _fault(
+        29,
+        "orphan overwritten",
+        "the header is put back to the committed generation, and the next one is written over the orphan",
+        "chain root broken; live reader refused",
+        part="pm write",
+        mode="crash A; sched",
+        place="tornproof.impl.write.recovery:_settle",
+        substitute=rolled_back(cuts=False),
+        explorer=SCHEDULES,
+        scenario="two-orphans",
+        also=(Explorer.PRODUCT_A,),
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        31,
+        "orphan cut off",
+        "recovery removes the orphan by cutting `_pm`",
+        "file ends under a reader",
+        mode="sched; real",
+        place="tornproof.impl.write.recovery:_settle",
+        substitute=rolled_back(cuts=True),
+        explorer=SCHEDULES,
+        scenario=RETRY,
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        32,
+        "prev names the orphan",
+        "the restated generation continues the orphan and not the committed one",
+        "chain is not the committed history",
+        part="pm write",
+        mode="inv",
+        place="tornproof.impl.write.recovery:append_point",
+        substitute=prev_of_orphan,
+        scenario=RETRY,
+        hidden_from=(),
+    ),
+    _fault(
+        59,
+        "signed bounds taken for unsigned",
+        "statistics of signed integers are compared as unsigned ones",
+        "wrong pruning",
+        part="stats",
+        mode="bnd",
+        place="tornproof.impl.pm.statistics:value_of",
+        substitute=unsigned,
+        scenario="texts-of-many-lengths",
+    ),
+    _fault(
+        73,
+        "pins not asked for",
+        "a replaced directory is removed while a reader pins it",
+        "pinned reader loses its files",
+        part="compaction",
+        mode="sched with pins",
+        place="tornproof.impl.write.table_writer:purge",
+        substitute=purge_regardless,
+        scenario="purge-beside-a-pinned-reader",
+        also=(SCHEDULES,),
+        hidden_from=(CRASH,),
+    ),
+    _fault(
+        80,
+        "version before stored again",
+        "recovery stores the version before the committed one",
+        "acknowledged commit undone",
+        mode="crash C; corr",
+        place="tornproof.impl.write.recovery:_store_version_again",
+        substitute=version_before,
+        scenario="append-and-power-cut",
+        also=(CRASH,),
+    ),
+    _fault(
+        None,
+        "version not stored again",
+        "recovery takes the version from the page cache and does not make it durable",
+        "adopted commit lost after a failed sync",
+        mode="crash D",
+        place="tornproof.impl.write.recovery:_store_version_again",
+        substitute=nothing,
+        explorer=Explorer.FAILED_SYNC,
+        scenario="sync-fails",
+        hidden_from=(SEQUENTIAL, CRASH, Explorer.POWER_C_512),
+    ),
+    _fault(
+        85,
+        "header written and not stored",
+        "the published size is written as eight bytes and not stored as one word",
+        "torn size: no chain has a root",
+        part="seam",
+        mode="real",
+        place="tornproof.impl.write.commit:publish",
+        substitute=written_header,
+        explorer=Explorer.TORN_CRASH,
+        scenario="append-and-power-cut",
+        hidden_from=(SEQUENTIAL, CRASH, Explorer.POWER_C_512),
+    ),
+    _fault(
+        None,
+        "unborn directories stay",
+        "recovery leaves the directories of commits that never came about",
+        "the next commit cannot make its directory",
+        mode="crash A",
+        place="tornproof.impl.write.recovery:_remove_unborn",
+        substitute=nothing,
+        explorer=CRASH,
+        scenario="rewrite-again-after-a-kill",
+        hidden_from=(SEQUENTIAL,),
+    ),
+    _fault(
+        None,
+        "pinned directories taken for unborn",
+        "recovery removes directories that only pinned versions name",
+        "pinned reader loses its files",
+        mode="seq with pinned reader",
+        place="tornproof.impl.write.recovery:split_name",
+        substitute=all_unborn,
+        scenario="rewrite-and-power-cut",
+        hidden_from=(CRASH,),
+    ),
+)

@@ -1,0 +1,92 @@
+"""What becomes of a world when processes die: the second life of the writer, beside readers that live on or are new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Refused
+from tornproof.harness.simulator.process.client import Client, Node
+from tornproof.harness.simulator.process.observer import Progress
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.world import Cast, World
+from tornproof.impl.storage.interface import Refusal
+
+Action: TypeAlias = tuple[Any, ...]
+Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
+"""Returns what a power cut may leave of a kernel, each with the choice that makes it."""
+WRITER_PLACE, READER_PLACE = 0, 1
+FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
+FAILED_SYNC = Refused(Refusal.INPUT_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The clients before and after a crash; those after it are the same for every crash, so that they learn once."""
+
+    situation: Situation
+    first: Cast
+    second: Cast
+
+    @classmethod
+    def of(cls, situation: Situation, *, fails: bool = False) -> Lives:
+        """Cast both lives; readers of the second one are the same clients, which go on or begin anew."""
+        first = situation.cast(fails=fails)
+        writer = situation.writer(situation.second_life, looks=True)
+        second = Cast(clients=(writer, *first.clients[1:]), judge=first.judge, rules=situation.rules)
+        return cls(situation, first, second)
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """All clients of both lives."""
+        return (*self.first.clients, self.second.clients[WRITER_PLACE])
+
+    def close(self) -> None:
+        """End all greenlets."""
+        for client in self.clients:
+            client.close()
+
+    def after_kill(self, world: World) -> World:
+        """Return the world after the writer's process died: what it wrote is there, and readers live on."""
+        kernel = world.kernel.fork()
+        kernel.kill(WRITER_PLACE)
+        return self._second(kernel, world.nodes[1:], world.progress)
+
+    def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
+        """Return the world that begins on what a power cut left: nobody remembers what was only seen."""
+        forgotten = progress._replace(seen=len(progress.committed), readings=())
+        return self._second(kernel, [client.root for client in self.second.clients[1:]], forgotten)
+
+    def after_failed_sync(self, world: World) -> World:
+        """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
+        failed = world.fork()
+        fail_sync(failed)
+        return failed
+
+    def crashes(self, world: World, model: str, disks: Disks) -> Iterator[tuple[Action, World]]:
+        """Yield what becomes of a world when the writer dies before its next call, under "A", "D", or that of `disks`.
+
+        Under "D" the call is a sync that fails, and the writer has not died yet.
+        """
+        if model == "A":
+            yield ("kill",), self.after_kill(world)
+        elif model == "D":
+            if world.call(WRITER_PLACE).kind in FAILING:
+                yield ("fail",), self.after_failed_sync(world)
+        else:
+            for kernel, choice in disks(world.kernel):
+                yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
+
+    def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
+        return World(self.second, kernel, [self.second.clients[WRITER_PLACE].root, *readers], progress)
+
+
+def fail_sync(world: World) -> None:
+    """Let the writer's next call, a sync, fail: the pages are clean then, and not on disk."""
+    kernel = world.kernel
+    file = kernel.file_of(WRITER_PLACE, world.call(WRITER_PLACE))
+    if file is not None:
+        kernel.files[file] = kernel.files[file].failed()
+    world.answer(WRITER_PLACE, FAILED_SYNC)

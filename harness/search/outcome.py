@@ -1,0 +1,84 @@
+"""What came of a schedule: what each client said, which rules were broken, and the files at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import NamedTuple, TypeAlias
+
+from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.world import World
+
+Said: TypeAlias = tuple[tuple[str, Hashable], ...]
+DIGEST_BYTES = 16
+
+
+class Outcome(NamedTuple):
+    """The same for all schedules that differ only in the order of independent calls.
+
+    `violations` are (property, client) without stale reads, which depend on when calls came that touch nothing in
+    common: `stale_reads` of `tornproof.harness.search.staleness` finds those.
+    """
+
+    said: tuple[Said, ...]
+    violations: frozenset[tuple[str, str]]
+    files: bytes
+
+
+class Outcomes:
+    """Tells what came of schedules, and remembers what clients said on their ways and which files there were."""
+
+    def __init__(self) -> None:
+        """Start without memory."""
+        self._said: dict[Node, Said] = {}
+        self._files: dict[object, bytes] = {}
+
+    def of(self, world: World) -> Outcome:
+        """Return what came of a schedule that is at its end."""
+        violations = ((each.property, each.client) for each in world.progress.violations)
+        return Outcome(
+            tuple([self._said.get(node) or self._learn(node) for node in world.nodes]),
+            frozenset(each for each in violations if each[0] != Property.STALE),
+            self._digest(world),
+        )
+
+    def _learn(self, node: Node) -> Said:
+        self._said[node] = said_by(node)
+        return self._said[node]
+
+    def _digest(self, world: World) -> bytes:
+        kernel = world.kernel
+        files = frozenset([(number, state.content) for number, state in kernel.files.items()])
+        key = files, tuple([tuple(names.items()) for names in kernel.directories.values()])
+        if key not in self._files:
+            self._files[key] = digest_of_files(world)
+        return self._files[key]
+
+
+def path_to(node: Node) -> list[Node]:
+    """Return a client's moments from its start to that one."""
+    path = [node]
+    while path[-1].parent is not None:
+        path.append(path[-1].parent)
+    path.reverse()
+    return path
+
+
+def said_by(node: Node) -> Said:
+    """Return all that a client said up to a moment, and how it ended."""
+    path = path_to(node)
+    said = [(mark.kind, mark.value) for each in path for mark in each.marks]
+    return (*said, ("ended", node.outcome))
+
+
+def digest_of_files(world: World) -> bytes:
+    """Return a digest of all files and directories as readers see them."""
+    image = world.kernel.image()
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for name in sorted(image.directories):
+        digest.update(f"{name}\0".encode())
+    for path, content in sorted(image.files.items()):
+        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.digest()

@@ -1,0 +1,170 @@
+"""Schedule × crash for one reader that changes nothing: every crash of the writer, every schedule of the reader.
+
+It goes by way of cuts: a writer's course before the crash, one for each disk after it, and a reader that lives through
+both or begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Lives
+from tornproof.harness.search.cuts import Course, Cuts, ReaderState, Ways, origin_of, schedule_of
+from tornproof.harness.search.outcome import Said, said_by
+from tornproof.harness.simulator.persistence.models import model_named
+from tornproof.harness.simulator.process.observer import Progress, Property, Violation
+from tornproof.harness.simulator.process.world import World
+
+Moves: TypeAlias = list[Action]
+IN_COMMIT, BETWEEN_COMMITS = "crash inside a commit", "crash outside of commits"
+SEEN_EARLY = "crash after a reader saw what is not acknowledged"
+READER_AT_WORK, LIVED_THROUGH = "reader at work when the writer died", "reader lived through a crash and a recovery"
+KEPT, DROPPED = "recovery found the commit that was under way", "recovery found the version before it"
+ORPHAN_SEEN = "reader at work beside a recovery"
+PARTS = 8
+
+
+@dataclass(slots=True)
+class CutCounts:
+    """What a search went through: reader states, crash points, courses after them, and what was found, with moves.
+
+    An outcome is what the reader said, the commits at the end, and whether the writer died.
+    """
+
+    states: int = 0
+    outcomes: set[tuple[Said, int, bool]] = field(default_factory=set)
+    crash_points: int = 0
+    courses: int = 0
+    is_complete: bool = False
+    reached: Counter[str] = field(default_factory=Counter)
+    found: list[tuple[Violation, Moves]] = field(default_factory=list)
+
+
+class _Crash(NamedTuple):
+    moment: int
+    action: Action
+    world: World
+
+
+class ProductCuts:
+    """One search of a situation with one reader under one model, "A", "D", or that of `disks`."""
+
+    def __init__(self, lives: Lives, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
+        """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
+        self._lives = lives
+        self._lives_through = not model_named(model).everything_dies
+        self._model = model
+        self._disks = disks
+        self._goes_on = goes_on
+        self._cuts = Cuts(lives.first.clients[READER_PLACE], READER_PLACE, lives.first.judge)
+        self._first = Course(lives.situation.begin(lives.first))
+        self._before: Ways = {}
+        self.counts = CutCounts()
+
+    def run(self) -> CutCounts:
+        """Search to the end."""
+        counts, first = self.counts, self._first
+        self._before = self._cuts.search(first, [self._cuts.root()])
+        counts.found += [(violation, [(WRITER_PLACE, len(first) - 1)]) for violation in first.progresses[-1].violations]
+        for state in self._before:
+            for violation in state.progress.violations:
+                counts.found.append((violation, list(schedule_of(READER_PLACE, self._before, state, 0))))
+        self._end(first, self._before, has_crashed=False)
+        counts.is_complete = True
+        for crash in self._crashes():
+            if not self._goes_on(self._cuts.state_count):
+                counts.is_complete = False
+                break
+            counts.courses += 1
+            self._after(crash)
+        counts.states = self._cuts.state_count
+        return counts
+
+    def _crashes(self) -> Sequence[_Crash]:
+        """Return a crash for each world that there is after one; of equal ones the last, beside the most readers.
+
+        Where a bound cuts them, those that were tried lie all over the writer's life.
+        """
+        distinct: dict[object, _Crash] = {}
+        for moment in range(len(self._first) - 1):
+            self.counts.crash_points += 1
+            for action, world in self._crashes_at(moment):
+                identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_PLACE].number)
+                distinct[identity] = _Crash(moment, action, world)
+        crashes = list(distinct.values())
+        return [crash for part in range(PARTS) for crash in crashes[part::PARTS]]
+
+    def _crashes_at(self, moment: int) -> Iterator[tuple[Action, World]]:
+        first, reader = self._first, self._cuts.root().node
+        nodes = [first.nodes[moment], reader]
+        world = World(self._lives.first, first.kernels[moment].fork(), nodes, first.progresses[moment])
+        return self._lives.crashes(world, self._model, self._disks)
+
+    def _after(self, crash: _Crash) -> None:
+        readers = [self._cuts.root()]
+        if self._lives_through:
+            readers = [
+                state
+                for state, come in self._before.items()
+                if come.moment <= crash.moment and not state.progress.violations
+            ]
+        self._count(crash, readers)
+        before = crash.world.progress
+        course = Course(self._last_life(crash.world))
+        come = self._cuts.search(course, readers)
+        self._count_recovery(course, come, before)
+        self._end(course, come, has_crashed=True)
+        for violation, state, end in self._violations(course, come, readers):
+            moves = [(WRITER_PLACE, crash.moment), crash.action]
+            if self._lives_through:
+                moves = [*schedule_of(READER_PLACE, self._before, origin_of(come, state), crash.moment), crash.action]
+            self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, come, state, end)]))
+
+    def _last_life(self, world: World) -> World:
+        """Let a writer whose sync failed say so and end; nothing that it does then is seen by anybody."""
+        if world.cast is self._lives.second:
+            return world
+        world.run(WRITER_PLACE)
+        return self._lives.after_kill(world)
+
+    def _violations(
+        self, course: Course, come: Ways, readers: list[ReaderState]
+    ) -> Iterator[tuple[Violation, ReaderState, int]]:
+        """Yield what went wrong, the reader's state that belongs to it, and up to when the writer has to go on."""
+        for violation in course.progresses[-1].violations:
+            yield violation, readers[0], len(course) - 1
+        for state in come:
+            for violation in state.progress.violations:
+                yield violation, state, 0
+        recovered = course.recovered_count
+        if recovered is not None:
+            for state in readers:
+                if state.progress.seen > recovered:
+                    sentence = f"commit {state.progress.seen} was seen, and is gone"
+                    yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(course) - 1
+
+    def _end(self, course: Course, come: Ways, *, has_crashed: bool) -> None:
+        commit_count = len(course.progresses[-1].committed)
+        for state in come:
+            if state.node.call is None and not state.progress.violations and not course.progresses[-1].violations:
+                self.counts.outcomes.add((said_by(state.node), commit_count, has_crashed))
+
+    def _count(self, crash: _Crash, readers: list[ReaderState]) -> None:
+        reached, progress = self.counts.reached, crash.world.progress
+        reached[IN_COMMIT if progress.pending is not None else BETWEEN_COMMITS] += 1
+        if self._lives_through:
+            reached[SEEN_EARLY] += any(state.progress.seen > len(progress.committed) for state in readers)
+            reached[READER_AT_WORK] += any(state.node.depth > 0 for state in readers)
+
+    def _count_recovery(self, course: Course, come: Ways, before: Progress) -> None:
+        reached = self.counts.reached
+        if before.pending is not None and course.recovered_count is not None:
+            reached[KEPT if course.recovered_count > len(before.committed) else DROPPED] += 1
+        reached[ORPHAN_SEEN] += any(0 < each.moment < course.recovered_moment for each in come.values())
+        if self._lives_through:
+            reached[LIVED_THROUGH] += any(
+                state.node.call is None and origin_of(come, state).node.depth > 0 for state in come
+            )

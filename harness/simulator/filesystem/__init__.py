@@ -1,0 +1,4 @@
+"""Files and directories in memory, the calls on them, and storages that record, fail or are cut off.
+
+Begin with `kernel.py` for the simulator, with `memory.py` for a plain storage in memory.
+"""

@@ -1,0 +1,299 @@
+"""A storage that hands every call of the seam to one method before it happens: recorders and faults are made of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias, TypeVar
+
+from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, Mapping, OpenMode, Storage
+
+Answer = TypeVar("Answer")
+Run: TypeAlias = Callable[[], Answer]
+
+
+class CallKind(enum.StrEnum):
+    """What a call does, in words that finish the sentence "cannot ..."."""
+
+    OPEN_FOR_READING = "open for reading"
+    OPEN_FOR_WRITING = "open for writing"
+    LISTDIR = "list"
+    KIND = "look at"
+    MKDIR = "make directory"
+    RMDIR = "remove directory"
+    RENAME = "rename"
+    LINK = "link"
+    UNLINK = "unlink"
+    SYNC_DIRECTORY = "sync directory"
+    LOAD_FENCE = "fence loads"
+    STORE_FENCE = "fence stores"
+    CLOCK = "ask for the time"
+    SLEEP = "sleep"
+    PREAD = "read"
+    SIZE = "ask for the size"
+    PWRITE = "write"
+    TRUNCATE = "truncate"
+    MAP = "map"
+    FSYNC = "sync"
+    FDATASYNC = "sync the data"
+    LOCK = "lock"
+    UNLOCK = "unlock"
+    CLOSE = "close"
+    LOAD = "load a word"
+    STORE = "store a word"
+    READ_MAPPED = "read a mapping"
+    VIEW = "lease a view"
+    MSYNC = "sync the mapping"
+    UNMAP = "unmap"
+    END_VIEW = "end a view"
+
+
+BARRIERS = frozenset({CallKind.FSYNC, CallKind.FDATASYNC, CallKind.MSYNC, CallKind.SYNC_DIRECTORY})
+CHANGES = frozenset(
+    {
+        CallKind.OPEN_FOR_WRITING,
+        CallKind.PWRITE,
+        CallKind.TRUNCATE,
+        CallKind.STORE,
+        CallKind.MKDIR,
+        CallKind.RMDIR,
+        CallKind.RENAME,
+        CallKind.LINK,
+        CallKind.UNLINK,
+    }
+)
+# What a crash can come between. Opening counts because it may make the file.
+STEPS = BARRIERS | CHANGES
+# What leaves everything as it is, but for what the caller itself has open. Closing may let go of a lock.
+LOOKS = frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call; `content` is what it writes, in file order.
+
+    `file` and `mapping` number what a storage has opened and mapped, both together from 1 on. `lock` is the mode that
+    is asked for.
+    """
+
+    kind: CallKind
+    path: str
+    file: int = 0
+    offset_bytes: int = 0
+    size_bytes: int = 0
+    content: bytes = b""
+    target_path: str = ""
+    mode: OpenMode = OpenMode.EXISTING
+    mapping: int = 0
+    lock: LockMode = LockMode.SHARED
+
+
+class InterceptedStorage(Storage):
+    """A storage over another one; a subclass says in `intercept` what becomes of a call."""
+
+    def __init__(self, inner: Storage) -> None:
+        """Hand calls on to `inner`."""
+        self._inner = inner
+        self._opened_count = 0
+
+    def next_number(self) -> int:
+        """Return the number of what is opened or mapped next."""
+        self._opened_count += 1
+        return self._opened_count
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        """Let the call happen."""
+        return run()
+
+    def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        """Intercept a write; `file` is the inner one, for those who write less."""
+        self.intercept(call, run)
+
+    def open_for_reading(self, path: str) -> File:
+        """Open a file whose calls are intercepted."""
+        call = Call(kind=CallKind.OPEN_FOR_READING, path=path, file=self.next_number())
+        return _InterceptedFile(self, self.intercept(call, lambda: self._inner.open_for_reading(path)), call)
+
+    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        """Open a file whose calls are intercepted."""
+        call = Call(kind=CallKind.OPEN_FOR_WRITING, path=path, mode=mode, file=self.next_number())
+        return _InterceptedFile(self, self.intercept(call, lambda: self._inner.open_for_writing(path, mode)), call)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Return the names in a directory."""
+        return self.intercept(Call(kind=CallKind.LISTDIR, path=path), lambda: self._inner.listdir(path))
+
+    def kind(self, path: str) -> EntryKind:
+        """Say what stands at a path."""
+        return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.kind(path))
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory."""
+        self.intercept(Call(kind=CallKind.MKDIR, path=path), lambda: self._inner.mkdir(path))
+
+    def rmdir(self, path: str) -> None:
+        """Remove a directory."""
+        self.intercept(Call(kind=CallKind.RMDIR, path=path), lambda: self._inner.rmdir(path))
+
+    def rename(self, source_path: str, target_path: str) -> None:
+        """Move an entry."""
+        call = Call(kind=CallKind.RENAME, path=source_path, target_path=target_path)
+        self.intercept(call, lambda: self._inner.rename(source_path, target_path))
+
+    def link(self, source_path: str, target_path: str) -> None:
+        """Give a file a second name."""
+        call = Call(kind=CallKind.LINK, path=source_path, target_path=target_path)
+        self.intercept(call, lambda: self._inner.link(source_path, target_path))
+
+    def unlink(self, path: str) -> None:
+        """Remove a name."""
+        self.intercept(Call(kind=CallKind.UNLINK, path=path), lambda: self._inner.unlink(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Make names durable."""
+        self.intercept(Call(kind=CallKind.SYNC_DIRECTORY, path=path), lambda: self._inner.sync_directory(path))
+
+    def load_fence(self) -> None:
+        """Order loads."""
+        self.intercept(Call(kind=CallKind.LOAD_FENCE, path=""), self._inner.load_fence)
+
+    def store_fence(self) -> None:
+        """Order stores."""
+        self.intercept(Call(kind=CallKind.STORE_FENCE, path=""), self._inner.store_fence)
+
+    def monotonic_seconds(self) -> float:
+        """Return the inner storage's time."""
+        return self.intercept(Call(kind=CallKind.CLOCK, path=""), self._inner.monotonic_seconds)
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        """Let the inner storage's time pass."""
+        self.intercept(Call(kind=CallKind.SLEEP, path=""), lambda: self._inner.sleep_seconds(duration_seconds))
+
+    def counters(self) -> Counters:
+        """Return the inner storage's counts."""
+        return self._inner.counters()
+
+
+class _Opened:
+    """What files and mappings have in common: every call says by which opening it came."""
+
+    def __init__(self, storage: InterceptedStorage, opening: Call) -> None:
+        self._storage = storage
+        self._opening = opening
+
+    def _call(self, kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b"") -> Call:
+        return Call(
+            kind=kind,
+            path=self._opening.path,
+            file=self._opening.file,
+            offset_bytes=offset_bytes,
+            size_bytes=size_bytes,
+            content=content,
+            mapping=self._opening.mapping,
+        )
+
+    def _let(
+        self, run: Run[Answer], kind: CallKind, offset_bytes: int = 0, size_bytes: int = 0, content: bytes = b""
+    ) -> Answer:
+        return self._storage.intercept(self._call(kind, offset_bytes, size_bytes, content), run)
+
+
+class _InterceptedFile(_Opened, File):
+    def __init__(self, storage: InterceptedStorage, inner: File, opening: Call) -> None:
+        super().__init__(storage, opening)
+        self._inner = inner
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self._let(lambda: self._inner.pread(size_bytes, offset_bytes), CallKind.PREAD, offset_bytes, size_bytes)
+
+    def size_bytes(self) -> int:
+        return self._let(self._inner.size_bytes, CallKind.SIZE)
+
+    def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
+        written = bytes(content)
+        call = self._call(CallKind.PWRITE, offset_bytes, len(written), written)
+        self._storage.intercept_write(self._inner, call, lambda: self._inner.pwrite(written, offset_bytes))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._let(lambda: self._inner.truncate(size_bytes), CallKind.TRUNCATE, 0, size_bytes)
+
+    def map(self, size_bytes: int) -> Mapping:
+        call = replace(self._call(CallKind.MAP, 0, size_bytes), mapping=self._storage.next_number())
+        inner = self._storage.intercept(call, lambda: self._inner.map(size_bytes))
+        return _InterceptedMapping(self._storage, inner, call)
+
+    def fsync(self) -> None:
+        self._let(self._inner.fsync, CallKind.FSYNC)
+
+    def fdatasync(self) -> None:
+        self._let(self._inner.fdatasync, CallKind.FDATASYNC)
+
+    def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
+        call = replace(self._call(CallKind.LOCK, offset_bytes, size_bytes), lock=mode)
+        return self._storage.intercept(
+            call, lambda: self._inner.try_lock(mode, offset_bytes=offset_bytes, size_bytes=size_bytes)
+        )
+
+    def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
+        call = self._call(CallKind.UNLOCK, offset_bytes, size_bytes)
+        self._storage.intercept(call, lambda: self._inner.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes))
+
+    def close(self) -> None:
+        self._let(self._inner.close, CallKind.CLOSE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class _InterceptedMapping(_Opened, Mapping):
+    def __init__(self, storage: InterceptedStorage, inner: Mapping, mapping: Call) -> None:
+        super().__init__(storage, mapping)
+        self._inner = inner
+
+    def load_u32(self, offset_bytes: int) -> int:
+        return self._let(lambda: self._inner.load_u32(offset_bytes), CallKind.LOAD, offset_bytes, 4)
+
+    def load_u64(self, offset_bytes: int) -> int:
+        return self._let(lambda: self._inner.load_u64(offset_bytes), CallKind.LOAD, offset_bytes, 8)
+
+    def store_u32(self, offset_bytes: int, value: int) -> None:
+        self._let(lambda: self._inner.store_u32(offset_bytes, value), CallKind.STORE, offset_bytes, 4, _word(value, 4))
+
+    def store_u64(self, offset_bytes: int, value: int) -> None:
+        self._let(lambda: self._inner.store_u64(offset_bytes, value), CallKind.STORE, offset_bytes, 8, _word(value, 8))
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self._let(
+            lambda: self._inner.read(size_bytes, offset_bytes), CallKind.READ_MAPPED, offset_bytes, size_bytes
+        )
+
+    @contextmanager
+    def view(self, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
+        lease: AbstractContextManager[memoryview] = self._let(
+            lambda: self._inner.view(size_bytes, offset_bytes), CallKind.VIEW, offset_bytes, size_bytes
+        )
+        with lease as leased:
+            yield leased
+        self._let(lambda: None, CallKind.END_VIEW, offset_bytes, size_bytes)
+
+    def msync(self) -> None:
+        self._let(self._inner.msync, CallKind.MSYNC)
+
+    def unmap(self) -> None:
+        self._let(self._inner.unmap, CallKind.UNMAP)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.unmap()
+
+
+def _word(value: int, size_bytes: int) -> bytes:
+    assert 0 <= value < 1 << size_bytes * 8
+    return value.to_bytes(size_bytes, "little")

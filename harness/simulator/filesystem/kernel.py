@@ -1,0 +1,273 @@
+"""What processes have in common: files, names, open files, mappings and locks, as one value that forks at once.
+
+What calls do to it is in `kernel_names` and `kernel_files`, what they touch in `touches`, and what a power cut leaves
+of it in `persistence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.impl.storage.interface import EntryKind, LockMode, Refusal
+
+ROOT = 0
+NUMBERS_OF_A_LIFE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer: no, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BusFault:
+    """An answer that kills a process: it touched a mapping beyond the end of the file."""
+
+    offset_bytes: int
+
+
+Answer: TypeAlias = bytes | int | bool | tuple[str, ...] | EntryKind | Refused | BusFault | None
+
+
+class Handle(NamedTuple):
+    """An open file."""
+
+    file: int
+    is_writable: bool
+
+
+class Mapped(NamedTuple):
+    """The first bytes of a file in memory."""
+
+    file: int
+    size_bytes: int
+
+
+class Lock(NamedTuple):
+    """An advisory lock of an open file of a life."""
+
+    life: int
+    handle: int
+    mode: LockMode
+    start: int
+    stop: int
+
+
+class Lease(NamedTuple):
+    """A range of a file that somebody looks at without a copy."""
+
+    life: int
+    mapping: int
+    file: int
+    start: int
+    stop: int
+
+
+EntryChange: TypeAlias = tuple[tuple[int, str, int | None], ...]
+"""One change of names, all of whose (directory, name, number or None) reach the disk together."""
+
+
+class NoError(Exception):
+    """A call is refused."""
+
+    def __init__(self, reason: str) -> None:
+        """Say why."""
+        self.reason = reason
+
+
+class Kernel:
+    """Files and directories by number; open files and mappings by (life, number)."""
+
+    __slots__ = (
+        "broken_leases",
+        "directories",
+        "durable_directories",
+        "entry_changes",
+        "files",
+        "handles",
+        "leases",
+        "locks",
+        "mappings",
+        "numbers",
+    )
+
+    def __init__(self) -> None:
+        """Start with an empty root."""
+        self.files: dict[int, FileState] = {}
+        self.directories: dict[int, dict[str, int]] = {ROOT: {}}
+        self.durable_directories: dict[int, dict[str, int]] = {ROOT: {}}
+        self.entry_changes: tuple[EntryChange, ...] = ()
+        self.handles: dict[tuple[int, int], Handle] = {}
+        self.mappings: dict[tuple[int, int], Mapped] = {}
+        self.locks: dict[int, tuple[Lock, ...]] = {}
+        self.leases: tuple[Lease, ...] = ()
+        self.numbers: dict[int, int] = {}
+        self.broken_leases: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, image: DiskImage) -> Kernel:
+        """Put the files and directories of an image on disk, all of them durable.
+
+        What is absolute stands below a directory without a name.
+        """
+        kernel = cls()
+        places: dict[str, bytes | None] = {place: None for place in image.directories if place not in ("/", ".")}
+        places |= image.files
+        if any(place.startswith("/") for place in ("/", *places)):
+            places[""] = None
+        for number, path in enumerate(sorted(places), start=1):
+            directory, name = kernel.way(path)
+            kernel.directories[directory][name] = number
+            content = places[path]
+            if content is None:
+                kernel.directories[number] = {}
+            else:
+                kernel.files[number] = FileState(content)
+        kernel.durable_directories = {number: names.copy() for number, names in kernel.directories.items()}
+        return kernel
+
+    def fork(self) -> Kernel:
+        """Return another future of this moment."""
+        other = Kernel.__new__(Kernel)
+        other.files = self.files.copy()
+        other.directories = self.directories.copy()
+        other.durable_directories = self.durable_directories
+        other.entry_changes = self.entry_changes
+        other.handles = self.handles.copy()
+        other.mappings = self.mappings.copy()
+        other.locks = self.locks.copy()
+        other.leases = self.leases
+        other.numbers = self.numbers.copy()
+        other.broken_leases = self.broken_leases
+        return other
+
+    def kill(self, life: int) -> None:
+        """End a process: what it had open is gone, what it wrote is there."""
+        self.handles = {key: handle for key, handle in self.handles.items() if key[0] != life}
+        self.mappings = {key: mapped for key, mapped in self.mappings.items() if key[0] != life}
+        self.leases = tuple(lease for lease in self.leases if lease.life != life)
+        self.locks = {file: tuple(lock for lock in locks if lock.life != life) for file, locks in self.locks.items()}
+
+    def way(self, path: str) -> tuple[int, str]:
+        """Return the directory of a path's last name, and that name; NoError."""
+        *parents, name = path.split("/")
+        directory = ROOT
+        for parent in parents:
+            found = self.directories[directory].get(parent)
+            if found is None:
+                raise NoError(Refusal.MISSING)
+            if found not in self.directories:
+                raise NoError(Refusal.NOT_A_DIRECTORY)
+            directory = found
+        return directory, name
+
+    def entry(self, path: str) -> int:
+        """Return the number of what stands at a path; NoError."""
+        directory, name = self.way(path)
+        found = self.directories[directory].get(name)
+        if found is None:
+            raise NoError(Refusal.MISSING)
+        return found
+
+    def find(self, path: str) -> int | None:
+        """Return the number of what stands at a path, or None."""
+        try:
+            return self.entry(path)
+        except NoError:
+            return None
+
+    def file_of(self, life: int, call: Call) -> int | None:
+        """Return the file that a call is about, by its mapping or its handle, or None where neither leads to one."""
+        if call.mapping and (life, call.mapping) in self.mappings:
+            return self.mappings[life, call.mapping].file
+        handle = self.handles.get((life, call.file))
+        return None if handle is None else handle.file
+
+    def new_number(self, life: int) -> int:
+        """Number what a life makes by that life, so that a number says nothing of the schedule."""
+        count = self.numbers.get(life, 0) + 1
+        self.numbers[life] = count
+        return (life + 1) * NUMBERS_OF_A_LIFE + count
+
+    def change_entries(self, *entries: tuple[int, str, int | None]) -> None:
+        """Change names now; on disk all of them at some time, or at the next sync."""
+        apply_entry_change(self.directories, entries)
+        self.entry_changes = (*self.entry_changes, entries)
+
+    def sync_entries(self, directory: int) -> None:
+        """Make the names in a directory durable; a rename gets there with both its directories."""
+        durable = self.durable_directories.copy()
+        kept = []
+        for change in self.entry_changes:
+            if any(place == directory for place, _, _ in change):
+                apply_entry_change(durable, change)
+            else:
+                kept.append(change)
+        self.durable_directories, self.entry_changes = durable, tuple(kept)
+
+    def paths(self) -> Iterator[tuple[str, int]]:
+        """Yield the path and number of each file that names lead to."""
+        pending = [("", ROOT)]
+        while pending:
+            prefix, directory = pending.pop()
+            for name, number in self.directories[directory].items():
+                if number in self.directories:
+                    pending.append((f"{prefix}{name}/", number))
+                else:
+                    yield f"{prefix}{name}", number
+
+    def image(self) -> DiskImage:
+        """Return the tree as readers see it now."""
+        return image_of(self.directories, {number: state.content for number, state in self.files.items()})
+
+    def identity(self) -> object:
+        """Return a value that is equal for equal kernels: all that any later call can depend on."""
+        return (
+            frozenset(self.files.items()),
+            frozenset((number, frozenset(names.items())) for number, names in self.directories.items()),
+            self.entry_changes,
+            frozenset(self.handles.items()),
+            frozenset(self.mappings.items()),
+            frozenset((file, frozenset(locks)) for file, locks in self.locks.items() if locks),
+            frozenset(self.leases),
+            frozenset(self.numbers.items()),
+        )
+
+
+def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
+    """Return the tree that names lead to."""
+    pending = [("", ROOT)]
+    files, places = {}, {"/", "."}
+    while pending:
+        prefix, directory = pending.pop()
+        for name, number in directories[directory].items():
+            path = f"{prefix}{name}"
+            if number not in directories:
+                files[path] = contents[number]
+                continue
+            if path:
+                places.add(path)
+            pending.append((f"{path}/", number))
+    return DiskImage(files, frozenset(places))
+
+
+def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChange) -> None:
+    """Put a change of names on top of others."""
+    for directory, name, number in change:
+        names = directories.get(directory, {}).copy()
+        if number is None:
+            names.pop(name, None)
+        else:
+            names[name] = number
+        directories[directory] = names
+
+
+Deed: TypeAlias = Callable[[Kernel, int, Call], Answer]
+"""What a call of a life does to a kernel; raises NoError."""

@@ -1,0 +1,190 @@
+"""What calls on an open file or a mapping do to a kernel."""
+
+from __future__ import annotations
+
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Deed, Kernel, Lease, Lock, Mapped, NoError
+from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES
+from tornproof.impl.storage.interface import LockMode, Refusal
+
+_END = 1 << 63
+
+
+def _file(kernel: Kernel, life: int, call: Call) -> int:
+    file = kernel.file_of(life, call)
+    if file is None:
+        raise NoError(Refusal.NOT_OPEN)
+    return file
+
+
+def _writable(kernel: Kernel, life: int, call: Call, end_bytes: int) -> int:
+    handle = kernel.handles.get((life, call.file))
+    if handle is None or not handle.is_writable:
+        raise NoError(Refusal.NOT_OPEN)
+    if end_bytes > CAPACITY_BYTES:
+        raise NoError(Refusal.NO_SPACE)
+    return handle.file
+
+
+def _pread(kernel: Kernel, life: int, call: Call) -> Answer:
+    content = kernel.files[_file(kernel, life, call)].content
+    return content[call.offset_bytes : call.offset_bytes + call.size_bytes]
+
+
+def _size(kernel: Kernel, life: int, call: Call) -> Answer:
+    return len(kernel.files[_file(kernel, life, call)].content)
+
+
+def _pwrite(kernel: Kernel, life: int, call: Call) -> Answer:
+    end_bytes = call.offset_bytes + len(call.content)
+    file = _writable(kernel, life, call, end_bytes)
+    _break_leases(kernel, file, call, call.offset_bytes, end_bytes)
+    kernel.files[file] = kernel.files[file].written(call.content, call.offset_bytes)
+    return None
+
+
+def _truncate(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = _writable(kernel, life, call, call.size_bytes)
+    _break_leases(kernel, file, call, call.size_bytes, _END)
+    kernel.files[file] = kernel.files[file].resized(call.size_bytes)
+    return None
+
+
+def _break_leases(kernel: Kernel, file: int, call: Call, start: int, stop: int) -> None:
+    for lease in kernel.leases:
+        if lease.file == file and lease.start < stop and start < lease.stop:
+            kernel.broken_leases = (*kernel.broken_leases, f"{call.kind} {call.path} from byte {start} on")
+
+
+def _map(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = _file(kernel, life, call)
+    if call.size_bytes > len(kernel.files[file].content):
+        raise NoError(Refusal.TOO_SHORT)
+    kernel.mappings[life, call.mapping] = Mapped(file, call.size_bytes)
+    return None
+
+
+def _sync(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = _file(kernel, life, call)
+    kernel.files[file] = kernel.files[file].synced()
+    return None
+
+
+def _msync(kernel: Kernel, life: int, call: Call) -> Answer:
+    file, size_bytes = kernel.mappings[life, call.mapping]
+    kernel.files[file] = kernel.files[file].synced_until(size_bytes)
+    return None
+
+
+def _lock(kernel: Kernel, life: int, call: Call) -> Answer:
+    handle = kernel.handles.get((life, call.file))
+    if handle is None or (call.lock is LockMode.EXCLUSIVE and not handle.is_writable):
+        raise NoError(Refusal.NOT_OPEN)
+    start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
+    for lock in kernel.locks.get(handle.file, ()):
+        is_own = (lock.life, lock.handle) == (life, call.file)
+        if not is_own and lock.start < stop and start < lock.stop and LockMode.EXCLUSIVE in (lock.mode, call.lock):
+            return False
+    _free(kernel, handle.file, life, call.file, start, stop)
+    kernel.locks[handle.file] = (*kernel.locks[handle.file], Lock(life, call.file, call.lock, start, stop))
+    return True
+
+
+def _unlock(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = _file(kernel, life, call)
+    _free(kernel, file, life, call.file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+    return None
+
+
+def _close(kernel: Kernel, life: int, call: Call) -> Answer:
+    handle = kernel.handles.pop((life, call.file), None)
+    if handle is not None and kernel.locks.get(handle.file):
+        _free(kernel, handle.file, life, call.file, 0, _END)
+    return None
+
+
+def _free(kernel: Kernel, file: int, life: int, handle: int, start: int, stop: int) -> None:
+    """Take a range away from an open file's locks, which keep what they hold on both sides."""
+    kept: list[Lock] = []
+    for lock in kernel.locks.get(file, ()):
+        if (lock.life, lock.handle) != (life, handle):
+            kept.append(lock)
+            continue
+        for left, right in ((lock.start, min(lock.stop, start)), (max(lock.start, stop), lock.stop)):
+            if left < right:
+                kept.append(lock._replace(start=left, stop=right))
+    kernel.locks[file] = tuple(kept)
+
+
+def _read_mapped(kernel: Kernel, life: int, call: Call) -> Answer:
+    content = kernel.files[kernel.mappings[life, call.mapping].file].content
+    end_bytes = call.offset_bytes + call.size_bytes
+    if end_bytes > len(content):
+        return BusFault(end_bytes - 1)
+    return content[call.offset_bytes : end_bytes]
+
+
+def _load(kernel: Kernel, life: int, call: Call) -> Answer:
+    word = _read_mapped(kernel, life, call)
+    return int.from_bytes(word, "little") if isinstance(word, bytes) else word
+
+
+def _store(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = kernel.mappings[life, call.mapping].file
+    end_bytes = call.offset_bytes + call.size_bytes
+    state = kernel.files[file]
+    if end_bytes > len(state.content):
+        return BusFault(end_bytes - 1)
+    _break_leases(kernel, file, call, call.offset_bytes, end_bytes)
+    kernel.files[file] = state.written(call.content, call.offset_bytes)
+    return None
+
+
+def _view(kernel: Kernel, life: int, call: Call) -> Answer:
+    content = _read_mapped(kernel, life, call)
+    if isinstance(content, bytes):
+        file = kernel.mappings[life, call.mapping].file
+        lease = Lease(life, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+        kernel.leases = (*kernel.leases, lease)
+    return content
+
+
+def _end_view(kernel: Kernel, life: int, call: Call) -> Answer:
+    file = kernel.mappings[life, call.mapping].file
+    lease = Lease(life, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+    leases = list(kernel.leases)
+    leases.remove(lease)
+    kernel.leases = tuple(leases)
+    return None
+
+
+def _unmap(kernel: Kernel, life: int, call: Call) -> Answer:
+    kernel.mappings.pop((life, call.mapping), None)
+    return None
+
+
+def _nothing(kernel: Kernel, life: int, call: Call) -> Answer:
+    return None
+
+
+DEEDS: dict[CallKind, Deed] = {
+    CallKind.LOAD_FENCE: _nothing,
+    CallKind.STORE_FENCE: _nothing,
+    CallKind.PREAD: _pread,
+    CallKind.SIZE: _size,
+    CallKind.PWRITE: _pwrite,
+    CallKind.TRUNCATE: _truncate,
+    CallKind.MAP: _map,
+    CallKind.FSYNC: _sync,
+    CallKind.FDATASYNC: _sync,
+    CallKind.LOCK: _lock,
+    CallKind.UNLOCK: _unlock,
+    CallKind.CLOSE: _close,
+    CallKind.LOAD: _load,
+    CallKind.STORE: _store,
+    CallKind.READ_MAPPED: _read_mapped,
+    CallKind.VIEW: _view,
+    CallKind.MSYNC: _msync,
+    CallKind.UNMAP: _unmap,
+    CallKind.END_VIEW: _end_view,
+}

@@ -1,0 +1,217 @@
+"""A writable storage in memory that behaves to an implementation like the operating system on a tree of its own."""
+
+from __future__ import annotations
+
+import errno
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.locks import Life
+from tornproof.harness.simulator.filesystem.memory_file import MemoryFile
+from tornproof.harness.simulator.filesystem.memory_tree import (
+    Directory,
+    Inode,
+    Tree,
+    as_directory,
+    as_file,
+    entry_of,
+    is_name,
+    is_usable,
+    refuse,
+)
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Refusal, Storage
+from tornproof.impl.storage.operating_system_file import PlainWords
+
+
+class _OnPath(PlainWords):
+    """Turn the system's numbers into a refusal, and refuse first of all a path that no system gets to see."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, operation: str, *other_paths: str) -> None:
+        super().__init__(path, operation)
+        if not all(map(is_usable, (path, *other_paths))):
+            raise StorageError(file=path, operation=operation, reason=Refusal.NAME_UNUSABLE)
+
+
+class MemoryStorage(Storage):
+    """One life on a disk in memory; everything is durable at once, and the clock moves only when somebody sleeps.
+
+    Refuses to change what a path without a plain last name ends at, not always with the system's reason.
+    """
+
+    def __init__(self) -> None:
+        """Start with an empty disk."""
+        self._tree = Tree()
+        self._life = Life()
+
+    @classmethod
+    def of(cls, image: DiskImage) -> MemoryStorage:
+        """Start from the files and directories of an image, without copying their content.
+
+        Raises `StorageError` for an image of what lies above its working directory.
+        """
+        return cls._on(Tree.of(image))
+
+    @classmethod
+    def _on(cls, tree: Tree) -> MemoryStorage:
+        storage = cls()
+        storage._tree = tree
+        return storage
+
+    def image(self) -> DiskImage:
+        """Return a frozen copy of the content of now; two names of one file become two files."""
+        return self._tree.image()
+
+    def copy(self) -> MemoryStorage:
+        """Return another disk with the content of now: no open files, no locks, a clock at zero.
+
+        Content is shared until one of both writes.
+        """
+        return self._on(self._tree.copy())
+
+    def digest(self) -> bytes:
+        """Return what tells this disk from every other: names, bytes, and which names are one file."""
+        return self._tree.digest()
+
+    def fork_life(self) -> MemoryStorage:
+        """Return another process on the same disk, with counters of its own."""
+        return self._on(self._tree)
+
+    def kill_life(self) -> None:
+        """End this process: its locks are gone, nothing is closed politely, and every further call raises `Killed`."""
+        self._life.is_dead = True
+
+    def open_for_reading(self, path: str) -> File:
+        """Open a file of the tree."""
+        self._life.step()
+        with _OnPath(path, "open for reading"):
+            return MemoryFile(path, as_file(self._tree.find(path)), self._life, is_writable=False)
+
+    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        """Open a file of the tree, or put an empty one there."""
+        self._life.step()
+        with _OnPath(path, "open for writing"):
+            if mode is OpenMode.EXISTING:
+                return MemoryFile(path, as_file(self._tree.find(path)), self._life, is_writable=True)
+            directory, name = self._tree.way(path)
+            if not is_name(name):
+                refuse(errno.EISDIR)
+            found = entry_of(directory, name)
+            if found is not None and mode is OpenMode.NEW:
+                refuse(errno.EEXIST)
+            inode = directory.entries[name] = Inode() if found is None else as_file(found)
+            return MemoryFile(path, inode, self._life, is_writable=True)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Sort, as every storage does."""
+        self._life.step()
+        with _OnPath(path, "list"):
+            return tuple(sorted(as_directory(self._tree.find(path)).entries))
+
+    def kind(self, path: str) -> EntryKind:
+        """Look at the entry."""
+        self._life.step()
+        with _OnPath(path, "look at"):
+            try:
+                entry = self._tree.find(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return EntryKind.MISSING
+        return EntryKind.FILE if isinstance(entry, Inode) else EntryKind.DIRECTORY
+
+    def mkdir(self, path: str) -> None:
+        """Make an empty directory."""
+        self._life.step()
+        with _OnPath(path, "make directory"):
+            directory, name = self._tree.way(path)
+            if not is_name(name) or entry_of(directory, name) is not None:
+                refuse(errno.EEXIST)
+            directory.entries[name] = Directory(directory)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._life.step()
+        with _OnPath(path, "remove directory"):
+            removed = as_directory(self._tree.find(path))
+            directory, name = self._tree.way(path)
+            if removed.entries or not is_name(name):
+                refuse(errno.ENOTEMPTY)
+            del directory.entries[name]
+
+    def rename(self, source_path: str, target_path: str) -> None:
+        """Move the entry, whatever it is."""
+        self._life.step()
+        with _OnPath(source_path, f"rename to {target_path}", target_path):
+            source_directory, source_name = self._tree.way(source_path)
+            target_directory, target_name = self._tree.way(target_path)
+            if not (is_name(source_name) and is_name(target_name)):
+                refuse(errno.EBUSY)
+            moved = self._tree.find(source_path)
+            replaced = entry_of(target_directory, target_name)
+            if replaced is moved:
+                return
+            if isinstance(moved, Directory):
+                if moved.is_at_or_above(target_directory):
+                    refuse(errno.EINVAL)
+                if replaced is not None and as_directory(replaced).entries:
+                    refuse(errno.ENOTEMPTY)
+                moved.parent = target_directory
+            elif replaced is not None:
+                as_file(replaced)
+            del source_directory.entries[source_name]
+            target_directory.entries[target_name] = moved
+
+    def link(self, source_path: str, target_path: str) -> None:
+        """Put the inode under a second name."""
+        self._life.step()
+        with _OnPath(source_path, f"link as {target_path}", target_path):
+            linked = self._tree.find(source_path)
+            directory, name = self._tree.way(target_path)
+            if not is_name(name) or entry_of(directory, name) is not None:
+                refuse(errno.EEXIST)
+            if isinstance(linked, Directory):
+                refuse(errno.EPERM)
+            directory.entries[name] = linked
+
+    def unlink(self, path: str) -> None:
+        """Remove the name; whoever has the inode open keeps it."""
+        self._life.step()
+        with _OnPath(path, "unlink"):
+            as_file(self._tree.find(path))
+            directory, name = self._tree.way(path)
+            del directory.entries[name]
+
+    def sync_directory(self, path: str) -> None:
+        """Count only."""
+        self._life.sync()
+        with _OnPath(path, "sync directory"):
+            as_directory(self._tree.find(path))
+
+    def load_fence(self) -> None:
+        """Count only: every load is in order here."""
+        self._life.step()
+
+    def store_fence(self) -> None:
+        """Count only: every store is in order here."""
+        self._life.step()
+
+    def monotonic_seconds(self) -> float:
+        """Return how long everybody on this disk has slept."""
+        self._life.check()
+        return self._tree.now_seconds
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        """Move the clock without waiting."""
+        assert duration_seconds >= 0
+        self._life.check()
+        self._tree.now_seconds += duration_seconds
+
+    def counters(self) -> Counters:
+        """Return the counts of this life."""
+        tally = self._life.tally
+        return Counters(
+            step_count=tally.step_count,
+            read_bytes=tally.read_bytes,
+            written_bytes=tally.written_bytes,
+            sync_count=tally.sync_count,
+        )

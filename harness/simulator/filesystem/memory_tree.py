@@ -1,0 +1,249 @@
+"""What a disk in memory holds: directories, and files whose bytes are shared with copies until somebody writes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import posixpath
+from collections.abc import Iterator
+from typing import NoReturn
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.locks import LockTable
+from tornproof.impl.errors import StorageError
+
+_NAME_BYTES_MAX = 255
+
+
+class Inode:
+    """The bytes of a file and its locks."""
+
+    __slots__ = ("_content", "_digest", "_frozen", "_outgrown", "locks")
+
+    def __init__(self, content: bytes = b"") -> None:
+        """Share `content`."""
+        self._content: bytes | bytearray = content
+        self._frozen: bytes | None = content
+        self._digest: bytes | None = None
+        self._outgrown: list[bytearray] = []
+        self.locks = LockTable()
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of now."""
+        return len(self._content)
+
+    def copy(self) -> Inode:
+        """Return an inode of its own with the same bytes, unlocked."""
+        copied = Inode(self.frozen())
+        copied._digest = self._digest
+        return copied
+
+    def frozen(self) -> bytes:
+        """Return the bytes of now; asking again before a change costs nothing."""
+        if self._frozen is None:
+            self._frozen = bytes(self._content)
+        return self._frozen
+
+    def digest(self) -> bytes:
+        """Return what tells these bytes from any others."""
+        if self._digest is None:
+            self._digest = hashlib.blake2b(self._content, digest_size=16).digest()
+        return self._digest
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """Return a range, or what of it there is."""
+        return bytes(self._content[offset_bytes : offset_bytes + size_bytes])
+
+    def write(self, content: bytes, offset_bytes: int) -> None:
+        """Put bytes over the old ones; a gap becomes zeros."""
+        if offset_bytes + len(content) > len(self._content):
+            self.resize(offset_bytes + len(content))
+        self._change()[offset_bytes : offset_bytes + len(content)] = content
+        for buffer in self._outgrown:
+            part = content[: max(0, len(buffer) - offset_bytes)]
+            buffer[offset_bytes : offset_bytes + len(part)] = part
+
+    def resize(self, size_bytes: int) -> None:
+        """Cut, or extend with zeros."""
+        content = self._change()
+        try:
+            content.extend(bytes(max(0, size_bytes - len(content))))
+            del content[size_bytes:]
+        except BufferError:  # a lease holds this buffer where it is, and must see later writes all the same
+            self._outgrown.append(content)
+            self._content = content[:size_bytes].ljust(size_bytes, b"\0")
+
+    def lease(self, size_bytes: int, offset_bytes: int) -> memoryview:
+        """Return a read-only view that sees later writes."""
+        return memoryview(self._thawed())[offset_bytes : offset_bytes + size_bytes].toreadonly()
+
+    def _thawed(self) -> bytearray:
+        if isinstance(self._content, bytes):
+            self._content = bytearray(self._content)
+        return self._content
+
+    def _change(self) -> bytearray:
+        self._frozen = self._digest = None
+        return self._thawed()
+
+
+class Directory:
+    """Names; the parent of a root is itself."""
+
+    __slots__ = ("entries", "parent")
+
+    def __init__(self, parent: Directory | None) -> None:
+        """Start without names."""
+        self.entries: dict[str, Inode | Directory] = {}
+        self.parent = parent or self
+
+    def is_at_or_above(self, place: Directory) -> bool:
+        """Say whether a walk up from `place` comes by."""
+        while place is not self and place.parent is not place:
+            place = place.parent
+        return place is self
+
+
+class Tree:
+    """Everything on a disk, and its clock. Absolute paths and relative ones are two places.
+
+    Walking raises what a kernel would, as OSError.
+    """
+
+    def __init__(self) -> None:
+        """Start empty, at zero seconds."""
+        self._roots = {"/": Directory(None), ".": Directory(None)}
+        self.now_seconds = 0.0
+
+    @classmethod
+    def of(cls, image: DiskImage) -> Tree:
+        """Share the content of an image; raises `StorageError` for one of what lies above its working directory."""
+        tree = cls()
+        pending_paths = ["/", "."]
+        missing_paths = set(image.files)
+        for directory_path in pending_paths:
+            for name in image.listdir(directory_path):
+                path = posixpath.normpath(posixpath.join(directory_path, name))
+                directory, _ = tree.way(path)
+                if path in missing_paths:
+                    missing_paths.remove(path)
+                    directory.entries[name] = Inode(image.files[path])
+                else:
+                    directory.entries[name] = Directory(directory)
+                    pending_paths.append(path)
+        if missing_paths:
+            raise StorageError(
+                file=min(missing_paths), operation="keep it in memory", reason="it is above the working directory"
+            )
+        return tree
+
+    def image(self) -> DiskImage:
+        """Return a frozen copy; two names of one file become two files."""
+        files: dict[str, bytes] = {}
+        directories = {"/", "."}
+        for path, entry in self._paths():
+            if isinstance(entry, Inode):
+                files[path] = entry.frozen()
+            else:
+                directories.add(path)
+        return DiskImage(files, frozenset(directories))
+
+    def copy(self) -> Tree:
+        """Return a tree of its own with the same names and bytes, unlocked, at zero seconds."""
+        copied = Tree()
+        inodes: dict[Inode, Inode] = {}
+        pending = [(root, copied._roots[name]) for name, root in self._roots.items()]
+        for source, target in pending:
+            for name, entry in source.entries.items():
+                if isinstance(entry, Inode):
+                    if entry not in inodes:
+                        inodes[entry] = entry.copy()
+                    target.entries[name] = inodes[entry]
+                else:
+                    target.entries[name] = made = Directory(target)
+                    pending.append((entry, made))
+        return copied
+
+    def digest(self) -> bytes:
+        """Return what tells this tree from every other: names, bytes, and which names are one file."""
+        numbers: dict[Inode, int] = {}
+        total = hashlib.blake2b(digest_size=16)
+        for path, entry in sorted(self._paths(), key=lambda pair: pair[0]):
+            total.update(path.encode("utf-8", "surrogateescape") + b"\0")
+            if isinstance(entry, Inode):
+                total.update(b"%d " % numbers.setdefault(entry, len(numbers)) + entry.digest())
+        return total.digest()
+
+    def find(self, path: str) -> Inode | Directory:
+        """Return what stands at a path."""
+        directory, name = self.way(path)
+        return _step(directory, name)
+
+    def way(self, path: str) -> tuple[Directory, str]:
+        """Walk a path up to its last name, which may be empty or dots, whatever may be there."""
+        if not path:
+            refuse(errno.ENOENT)
+        *way, last = path.split("/")
+        entry: Inode | Directory = self._roots["/" if path.startswith("/") else "."]
+        for name in way:
+            entry = _step(entry, name)
+        return as_directory(entry), last
+
+    def _paths(self) -> Iterator[tuple[str, Inode | Directory]]:
+        """Yield every entry below the roots, spelled as an image spells it."""
+        pending = [("/", self._roots["/"]), ("", self._roots["."])]
+        for prefix, directory in pending:
+            for name, entry in directory.entries.items():
+                yield prefix + name, entry
+                if isinstance(entry, Directory):
+                    pending.append((f"{prefix}{name}/", entry))
+
+
+def entry_of(directory: Directory, name: str) -> Inode | Directory | None:
+    """Return what has this name, if it is one that an entry can have, or None."""
+    if len(os.fsencode(name)) > _NAME_BYTES_MAX:
+        refuse(errno.ENAMETOOLONG)
+    return directory.entries.get(name)
+
+
+def is_usable(path: str) -> bool:
+    """Say whether a path can be handed to a kernel at all."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def is_name(name: str) -> bool:
+    """Say whether the last part of a path is a name that an entry can have."""
+    return name not in ("", ".", "..")
+
+
+def as_file(entry: Inode | Directory) -> Inode:
+    """Return the entry, or raise as a kernel that wanted a file."""
+    if isinstance(entry, Directory):
+        refuse(errno.EISDIR)
+    return entry
+
+
+def as_directory(entry: Inode | Directory) -> Directory:
+    """Return the entry, or raise as a kernel that wanted a directory."""
+    if isinstance(entry, Inode):
+        refuse(errno.ENOTDIR)
+    return entry
+
+
+def refuse(number: int) -> NoReturn:
+    """Raise an error of the system."""
+    raise OSError(number, os.strerror(number))
+
+
+def _step(entry: Inode | Directory, name: str) -> Inode | Directory:
+    directory = as_directory(entry)
+    if name in ("", "."):
+        return directory
+    if name == "..":
+        return directory.parent
+    return entry_of(directory, name) or refuse(errno.ENOENT)

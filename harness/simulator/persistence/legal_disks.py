@@ -1,0 +1,146 @@
+"""Every disk that a crash may leave of a kernel, each with the choice that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, file_content, legal_file
+from tornproof.harness.simulator.persistence.legal_names import LegalNames, Tree, legal_names, tree_of, with_changes
+from tornproof.harness.simulator.persistence.models import Choice, Model
+
+DEFAULT_LIMITS = Limits()
+LARGE_BYTES = 1 << 16
+
+
+class Disk(NamedTuple):
+    """What is on a disk that nobody has open: names, and the content of each file in the order of the tree's paths."""
+
+    tree: Tree
+    contents: tuple[bytes, ...]
+
+    def kernel(self) -> Kernel:
+        """Return the machine after it was switched on again."""
+        return self.tree.kernel(self.contents)
+
+    def identity(self) -> tuple[Tree, tuple[bytes, ...]]:
+        """Return what stands for the disk where many are remembered: of large contents a digest."""
+        return self.tree, tuple(
+            [hashlib.blake2b(content).digest() if len(content) > LARGE_BYTES else content for content in self.contents]
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """Return all contents by path."""
+        return dict(zip(self.tree.paths, self.contents, strict=True))
+
+
+class Picked(NamedTuple):
+    """A disk, and by which tree and which place in each file's contents it was picked."""
+
+    disk: Disk
+    tree: int
+    places: tuple[int, ...]
+
+
+class _Shape(NamedTuple):
+    tree: Tree
+    names: tuple[int, ...] | None
+    files: tuple[LegalFile, ...]
+    legal_count: int
+    sampled_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegalDisks:
+    """All disks of one crash point, or a sample of them; `tried_count` of `legal_count` come."""
+
+    model: Model
+    legal_count: int
+    tried_count: int
+    seed: int
+    _shapes: tuple[_Shape, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all come."""
+        return self.tried_count == self.legal_count
+
+    def __iter__(self) -> Iterator[Picked]:
+        """Yield the disks, the latest first."""
+        for number, shape in enumerate(self._shapes):
+            contents = [file.contents for file in shape.files]
+            for places in _places(shape, self.seed):
+                content = tuple([of[place] for of, place in zip(contents, places, strict=True)])
+                yield Picked(Disk(shape.tree, content), number, places)
+
+    def choice(self, picked: Picked) -> Choice:
+        """Return the name of a disk that came."""
+        shape = self._shapes[picked.tree]
+        chosen = zip(shape.tree.paths, shape.files, picked.places, strict=True)
+        files = tuple((path, file.choices[place]) for path, file, place in chosen if file.legal_count > 1)
+        return Choice(self.model.name, shape.names, files)
+
+
+def legal_disks(
+    kernel: Kernel, model: Model, limits: Limits = DEFAULT_LIMITS, names: LegalNames | None = None
+) -> LegalDisks:
+    """Return what a crash may leave; `names` are those of the kernel and model, where the caller remembers them.
+
+    Above the limit of a crash point, the disks are: all files as late as they can be and as early, each of the contents
+    of each file beside these, and combinations by chance.
+    """
+    names = legal_names(kernel, model, limits) if names is None else names
+    share = limits.disk_count // len(names.trees) or 1
+    shapes = []
+    for tree, numbers, chosen in names.trees:
+        files = tuple(legal_file(kernel.files[number], model, limits) for number in numbers)
+        legal_count = math.prod(file.legal_count for file in files)
+        tried_count = math.prod(len(file.contents) for file in files)
+        shapes.append(_Shape(tree, chosen, files, legal_count, share if tried_count > share else 0))
+    all_names = names.legal_count - names.tried_count
+    tried = sum(shape.sampled_count or math.prod(len(file.contents) for file in shape.files) for shape in shapes)
+    # Of sets of changes that were not tried, each gives one more disk at least.
+    legal = sum(shape.legal_count for shape in shapes) + all_names
+    return LegalDisks(model, legal, tried, limits.seed, tuple(shapes))
+
+
+def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
+    """Return the disk that a choice names; raises IndexError where the kernel has no such versions or changes."""
+    tree, numbers = tree_of(kernel.directories if choice.names is None else with_changes(kernel, choice.names))
+    chosen = dict(choice.files)
+    contents = []
+    for path, number in zip(tree.paths, numbers, strict=True):
+        state = kernel.files[number]
+        latest = state.content if model.keeps_cache else state.versions[-1]
+        contents.append(file_content(state, model, chosen[path]) if path in chosen else latest)
+    return Disk(tree, tuple(contents))
+
+
+def _places(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
+    counts = [len(file.contents) for file in shape.files]
+    if not shape.sampled_count:
+        return itertools.product(*map(range, counts))
+    return itertools.islice(_some_places(counts, shape.sampled_count, seed), shape.sampled_count)
+
+
+def _some_places(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:
+    latest, earliest = (0,) * len(counts), tuple(count - 1 for count in counts)
+    yield latest
+    yield earliest
+    longest = max(counts)
+    for place in range(min(longest, count // (4 * len(counts)))):
+        for file, of in enumerate(counts):
+            if place < of:
+                for base in (latest, earliest):
+                    yield (*base[:file], place, *base[file + 1 :])
+    chance = np.random.default_rng([seed, len(counts), count])
+    while True:
+        for row in chance.integers(counts, size=(count, len(counts))):
+            yield tuple(row.tolist())

@@ -1,0 +1,235 @@
+"""Every content that one file may have after a crash."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.persistence.models import LATEST, FileChoice, Model
+
+Found = TypeVar("Found")
+REMEMBERED_COUNT = 512
+REMEMBERED_BYTES_MAX = 128 << 20
+CONTENT_BYTES_MAX = 64 << 20
+"""The contents of one file are tried all at once: of a large one these are fewer."""
+DEVIATIONS_MAX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many contents of a file, sets of names, and disks of a crash point are tried before it becomes a sample.
+
+    Of a file, the contents also have no more than `CONTENT_BYTES_MAX` together.
+    """
+
+    file_count: int = 256
+    names_count: int = 256
+    disk_count: int = 1024
+    seed: int = 0
+
+
+class LegalFile(NamedTuple):
+    """Contents in the order in which they are tried, the latest first; `legal_count` of them exist."""
+
+    choices: Sequence[FileChoice]
+    contents: Sequence[bytes]
+    legal_count: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether these are all."""
+        return len(self.contents) == self.legal_count
+
+
+class _Blocks(NamedTuple):
+    """By block, the different contents that it had, each with the first version that had it."""
+
+    contents: tuple[dict[bytes, int], ...]
+    varying: frozenset[int]
+
+
+class _Memory(Generic[Found]):
+    """What was made last, as far as it fits."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[object, ...], tuple[Found, int]] = OrderedDict()
+        self._size_bytes = 0
+
+    def get(self, key: tuple[object, ...]) -> Found | None:
+        found = self._known.get(key)
+        return None if found is None else found[0]
+
+    def put(self, key: tuple[object, ...], value: Found, size_bytes: int) -> None:
+        self._known[key] = value, size_bytes
+        self._size_bytes += size_bytes
+        while len(self._known) > REMEMBERED_COUNT or self._size_bytes > REMEMBERED_BYTES_MAX:
+            self._size_bytes -= self._known.popitem(last=False)[1][1]
+
+
+_known_files: _Memory[LegalFile] = _Memory()
+_known_blocks: _Memory[_Blocks] = _Memory()
+
+
+def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
+    """Return what a file may hold; all of it, or the sample that the limits allow.
+
+    A sample has, for each size, all blocks old and all new with up to two that deviate, then blocks by chance.
+    """
+    if model.keeps_cache:
+        return LegalFile((FileChoice(LATEST, LATEST),), (state.content,), 1)
+    if len(state.versions) == 1:
+        return LegalFile((FileChoice(0, 0),), state.versions, 1)
+    key = state.versions, model.block_bytes, limits
+    found = _known_files.get(key)
+    if found is None:
+        found = _prefixes(state.versions) if model.block_bytes is None else _in_blocks(state.versions, model, limits)
+        _known_files.put(key, found, sum(map(len, found.contents)))
+    return found
+
+
+def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
+    """Return what a file holds by a choice; raises IndexError for a version that it does not have."""
+    if choice.base == LATEST:
+        return state.content
+    size_bytes = len(state.versions[choice.size])
+    content = bytearray(_sized(state.versions[choice.base], size_bytes))
+    block_bytes = model.block_bytes or size_bytes
+    for block, version in choice.blocks:
+        start = block * block_bytes
+        content[start : start + block_bytes] = _sized(state.versions[version], size_bytes)[start : start + block_bytes]
+    return bytes(content)
+
+
+def _sized(content: bytes, size_bytes: int) -> bytes:
+    return content if len(content) == size_bytes else content[:size_bytes].ljust(size_bytes, b"\0")
+
+
+def _prefixes(versions: tuple[bytes, ...]) -> LegalFile:
+    distinct: dict[bytes, FileChoice] = {}
+    for number in range(len(versions) - 1, -1, -1):
+        distinct.setdefault(versions[number], FileChoice(number, number))
+    return LegalFile(tuple(distinct.values()), tuple(distinct), len(distinct))
+
+
+def _in_blocks(versions: tuple[bytes, ...], model: Model, limits: Limits) -> LegalFile:
+    assert model.block_bytes is not None
+    blocks = _blocks(versions, model.block_bytes)
+    sizes: dict[int, int] = {}
+    for number in range(len(versions) - 1, -1, -1):
+        sizes.setdefault(len(versions[number]), number)
+    shapes = [_Shape(versions, number, blocks, model.block_bytes) for number in sizes.values()]
+    legal_count = sum(shape.legal_count for shape in shapes)
+    file_count = min(limits.file_count, CONTENT_BYTES_MAX // max(1, *map(len, versions)))
+    share = file_count // len(shapes) or 1
+    found: dict[bytes, FileChoice] = {}
+    for shape in shapes:
+        picks = shape.all_picks() if legal_count <= file_count else shape.some_picks(share, limits.seed)
+        for picked in picks:
+            found.setdefault(shape.content(picked), shape.choice(picked))
+    return LegalFile(tuple(found.values()), tuple(found), legal_count)
+
+
+def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
+    """Return what each block held; a step adds a version to those of the step before, which are remembered."""
+    key = versions, block_bytes
+    found = _known_blocks.get(key)
+    if found is not None:
+        return found
+    start = 1
+    earlier = _known_blocks.get((versions[:-1], block_bytes))
+    if earlier is not None:
+        contents, varying, start = list(earlier.contents), set(earlier.varying), len(versions) - 1
+    else:
+        contents, varying = [{block: 0} for block in _cut(versions[0], block_bytes)], set()
+    zeros = bytes(block_bytes)
+    for number in range(start, len(versions)):
+        before, now = _cut(versions[number - 1], block_bytes), _cut(versions[number], block_bytes)
+        # A block that is not there is zeros in whatever version has none.
+        contents += [{zeros: 0} for _ in range(len(now) - len(contents))]
+        for block, (old, new) in enumerate(itertools.zip_longest(before, now, fillvalue=zeros)):
+            if old != new and new not in contents[block]:
+                contents[block] = {**contents[block], new: number}
+                varying.add(block)
+    found = _Blocks(tuple(contents), frozenset(varying))
+    _known_blocks.put(key, found, len(versions[-1]))
+    return found
+
+
+def _cut(content: bytes, block_bytes: int) -> list[bytes]:
+    cut = [content[start : start + block_bytes] for start in range(0, len(content), block_bytes)]
+    if cut:
+        cut[-1] = cut[-1].ljust(block_bytes, b"\0")
+    return cut
+
+
+class _Shape:
+    """A file at one of its sizes: which of its blocks vary, and between what. A pick is a place in each one's list."""
+
+    def __init__(self, versions: tuple[bytes, ...], size: int, blocks: _Blocks, block_bytes: int) -> None:
+        self._size = size
+        self._last = len(versions) - 1
+        size_bytes = len(versions[size])
+        old = _sized(versions[0], size_bytes)
+        self._varying: list[int] = []
+        self._options: list[list[bytes]] = []
+        self._versions: list[list[int]] = []
+        self._pieces: list[bytes] = []
+        end = 0
+        for block in sorted(blocks.varying):
+            start = block * block_bytes
+            options: dict[bytes, int] = {}
+            for content, version in blocks.contents[block].items():
+                options.setdefault(content[: max(size_bytes - start, 0)], version)
+            if len(options) == 1:
+                continue
+            self._varying.append(block)
+            self._options.append(list(options))
+            self._versions.append(list(options.values()))
+            self._pieces += [old[end:start], b""]
+            end = start + block_bytes
+        self._pieces.append(old[end:])
+        self.legal_count = math.prod(map(len, self._options))
+
+    def content(self, picked: Sequence[int]) -> bytes:
+        self._pieces[1::2] = [options[place] for options, place in zip(self._options, picked, strict=True)]
+        return b"".join(self._pieces)
+
+    def choice(self, picked: Sequence[int]) -> FileChoice:
+        versions = [of[place] for of, place in zip(self._versions, picked, strict=True)]
+        blocks = tuple((block, version) for block, version in zip(self._varying, versions, strict=True) if version)
+        return FileChoice(self._size, 0, blocks)
+
+    def all_picks(self) -> Iterator[tuple[int, ...]]:
+        """Yield all, the newest contents first."""
+        return itertools.product(*(range(len(options) - 1, -1, -1) for options in self._options))
+
+    def some_picks(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:
+        """Yield so many: all blocks new, all old, each with one and two that deviate, and the rest by chance."""
+        if self.legal_count <= count:
+            return self.all_picks()
+        return itertools.islice(itertools.chain(self._deviating(), self._by_chance(count, seed)), count)
+
+    def _deviating(self) -> Iterator[tuple[int, ...]]:
+        new, old = tuple(len(options) - 1 for options in self._options), (0,) * len(self._options)
+        for deviation_count in range(DEVIATIONS_MAX + 1):
+            for base in (new, old):
+                for places in itertools.combinations(range(len(base)), deviation_count):
+                    others = [[pick for pick in range(new[place] + 1) if pick != base[place]] for place in places]
+                    for picks in itertools.product(*others):
+                        deviating = list(base)
+                        for place, pick in zip(places, picks, strict=True):
+                            deviating[place] = pick
+                        yield tuple(deviating)
+
+    def _by_chance(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:
+        chance = np.random.default_rng([seed, self._size, len(self._options)])
+        counts = np.array([len(options) for options in self._options])
+        for row in chance.integers(counts, size=(count, len(counts))):
+            yield tuple(row.tolist())

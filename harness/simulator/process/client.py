@@ -1,0 +1,280 @@
+"""A process as a tree: what it calls next depends on the answers that it got, and on nothing else.
+
+The code under test runs in a greenlet, once for each history of answers that it ever gets. After that its calls are
+known, and going through them again costs a look into a dictionary, whatever the code computes in between.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.intercept import CHANGES, LOOKS, Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAnswer
+from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Deed, Kernel, NoError, Refused
+from tornproof.harness.simulator.filesystem.kernel_calls import DEEDS
+from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.impl.errors import FileMissingError, StorageError
+from tornproof.impl.storage.interface import File, Refusal, Storage
+
+LIVE_COUNT_MAX = 64
+READ = "read"
+"""The mark of a read that begins."""
+_FIRST_LOOKS = LOOKS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
+    CallKind.OPEN_FOR_WRITING,
+    CallKind.VIEW,
+}
+
+
+class NotDeterministicError(Exception):
+    """A process did something else when it got the same answers: nothing that was explored of it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that a program says of itself between two calls; `value` is hashable."""
+
+    kind: str
+    value: Hashable = None
+
+
+Say: TypeAlias = Callable[[str, Hashable], None]
+Program: TypeAlias = Callable[[Storage, Say], None]
+
+
+class Node:
+    """A moment of a process before `call`, or at its end where that is None, with what it said since the last call.
+
+    `outcome` is how it ended: "" as it should, else the exception in words. `begins` says that `call` is the first look
+    at a file since a read was announced, which could have been announced as late as that.
+    """
+
+    __slots__ = (
+        "answer",
+        "awaits",
+        "begins",
+        "call",
+        "changes",
+        "children",
+        "deed",
+        "depth",
+        "marks",
+        "number",
+        "outcome",
+        "parent",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        parent: Node | None,
+        answer: Answer,
+        call: Call | None,
+        marks: tuple[Mark, ...],
+        outcome: str = "",
+    ) -> None:
+        self.number = number
+        self.parent = parent
+        self.answer = answer
+        self.call = call
+        self.marks = marks
+        self.outcome = outcome
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.deed: Deed | None = None if call is None else DEEDS[call.kind]
+        self.changes = call is not None and call.kind in CHANGES
+        is_awaited = parent is not None and parent.awaits and not parent.begins
+        self.awaits: bool = is_awaited or any(mark.kind == READ for mark in marks)
+        self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_LOOKS
+        self.children: dict[Any, Node] = {}
+
+    def make_call(self, kernel: Kernel, life: int) -> Answer:
+        """Make the call as a life on a kernel, and return what comes back."""
+        assert self.deed is not None and self.call is not None
+        try:
+            return self.deed(kernel, life, self.call)
+        except NoError as refused:
+            return Refused(refused.reason)
+
+    def __repr__(self) -> str:
+        return f"Node({self.number}, {self.call})"
+
+
+class _Run:
+    """A greenlet that stands at a call."""
+
+    def __init__(self, program: Program) -> None:
+        self.marks: list[Mark] = []
+        self._greenlet = greenlet(self._main)
+        self._storage = _ClientStorage(getcurrent())
+        self._program = program
+        self.outcome = ""
+        self.call: Call | None = None
+        self._take(self._greenlet.switch())
+
+    def _main(self) -> None:
+        try:
+            self._program(self._storage, self._say)
+        except BusError as error:
+            self.outcome = f"bus error: {error}"
+        except Exception as error:
+            self.outcome = f"{type(error).__name__}: {error}"
+
+    def _say(self, kind: str, value: Hashable = None) -> None:
+        self.marks.append(Mark(kind, value))
+
+    def _take(self, call: Call | None) -> None:
+        self.call = None if self._greenlet.dead else call
+
+    def answer(self, answer: Answer) -> None:
+        self.marks = []
+        self._take(self._greenlet.switch(answer))
+
+    def end(self) -> None:
+        if not self._greenlet.dead:
+            self._storage.is_over = True
+            self._greenlet.throw()
+
+
+class Client:
+    """All that is known so far of what a program does."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        """Start the program up to its first call."""
+        self.name = name
+        self._program = program
+        self._live: OrderedDict[int, _Run] = OrderedDict()
+        self.node_count = 0
+        """How many different moments were seen."""
+        self.run_count = 1
+        """How often the program was started."""
+        self.root = self._node(None, None, _Run(program))
+
+    def advance(self, node: Node, answer: Answer) -> Node:
+        """Return the moment after a call was answered; runs the program where nobody has been before."""
+        child = node.children.get(answer)
+        return self._explored(node, answer) if child is None else child
+
+    def close(self) -> None:
+        """End all greenlets."""
+        for run in self._live.values():
+            run.end()
+        self._live.clear()
+
+    def _explored(self, node: Node, answer: Answer) -> Node:
+        run = self._live.pop(node.number, None) or self._again(node)
+        run.answer(answer)
+        child = node.children[answer] = self._node(node, answer, run)
+        return child
+
+    def _node(self, parent: Node | None, answer: Answer, run: _Run) -> Node:
+        node = Node(self.node_count, parent, answer, run.call, tuple(run.marks), run.outcome)
+        self.node_count += 1
+        if run.call is not None:
+            self._live[node.number] = run
+            if len(self._live) > LIVE_COUNT_MAX:
+                self._live.popitem(last=False)[1].end()
+        return node
+
+    def _again(self, node: Node) -> _Run:
+        """Run the program up to a moment where it has been before."""
+        path: list[Node] = []
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        run = _Run(self._program)
+        self.run_count += 1
+        _check_same(self.name, node, run)
+        for later in reversed(path):
+            run.answer(later.answer)
+            _check_same(self.name, later, run)
+        return run
+
+
+def _check_same(name: str, node: Node, run: _Run) -> None:
+    if (run.call, tuple(run.marks), run.outcome) != (node.call, node.marks, node.outcome):
+        raise NotDeterministicError(
+            f"{name}: after the same {node.depth} answers it did {run.call} {run.marks} {run.outcome!r}, "
+            f"and before {node.call} {list(node.marks)} {node.outcome!r}"
+        )
+
+
+class _ClientStorage(InterceptedStorage):
+    """The seam as a process in the simulator sees it: every call waits for its turn and comes back with an answer.
+
+    A range that crosses pages is one call for each page. The clock is the process's own, and moves when it sleeps.
+    """
+
+    def __init__(self, hub: Any) -> None:
+        super().__init__(_NOBODY)
+        self.is_over = False
+        self._hub = hub
+        self._now_seconds = 0.0
+
+    def intercept(self, call: Call, run: Callable[[], StorageAnswer]) -> StorageAnswer:
+        if call.kind in _IN_PAGES:
+            return self._in_pages(call)  # type: ignore[no-any-return]
+        answer: Any = self._ask(call)
+        if call.kind is CallKind.VIEW:
+            answer = nullcontext(memoryview(answer))
+        elif call.kind in _OPENINGS:
+            answer = _NOBODY
+        return answer  # type: ignore[no-any-return]
+
+    def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
+        for first, stop in _pages(start, end) if call.content else ():
+            content = call.content[first - start : stop - start]
+            self._ask(replace(call, offset_bytes=first, size_bytes=stop - first, content=content))
+
+    def monotonic_seconds(self) -> float:
+        return self._now_seconds
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        self._now_seconds += duration_seconds
+
+    def _ask(self, call: Call) -> Any:
+        if self.is_over:
+            raise GreenletExit
+        answer = self._hub.switch(call)
+        if isinstance(answer, Refused):
+            error = FileMissingError if answer.reason is Refusal.MISSING else StorageError
+            raise error(file=call.path, operation=str(call.kind), reason=answer.reason)
+        if isinstance(answer, BusFault):
+            raise BusError(f"byte {answer.offset_bytes} of the mapped {call.path}")
+        return answer
+
+    def _in_pages(self, call: Call) -> Any:
+        parts: list[bytes] = []
+        for first, stop in _pages(call.offset_bytes, call.offset_bytes + call.size_bytes):
+            parts.append(self._ask(replace(call, offset_bytes=first, size_bytes=stop - first)))
+            if len(parts[-1]) < stop - first:
+                break
+        return b"".join(parts)
+
+
+class _Nobody:
+    """Stands where an intercepted storage has the one that does the work; nothing of it is ever called."""
+
+    def __getattr__(self, name: str) -> _Nobody:
+        return self
+
+
+_NOBODY: Any = _Nobody()
+_OPENINGS = frozenset({CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP})
+_IN_PAGES = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
+
+
+def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range that lie in one page each; an empty range is one part."""
+    while True:
+        stop = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
+        yield start, stop
+        if stop >= end:
+            return
+        start = stop

@@ -1,0 +1,172 @@
+"""What an exploration remembers of a run, and the rules by which it judges each thing that a process says.
+
+Snapshot isolation with one writer, and durability (design, section 2): each observation equals one committed version;
+a reader never goes back; what was acknowledged before a read began is in it; what was acknowledged survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeAlias
+
+from tornproof.harness.simulator.process import programs
+from tornproof.harness.simulator.process.client import Mark, Node
+
+Operations: TypeAlias = tuple[int, ...]
+Oracle: TypeAlias = Callable[[Operations], Hashable]
+"""Returns what a reader sees when the operations of these numbers were committed, one after the other."""
+
+
+class Violation(NamedTuple):
+    """A broken property, by whom, and what was seen."""
+
+    property: str
+    client: str
+    sentence: str
+
+
+class Property:
+    """The names of what can be broken."""
+
+    WRONG_SNAPSHOT = "a reader sees exactly one committed version"
+    REFUSED = "a reader gets an answer"
+    STALE = "a read sees what was acknowledged before it began"
+    WENT_BACK = "a reader never goes back"
+    LOST = "an acknowledged commit survives"
+    SEEN_LOST = "what a reader saw survives while processes die"
+    UNREADABLE = "the table can be read after a recovery"
+    RECOVERY = "a writer can recover"
+    COMMIT = "a commit goes through where nothing fails"
+    DISORDERLY = "a process ends as it should"
+    LEASE = "nobody changes what is leased"
+    IMMUTABLE = "committed bytes never change (I7)"
+    BARRIERS = "no version is stored before its barriers (I9)"
+    IDEMPOTENT = "a second recovery changes nothing"
+
+
+class Reading(NamedTuple):
+    """Where a reader stands: how many commits its read must see at least, and how many it last saw."""
+
+    least: int = 0
+    last: int = 0
+
+
+class Progress(NamedTuple):
+    """All that the judge remembers: equal progresses judge the future alike.
+
+    `committed` are the numbers of the operations that are acknowledged or were found by a recovery, `pending` is the
+    one that was begun since. `seen` is the most commits that anybody saw. `readings` are by client.
+    """
+
+    committed: Operations = ()
+    pending: int | None = None
+    seen: int = 0
+    readings: tuple[tuple[str, Reading], ...] = ()
+    violations: tuple[Violation, ...] = ()
+    observations: tuple[tuple[str, int], ...] = ()
+
+    def reading_of(self, client: str) -> Reading:
+        """Return where a client stands."""
+        return dict(self.readings).get(client, Reading())
+
+    def with_reading(self, client: str, reading: Reading) -> Progress:
+        """Return the progress with a client elsewhere."""
+        return self._replace(readings=tuple(sorted({**dict(self.readings), client: reading}.items())))
+
+    def broken(self, violated: str, client: str, sentence: str) -> Progress:
+        """Return the progress with one more violation."""
+        return self._replace(violations=(*self.violations, Violation(violated, client, sentence)))
+
+
+class Judge:
+    """Judges what clients say; with `fails` calls may fail in this exploration, so that a commit may be refused."""
+
+    def __init__(self, oracle: Oracle, *, fails: bool = False) -> None:
+        """Remember what to expect."""
+        self._oracle = oracle
+        self._fails = fails
+
+    def observe(self, progress: Progress, client: str, node: Node) -> Progress:
+        """Return the progress after a client has come to a node."""
+        for mark in node.marks:
+            progress = self._mark(progress, client, node, mark)
+        if node.outcome:
+            progress = progress.broken(Property.DISORDERLY, client, node.outcome)
+        return progress
+
+    def begin_read(self, progress: Progress, client: str) -> Progress:
+        """Return the progress when a read first looks at a file: what is acknowledged by then must be in it.
+
+        It may have been called earlier, but need not, as nothing that it did before depends on what is committed.
+        """
+        reading = progress.reading_of(client)
+        least = max(reading.last, len(progress.committed))
+        return progress if reading.least == least else progress.with_reading(client, reading._replace(least=least))
+
+    def _mark(self, progress: Progress, client: str, node: Node, mark: Mark) -> Progress:
+        match mark.kind:
+            case programs.COMMIT:
+                assert isinstance(mark.value, int)
+                return progress._replace(pending=mark.value)
+            case programs.ACKNOWLEDGED:
+                assert isinstance(mark.value, int)
+                return progress._replace(committed=(*progress.committed, mark.value), pending=None)
+            case programs.FAILED if not self._fails:
+                what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
+                return progress.broken(what, client, str(mark.value))
+            case programs.RECOVERED:
+                return self._recovered(progress, client, mark.value)
+            case programs.REFUSED:
+                return progress.broken(Property.REFUSED, client, str(mark.value))
+            case programs.SEEN:
+                return self._seen(progress, client, mark.value)
+        return progress
+
+    def _seen(self, progress: Progress, client: str, value: Hashable) -> Progress:
+        reading = progress.reading_of(client)
+        count = self.version_of(progress, value)
+        if count is None:
+            return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")
+        progress = progress._replace(observations=(*progress.observations, (client, count)))
+        if count < reading.last:
+            return progress.broken(Property.WENT_BACK, client, f"commit {count} was seen after commit {reading.last}")
+        if count < reading.least:
+            sentence = f"commit {count} was seen, although commit {reading.least} was acknowledged before"
+            return progress.broken(Property.STALE, client, sentence)
+        progress = progress._replace(seen=max(progress.seen, count))
+        return progress.with_reading(client, reading._replace(last=count))
+
+    def version_of(self, progress: Progress, value: Hashable) -> int | None:
+        """Return after how many commits a reader sees that; the newest first, because that is the rule."""
+        if progress.pending is not None and value == self._oracle((*progress.committed, progress.pending)):
+            return len(progress.committed) + 1
+        for count in range(len(progress.committed), -1, -1):
+            if value == self._oracle(progress.committed[:count]):
+                return count
+        return None
+
+    def _recovered(self, progress: Progress, client: str, value: Hashable) -> Progress:
+        """Learn which version a recovery found: the last acknowledged one or what was begun after it."""
+        count = self.version_of(progress, value)
+        committed = progress.committed
+        if count is None:
+            return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")
+        if count < len(committed):
+            sentence = f"commit {len(committed)} was acknowledged, and {count} is what a recovery found"
+            return progress.broken(Property.LOST, client, sentence)
+        if count > len(committed):
+            assert progress.pending is not None
+            committed = (*committed, progress.pending)
+        if count < progress.seen:
+            progress = progress.broken(Property.SEEN_LOST, client, f"commit {progress.seen} was seen, and is gone")
+        return progress._replace(committed=committed, pending=None)
+
+
+def _has_begun_a_commit(node: Node) -> bool:
+    """Say whether this life has; what is pending may be of the life before."""
+    at: Node | None = node
+    while at is not None:
+        if any(mark.kind == programs.COMMIT for mark in at.marks):
+            return True
+        at = at.parent
+    return False

@@ -1,0 +1,106 @@
+"""How other releases read: what they resolve, what they decode by, and what they do not compare (design, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tornproof.impl.errors import CorruptError, Problem
+from tornproof.impl.pm.block import Block
+from tornproof.impl.pm.chain import Resolved, check_checksum, decode_metadata
+from tornproof.impl.pm.footer import locate_footer
+from tornproof.impl.read.reader_protocol import ReaderProtocol
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, resolve_partition
+from tornproof.impl.txn.transaction import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedFiles(PartitionFiles):
+    """The files of a partition, of which data.parquet is mapped as long as a version says and not a byte longer."""
+
+    data_length_bytes: int
+
+    def open_data(self) -> ReadableFile:
+        """Open data.parquet; ranges that end behind the pinned length are refused."""
+        return _PinnedFile(PartitionFiles.open_data(self), self.data_label, self.data_length_bytes)
+
+
+class _PinnedFile(ReadableFile):
+    def __init__(self, inner: ReadableFile, label: str, length_bytes: int) -> None:
+        self._inner = inner
+        self._label = label
+        self._length_bytes = length_bytes
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        end_bytes = offset_bytes + size_bytes
+        if end_bytes > self._length_bytes:
+            raise CorruptError(
+                file=self._label,
+                field="column chunk range",
+                offset_bytes=offset_bytes,
+                expected=f"bytes before {self._length_bytes}, the committed length",
+                actual=f"Column chunk range {offset_bytes}..{end_bytes} exceeds data length {self._length_bytes}",
+            )
+        return self._inner.pread(size_bytes, offset_bytes)
+
+    def size_bytes(self) -> int:
+        return min(self._inner.size_bytes(), self._length_bytes)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def by_newest(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Find the token, and then take the newest generation all the same (format notes 11, "No fault at all").
+
+    Its CRC is checked too. Raises CorruptError and UnsupportedError.
+    """
+    committed = resolve_partition(files, partition)
+    return replace(
+        _newest(committed),
+        files=PinnedFiles(
+            storage=files.storage, path=files.path, name=files.name, data_length_bytes=max(partition.token, 0)
+        ),
+    )
+
+
+def by_header(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Take the newest generation, committed or not, and all of its files: what the specification lets a writer do."""
+    return _newest(resolve_partition(files, partition))
+
+
+def unchecked(_: ResolvedPartition) -> Iterator[Problem]:
+    """Compare neither the row count nor the end of data.parquet with what was resolved."""
+    return iter(())
+
+
+def without_statistics(block: Block) -> Block:
+    """Forget counts and bounds, so that values which contradict them are returned (format notes 11, power loss)."""
+    chunks = (
+        replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None) for chunk in block.chunks
+    )
+    return replace(block, chunks=tuple(chunks))
+
+
+def _newest(committed: ResolvedPartition) -> ResolvedPartition:
+    content, label = committed.published.content, committed.files.pm_label
+    place = locate_footer(content, len(content), file=label)
+    check_checksum(content, place, file=label)
+    return replace(
+        committed,
+        resolved=Resolved(place=place, orphan_count=0),
+        metadata=decode_metadata(content, place, file=label),
+    )
+
+
+BY_TOKEN = ReaderProtocol(resolve=resolve_partition, check=unchecked, described=without_statistics)
+BY_NEWEST = ReaderProtocol(resolve=by_newest, check=unchecked, described=without_statistics)
+BY_HEADER = ReaderProtocol(resolve=by_header, check=unchecked, described=without_statistics)

@@ -1,0 +1,97 @@
+"""The situation that a scenario describes: a start table in memory, operations with rows, readers, under a preset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scenario
+from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
+from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.write.writer_options import BloomOptions, BloomPlace
+
+PATH = "t"
+FIRST_OFFSET = 1_000_000
+STEP = 1_000
+ROWS_OF_A_COMMIT = 1_000
+"""More than a commit has rows, so that all rows of a scenario hold values of their own."""
+
+
+@dataclass(slots=True)
+class _Times:
+    """Which offsets the rows of each hour have so far."""
+
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+
+    def take(self, rows: Rows) -> list[int]:
+        """Return the timestamps of new rows."""
+        taken = self.offsets.setdefault(rows.hour, [])
+        low, high = (min(taken), max(taken)) if taken else (FIRST_OFFSET, FIRST_OFFSET - STEP)
+        first = {
+            At.END: high + STEP,
+            At.START: low - STEP * rows.count,
+            # Between the rows of the step grid, so that no two are equal.
+            At.MIDDLE: (low + high) // 2 // STEP * STEP + 1 + len(taken),
+        }[rows.at]
+        step = 1 if rows.at is At.MIDDLE else STEP
+        new = [first + number * step for number in range(rows.count)]
+        taken += new
+        return [FIRST_TIME + rows.hour * HOUR_MICROSECONDS + offset for offset in new]
+
+
+def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
+    """Return what a scenario describes, with the tables of a target; ScenarioError, NotExplorableError.
+
+    The start table is written by our own implementation, so that every preset goes on from the same bytes.
+    """
+    storage = MemoryStorage()
+    place = BloomPlace.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPlace.INLINED
+    blooms = BloomOptions(columns=scenario.filters, place=place) if scenario.filters else None
+    home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms))
+    home.create(storage, PATH)
+    times = _Times()
+    empty = open_table(storage, PATH)
+    start = _operations(empty, scenario.start, times, 0)
+    for operation in start:
+        with home.open_writer(storage, PATH) as writer:
+            writer.commit(operation)
+    commits = (*scenario.first, *scenario.second)
+    return Situation(
+        target=target,
+        path=PATH,
+        operations=_operations(empty, commits, times, len(start)),
+        first_life=tuple(range(len(scenario.first))),
+        second_life=tuple(range(len(scenario.first), len(commits))),
+        readers=tuple(
+            Readers(count=group.count, read_count=group.reads, style=str(group.style)) for group in scenario.readers
+        ),
+        start=storage.image(),
+        rules=rules,
+    )
+
+
+def _operations(table: Table, commits: tuple[Commit, ...], times: _Times, number: int) -> tuple[TableOperation, ...]:
+    return tuple(
+        TableOperation(
+            rows=_rows(table, commit, times, (number + place) * ROWS_OF_A_COMMIT),
+            rewritten=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.rewrite),
+            dropped=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.drop),
+            purges=commit.purge,
+            abandons=commit.abandon,
+        )
+        for place, commit in enumerate(commits)
+    )
+
+
+def _rows(table: Table, commit: Commit, times: _Times, seed: int) -> tuple[pa.Table, ...]:
+    for hour in commit.drop:
+        times.offsets.pop(hour, None)
+    stamps = [stamp for rows in commit.rows for stamp in times.take(rows)]
+    return (rows_for(table, stamps, seed=seed),) if stamps else ()

@@ -1,0 +1,159 @@
+"""The simulator in a check: which situations each of its explorers goes through, and one phase of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tornproof.harness.common.remembered_codecs import remembered_encoder
+from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, without_digits, worst
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.systems.preset import Preset
+from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
+from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
+from tornproof.harness.systems.scenario_situation import PATH, situation_of
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_rules import TableRules
+from tornproof.harness.systems.workload import crash_operations
+
+HARDENED = HARDENED_PRESET.name
+TABLE_SCENARIO = "the table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One situation and what is to be explored of it."""
+
+    name: str
+    situation: Situation
+    explorers: frozenset[Explorer]
+    models: tuple[str, ...] = ()
+    must_reach: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many pairs of a commit and a read there are."""
+        situation = self.situation
+        reads = sum(group.count * group.read_count for group in situation.readers)
+        return len(situation.first_life) * max(1, reads)
+
+
+def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
+    """Return the scenarios of these names, or all, under a preset or else each under its own; raises ScenarioError."""
+    settings = [setting_of(load_scenario(name), preset) for name in names or scenario_names()]
+    # The small ones first, so that a short run gets through many.
+    return sorted(settings, key=lambda setting: (setting.size, setting.name))
+
+
+def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
+    """Return a scenario under a preset, or under its own; raises ScenarioError."""
+    if preset is None:
+        preset = PRESETS.get(scenario.preset)
+    if preset is None:
+        raise ScenarioError(f"scenarios/{scenario.name}.toml: preset: there is no {scenario.preset!r}")
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    return Setting(
+        name=scenario.name,
+        situation=situation_of(scenario, target, _rules(PATH, preset)),
+        explorers=frozenset(scenario.explorers),
+        models=scenario.models,
+        must_reach=scenario.must_reach,
+    )
+
+
+def situation_under(scenario: Scenario, preset: Preset) -> Situation:
+    """Return what a scenario describes under a preset."""
+    return setting_of(scenario, preset).situation
+
+
+def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
+    """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
+    target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
+    grown, merged, again, last = crash_operations(image, path)
+    two_commits = Situation(
+        target=target,
+        path=path,
+        operations=(grown, merged, last),
+        first_life=(0, 1),
+        second_life=(2,),
+        readers=(Readers(),),
+        start=image,
+        rules=_rules(path, preset),
+    )
+    one_commit = replace(two_commits, first_life=(0,))
+    rewrites = replace(two_commits, operations=(again,) * 4, first_life=(0, 1, 2, 3), second_life=(), readers=())
+    by_name = {
+        f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
+        f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
+        f"{TABLE_SCENARIO}, rewrites": (rewrites, {Explorer.MEMORY}),
+    }
+    return [
+        Setting(name=name, situation=situation, explorers=frozenset(explorers))
+        for name, (situation, explorers) in by_name.items()
+    ]
+
+
+def _rules(path: str, preset: Preset) -> TraceRules:
+    """Judge each step; other releases promise no barriers."""
+    return TableRules(path, promises_barriers=preset.name == HARDENED)
+
+
+def must_have_reached(phase: Phase, points: Sequence[str]) -> Phase:
+    """Return UNKNOWN for a complete phase that never came to one of the points."""
+    reached = {**dict.fromkeys(points, 0), **phase.reached}
+    missing = [point for point in points if not reached[point]]
+    if not missing or phase.findings or not phase.complete:
+        return replace(phase, reached=reached)
+    return replace(phase, reached=reached).doubted(f"never reached: {', '.join(missing)}")
+
+
+def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
+    """Return one phase of those of several situations; of findings that differ in numbers alone the first stays."""
+    counts: Counter[str] = Counter()
+    reached: Counter[str] = Counter()
+    controls: list[str] = []
+    findings: dict[tuple[str, str], Finding] = {}
+    for _, phase in parts:
+        counts.update(phase.counts)
+        reached.update(phase.reached)
+        controls += [] if phase.controls in (PASSED, NO_CONTROLS, *controls) else [phase.controls]
+        for finding in phase.findings:
+            findings.setdefault(signature_of(finding), finding)
+    cut = [situation for situation, phase in parts if not phase.complete]
+    explored = sum(phase.explored for _, phase in parts)
+    notes = [f"{situation}: {phase.note}" for situation, phase in parts if phase.note]
+    if not explored:
+        notes.append("nothing was explored")
+    return Phase(
+        name=name,
+        explored=explored,
+        complete=bool(parts) and not cut and not not_begun,
+        bound=_bound(parts, cut, not_begun),
+        verdict=worst([*(phase.verdict for _, phase in parts), Verdict.VALID if explored else Verdict.UNKNOWN]),
+        counts=dict(counts),
+        reached=dict(reached),
+        controls="; ".join(controls) or PASSED,
+        note="; ".join(notes),
+        findings=tuple(findings.values()),
+        situations={
+            situation: {"explored": phase.explored, "complete": phase.complete, "bound": phase.bound}
+            for situation, phase in parts
+        },
+    )
+
+
+def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Sequence[str]) -> str:
+    if len(parts) == 1 and not not_begun:
+        return parts[0][1].bound
+    bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} situations complete, as --json says of each"]
+    bounds += [f"sampled or cut: {', '.join(cut)}"] if cut else []
+    bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
+    return "; ".join(bounds)
+
+
+def signature_of(finding: Finding) -> tuple[str, str]:
+    """Return what makes two findings one: the property, and the sentence without its numbers."""
+    return finding.property, without_digits(finding.sentence)

@@ -1,0 +1,124 @@
+"""Our own implementation as a target: a table, its one writer, and readers of the committed version."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
+
+from tornproof.harness.systems.preset import Preset
+from tornproof.harness.systems.table_readers import Seen, TableReaders, see
+from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.commit import HARDENED, Protocol
+from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+
+COLUMNS = (
+    NewColumn(name="ts", type=TypeTag.TIMESTAMP),
+    NewColumn(name="v", type=TypeTag.LONG),
+    NewColumn(name="s", type=TypeTag.VARCHAR),
+)
+# Files this small would be written anew at every commit; what grows in place is what there is to explore.
+GROWING = WriterOptions(rewrite_unused_ratio=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOperation:
+    """One commit: what is dropped, written anew (by the partitions' timestamps), written, and purged after it.
+
+    With `abandons` it ends before its version is stored, as that of a killed writer does, and leaves orphans.
+    """
+
+    rows: tuple[pa.Table, ...] = ()
+    dropped: tuple[int, ...] = ()
+    rewritten: tuple[int, ...] = ()
+    purges: bool = False
+    abandons: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTarget(TableReaders):
+    """Tables of this implementation under a protocol."""
+
+    name: str = "hardened"
+    protocol: Protocol = HARDENED
+    reader: ReaderProtocol = HARDENED_READER
+    columns: Sequence[NewColumn] = COLUMNS
+    partition_by: PartitionBy = PartitionBy.HOUR
+    options: WriterOptions = field(default=GROWING)
+    encode: RowGroupEncoder = encode_row_group
+
+    @classmethod
+    def of(cls, preset: Preset, **overrides: Any) -> Self:
+        """Return tables that are written and read as a preset says; `overrides` are fields of the target."""
+        settings = {"name": preset.name, "protocol": preset.protocol, "reader": preset.reader, "encode": preset.encode}
+        return cls(**{**settings, **overrides})
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Make a table without rows."""
+        create_table(storage, path, self.columns, timestamp=self.columns[0].name, partition_by=self.partition_by)
+
+    def open_writer(self, storage: Storage, path: str) -> TableCommits:
+        """Recover, and become the one writer."""
+        return TableCommits(self, storage, path)
+
+    def writer(self, storage: Storage, path: str, protocol: Protocol) -> TableWriter:
+        """Open a writer with these options and a protocol."""
+        return open_writer(storage, path, options=self.options, protocol=protocol, encode=self.encode)
+
+    def read(self, storage: Storage, path: str) -> Seen:
+        """Read all parquet partitions of the committed version."""
+        return see(storage, path, self.reader)
+
+
+class TableCommits:
+    """A table's writer, operation by operation."""
+
+    def __init__(self, target: TableTarget, storage: Storage, path: str) -> None:
+        """Recover, and become the one writer."""
+        self._target = target
+        self._place = storage, path
+        self._writer = target.writer(storage, path, target.protocol)
+
+    def commit(self, operation: TableOperation) -> None:
+        """Stage all of an operation and commit it."""
+        if operation.abandons:
+            self._abandon(operation)
+            return
+        _commit(self._writer, operation)
+        if operation.purges:
+            self._writer.purge()
+
+    def _abandon(self, operation: TableOperation) -> None:
+        """Let a life of its own do the commit up to where its version would be stored; then a new one recovers."""
+        protocol = self._target.protocol
+        self._writer.close()
+        with self._target.writer(*self._place, dataclasses.replace(protocol, publish=())) as writer:
+            _commit(writer, operation)
+        self._writer = self._target.writer(*self._place, protocol)
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self._writer.close()
+
+
+def _commit(writer: TableWriter, operation: TableOperation) -> None:
+    for timestamp in operation.dropped:
+        writer.drop_partition(timestamp)
+    for timestamp in operation.rewritten:
+        writer.rewrite_partition(timestamp)
+    for rows in operation.rows:
+        writer.write(rows)
+    writer.commit()

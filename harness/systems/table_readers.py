@@ -1,0 +1,124 @@
+"""Readers of a table in the styles of real ones: each read anew, following the transactions, or under a pin."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tornproof.harness.common.arrow_bytes import arrow_bytes
+from tornproof.harness.common.system import Target
+from tornproof.harness.systems.answer import read_answer
+from tornproof.impl.errors import CorruptError, FileMissingError, TornproofError
+from tornproof.impl.read.reader import Snapshot, snapshot_of
+from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.impl.txn.reader import TransactionReader
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction
+
+FRESH, FOLLOW, PINNED = "fresh", "follow", "pinned"
+RELOADS_MAX = 50
+
+
+class UnannouncedChangeError(TornproofError):
+    """An older partition changed although no version of the record said so: QuestDB's readers would miss it."""
+
+
+class PinBrokenError(TornproofError):
+    """A snapshot was not the same when it was read again under its pin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a reader saw: the version, the names of its parquet partitions, and a digest of every bit of their rows."""
+
+    version: int
+    names: tuple[str, ...]
+    row_count: int
+    digest: str
+
+    def __str__(self) -> str:
+        rows = "1 row" if self.row_count == 1 else f"{self.row_count} rows"
+        return f"version {self.version}: {rows} in {', '.join(self.names) or 'no partition'} (digest {self.digest[:8]})"
+
+
+def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -> Seen:
+    """Return what a reader of the committed version sees."""
+    table = open_table(storage, path)
+    return seen_in(snapshot_of(table, table.transaction(), reader))
+
+
+def seen_in(snapshot: Snapshot) -> Seen:
+    """Return what a snapshot holds; raises what reading it raises."""
+    answer = read_answer(snapshot)
+    rows = answer.rows.combine_chunks()
+    return Seen(
+        version=answer.version,
+        names=answer.names,
+        row_count=rows.num_rows,
+        digest=hashlib.blake2b(arrow_bytes(rows), digest_size=16).hexdigest(),
+    )
+
+
+class TableReaders(Target, Protocol):
+    """The readers of a table; what they make of its files is up to `reader`."""
+
+    reader: ReaderProtocol
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Seen]]:
+        """Start a reader's life: "fresh" opens the table for each read, "follow" once, "pinned" once, and pins.
+
+        A pinned read looks twice. Without a pin, or without a place for one, files may vanish, and then it reads the
+        version that replaced them.
+        """
+        if style == FRESH:
+            yield lambda: self._reloading(lambda: _now(open_table(storage, path)))
+            return
+        table = open_table(storage, path)
+        if style == PINNED:
+            yield lambda: self._read_pinned(storage, table)
+            return
+        assert style == FOLLOW, style
+        follower = TransactionReader(storage, f"{path}/{TXN_FILE}")
+        yield lambda: self._reloading(lambda: (table, followed(follower)))
+
+    def _read_pinned(self, storage: Storage, table: Table) -> Seen:
+        with pin_committed(storage, table.path) as pin:
+            if not pin.is_held:
+                return self._reloading(lambda: _now(table))
+            snapshot = snapshot_of(table, pin.transaction, self.reader)
+            seen, again = seen_in(snapshot), seen_in(snapshot)
+        if again != seen:
+            raise PinBrokenError(f"version {pin.version} was {seen} and then, under the same pin, {again}")
+        return seen
+
+    def _reloading(self, look: Callable[[], tuple[Table, Transaction]]) -> Seen:
+        """Read what `look` finds committed, and look again when its files have vanished because it no longer is."""
+        table, transaction = look()
+        for _ in range(RELOADS_MAX):
+            try:
+                return seen_in(snapshot_of(table, transaction, self.reader))
+            except (CorruptError, FileMissingError) as error:
+                has_vanished = isinstance(error, FileMissingError) or error.problem.field == "file"
+                table, later = look()
+                if not has_vanished or later.version == transaction.version:
+                    raise
+                transaction = later
+        return seen_in(snapshot_of(table, transaction, self.reader))
+
+
+def _now(table: Table) -> tuple[Table, Transaction]:
+    return table, table.transaction()
+
+
+def followed(follower: TransactionReader) -> Transaction:
+    """Return the committed version; UnannouncedChangeError where a reader of QuestDB would miss a change in it."""
+    reload = follower.reload()
+    if reload.unannounced:
+        raise UnannouncedChangeError(f"version {reload.transaction.version}: {reload.unannounced}")
+    return reload.transaction

@@ -1,0 +1,204 @@
+"""Rules for single steps on a table: committed bytes never change (I7), and no version comes before its barriers (I9).
+
+Both are cheap beside a step: they look at writes below committed extents, at stores of a version, and at what is
+acknowledged (protocol notes, section 6).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tornproof.harness.common.remembered_codecs import look_up
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.process.trace_rules import Broken, TraceRules
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.chain import resolve
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, VERSION_BYTES, area_of, decode_transaction
+
+_WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
+_REMOVALS = frozenset({CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME})
+
+
+class Extents(NamedTuple):
+    """What a version of `_txn` names: the token of each partition in Parquet by its directory's path, and its area."""
+
+    tokens: dict[str, int]
+    area: tuple[int, int]
+
+
+class TableRules(TraceRules):
+    """The rules for one table; without `promises_barriers` the writer's protocol leaves some out, and I9 is not asked.
+
+    Directories are named by the table's `_meta` of the first look, which no commit changes.
+    """
+
+    def __init__(self, path: str, *, promises_barriers: bool = True) -> None:
+        """Watch the table in the directory `path`."""
+        self._path = path
+        self._txn_path = f"{path}/{TXN_FILE}"
+        self.promises_barriers = promises_barriers
+        self._areas: dict[bytes, tuple[int, int]] = {}
+        self._extents: dict[bytes, Extents | None] = {}
+        self._resolvable: dict[tuple[bytes, int], bool] = {}
+        self._table: Table | None = None
+
+    def before(self, kernel: Kernel, call: Call) -> Broken | None:
+        """Judge a write, a removal, or the store of a version."""
+        if call.kind in _WRITES:
+            directory, _, name = call.path.rpartition("/")
+            if name in (DATA_FILE, PM_FILE):
+                return self._write(kernel, call, directory, name)
+            if call.path == self._txn_path:
+                return self._store(kernel, call)
+        elif call.kind in _REMOVALS:
+            return self._remove(kernel, call)
+        return None
+
+    def acknowledged(self, kernel: Kernel) -> Broken | None:
+        """Judge an acknowledgement: the version must be on disk by then."""
+        if not self.promises_barriers:
+            return None
+        number = kernel.find(self._txn_path)
+        if number is None or _is_durable(kernel, number, 0, VERSION_BYTES):
+            return None
+        return Broken(False, "a commit is acknowledged before its version is on disk (F5)")
+
+    def _write(self, kernel: Kernel, call: Call, directory: str, name: str) -> Broken | None:
+        extents = self._committed(kernel)
+        token = None if extents is None else extents.tokens.get(directory)
+        number = kernel.find(call.path)
+        if token is None or number is None:
+            return None
+        content = kernel.files[number].content
+        start, stop = (0, token) if name == DATA_FILE else (VERSION_BYTES, _published(content))
+        if _changes(content, call, start, stop):
+            return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes committed bytes below {stop}")
+        return None
+
+    def _store(self, kernel: Kernel, call: Call) -> Broken | None:
+        number = kernel.find(self._txn_path)
+        if number is None:
+            return None
+        content = kernel.files[number].content
+        if call.kind is CallKind.STORE and call.offset_bytes == 0:
+            if not self.promises_barriers or content[:VERSION_BYTES] == call.content:
+                return None
+            missing = self._missing(kernel, number, call.content + content[len(call.content) :])
+            return None if missing is None else Broken(False, f"a version is stored before {missing}")
+        extents = self._committed(kernel)
+        if extents is not None and _changes(content, call, *extents.area):
+            return Broken(True, f"{call.kind} {call.path} at byte {_offset(call)} changes the committed record")
+        return None
+
+    def _remove(self, kernel: Kernel, call: Call) -> Broken | None:
+        extents = self._committed(kernel)
+        if extents is None:
+            return None
+        for path in (call.path, call.target_path):
+            if path in extents.tokens or path.rpartition("/")[0] in extents.tokens:
+                return Broken(True, f"{call.kind} {path}, which the committed version names")
+        return None
+
+    def _missing(self, kernel: Kernel, txn: int, content: bytes) -> str | None:
+        """Return the first thing that has to come before a version, and has not."""
+        extents = self._extents_of(kernel, content)
+        if extents is None:
+            return f"its record in {self._txn_path} can be read (F4)"
+        if not _is_durable(kernel, txn, VERSION_BYTES, HEADER_BYTES) or not _is_durable(kernel, txn, *extents.area):
+            return f"the record in {self._txn_path} is on disk (F4)"
+        missing = (self._missing_of(kernel, *each) for each in extents.tokens.items())
+        return next(filter(None, missing), None)
+
+    def _missing_of(self, kernel: Kernel, directory: str, token: int) -> str | None:
+        """Return the first thing that a version needs of a partition and that is missing."""
+        for name, barrier in ((DATA_FILE, "F1"), (PM_FILE, "F2, F3")):
+            path = f"{directory}/{name}"
+            number = kernel.find(path)
+            if number is None:
+                return f"{path} is there"
+            content = kernel.files[number].content
+            if name == PM_FILE and not self._leads_to(content, token):
+                return f"{path} leads to the generation of {token} bytes"
+            if not _is_durable(kernel, number, 0, token if name == DATA_FILE else _published(content)):
+                return f"{path} is on disk ({barrier})"
+            if _durable_number(kernel, path) != number:
+                return f"the name {path} is on disk (F6)"
+        return None
+
+    def _leads_to(self, pm: bytes, token: int) -> bool:
+        return look_up(self._resolvable, (pm, token), lambda: _is_resolvable(pm[: _published(pm)], token))
+
+    def _committed(self, kernel: Kernel) -> Extents | None:
+        number = kernel.find(self._txn_path)
+        return None if number is None else self._extents_of(kernel, kernel.files[number].content)
+
+    def _extents_of(self, kernel: Kernel, content: bytes) -> Extents | None:
+        """Return what a `_txn` names, or None where it names nothing that can be read."""
+        head = content[:HEADER_BYTES]
+        start, stop = look_up(self._areas, head, lambda: _area(head))
+        # Only the base header and the live area count, so that stores into the free one are no new version.
+        key = head[:VERSION_BYTES] + content[start:stop]
+        return look_up(self._extents, key, lambda: self._decoded(kernel, content, (start, stop)))
+
+    def _decoded(self, kernel: Kernel, content: bytes, area: tuple[int, int]) -> Extents | None:
+        try:
+            if self._table is None:
+                self._table = open_table(kernel.image(), self._path)
+            partitions = decode_transaction(content, file=TXN_FILE).partitions
+            parquet = [partition for partition in partitions if partition.is_parquet]
+            directories = [f"{self._path}/{self._table.directory_of(partition)}" for partition in parquet]
+        except TornproofError:
+            return None
+        return Extents(dict(zip(directories, (partition.token for partition in parquet), strict=True)), area)
+
+
+def _area(head: bytes) -> tuple[int, int]:
+    try:
+        base = layout.BaseHeader.unpack(head, 0, file=TXN_FILE)
+    except TornproofError:
+        return 0, 0
+    area = area_of(base, base.version)
+    return area.record_offset, area.record_offset + area.size_bytes
+
+
+def _is_resolvable(published: bytes, token: int) -> bool:
+    try:
+        resolve(published, token, file=PM_FILE)
+    except TornproofError:
+        return False
+    return True
+
+
+def _durable_number(kernel: Kernel, path: str) -> int | None:
+    number: int | None = 0
+    for name in path.split("/"):
+        number = None if number is None else kernel.durable_directories.get(number, {}).get(name)
+    return number
+
+
+def _is_durable(kernel: Kernel, number: int, start: int, stop: int) -> bool:
+    state = kernel.files[number]
+    wanted = state.content[start:stop]
+    return len(wanted) == stop - start and all(version[start:stop] == wanted for version in state.versions)
+
+
+def _published(pm: bytes) -> int:
+    return min(int.from_bytes(pm[:VERSION_BYTES], "little"), len(pm))
+
+
+def _offset(call: Call) -> int:
+    return call.size_bytes if call.kind is CallKind.TRUNCATE else call.offset_bytes
+
+
+def _changes(content: bytes, call: Call, start: int, stop: int) -> bool:
+    """Say whether a write puts other bytes into a range."""
+    if call.kind is CallKind.TRUNCATE:
+        return call.size_bytes < stop
+    first, last = max(call.offset_bytes, start), min(call.offset_bytes + len(call.content), stop)
+    written = call.content[first - call.offset_bytes : max(last - call.offset_bytes, 0)]
+    return first < last and content[first:last] != written

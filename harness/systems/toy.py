@@ -1,0 +1,177 @@
+"""Tiny targets: a correct one, and broken ones that an explorer must convict before its other verdicts count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tornproof.harness.common.system import Target
+from tornproof.impl.errors import CorruptError, StorageError
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Storage
+
+HEADER_BYTES = 8
+
+
+class Toy(Target):
+    """A file of letters that is replaced as a whole: write a new one, sync it, rename it, sync the directory."""
+
+    name = "toy"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Make the directory and an empty state."""
+        storage.mkdir(path)
+        storage.open_for_writing(f"{path}/state", OpenMode.NEW).close()
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Remove what a killed writer left."""
+        if storage.kind(f"{path}/new") is EntryKind.FILE:
+            self.recover(storage, path)
+        yield ToyWriter(self, storage, path)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Remove the file that never became the state."""
+        storage.unlink(f"{path}/new")
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return all letters."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters."""
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            self.sync(file)
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        """Sync the directory."""
+        storage.sync_directory(path)
+
+    def sync(self, file: File) -> None:
+        """Sync, and pass on what the disk says."""
+        file.fdatasync()
+
+
+class ToyWriter:
+    """A writer that keeps nothing in memory."""
+
+    def __init__(self, target: Toy, storage: Storage, path: str) -> None:
+        """Remember where to commit."""
+        self._target = target
+        self._place = storage, path
+
+    def commit(self, operation: bytes) -> None:
+        """Add letters."""
+        self._target.commit(*self._place, operation)
+
+
+class HeaderFirst(Toy):
+    """Broken: says in a header that there are more letters, and then writes them."""
+
+    name = "header first"
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Start with the header of no letters."""
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
+            file.pwrite(bytes(HEADER_BYTES), 0)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return as many letters as the header says, or say that they are not there."""
+        with storage.open_for_reading(f"{path}/state") as file:
+            count = int.from_bytes(file.pread(HEADER_BYTES, 0), "little")
+            content = file.pread(count, HEADER_BYTES)
+        if len(content) != count:
+            raise CorruptError(file="state", field="count", offset_bytes=0, expected=len(content), actual=count)
+        return content
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Store the header through a mapping, then append."""
+        count = len(self.read(storage, path))
+        with storage.open_for_writing(f"{path}/state") as file, file.map(HEADER_BYTES) as mapping:
+            mapping.store_u64(0, count + len(operation))
+            file.pwrite(operation, HEADER_BYTES + count)
+
+
+class AcknowledgesFirst(Toy):
+    """Broken: acknowledges what it writes only with the next commit, or when it is closed."""
+
+    name = "acknowledges first"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Write what is owed at the end."""
+        writer = _LateWriter(self, storage, path)
+        yield writer
+        writer.commit(b"")
+
+
+class _LateWriter(ToyWriter):
+    _owed = b""
+
+    def commit(self, operation: bytes) -> None:
+        if self._owed:
+            super().commit(self._owed)
+        self._owed = operation
+
+
+class SwallowsErrors(Toy):
+    """Broken: goes on after a sync that failed."""
+
+    name = "swallows errors"
+
+    def sync(self, file: File) -> None:
+        """Sync, and do not listen."""
+        with suppress(StorageError):
+            super().sync(file)
+
+
+class RecoversInPlace(Toy):
+    """Broken: its recovery writes the state again in place, so that a kill inside it loses everything."""
+
+    name = "recovers in place"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Cut the state, write it again, and only then remove the other file."""
+        content = self.read(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+        super().recover(storage, path)
+
+
+class NeverDone(Toy):
+    """Broken: every opening finds something to write."""
+
+    name = "never done"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Count the openings on disk."""
+        with storage.open_for_writing(f"{path}/openings", OpenMode.EXISTING_OR_NEW) as file:
+            file.pwrite(b".", file.size_bytes())
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+class NeverSyncs(Toy):
+    """Broken: gives the new file its name before its letters are on disk."""
+
+    name = "never syncs"
+
+    def sync(self, file: File) -> None:
+        """Do nothing."""
+
+
+class NeverSyncsNames(Toy):
+    """Broken: acknowledges a name that is not on disk."""
+
+    name = "never syncs names"
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        """Do nothing."""

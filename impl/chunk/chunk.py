@@ -1,0 +1,251 @@
+"""From the bytes of one column chunk to an Arrow array of the column's final type.
+
+No footer is read: page headers are walked first, then pyarrow decodes through metadata made for the one chunk, then
+the values are compared with what `_pm` says of them. What a chunk may cost in memory is bounded before any decoding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tornproof.impl.chunk.expansion import BY_DICTIONARY, PYARROW_ERRORS, bound_bytes, check_expansion
+from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
+from tornproof.impl.chunk.statistics import check_bounds, check_counts, refuse, reject
+from tornproof.impl.parquet.fields import Codec, PageType
+from tornproof.impl.parquet.pages import PageInfo, walk_pages
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.footer_comparison import encodings_mask
+from tornproof.impl.pm.header import Column
+from tornproof.impl.types.arrow import arrow_type, is_double_array, valid_decimal_shape
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import TypeTag, array_dimensions, tag_of
+from tornproof.impl.types.raw_arrays import lists_of
+
+VALUE_COUNT_MAX = 1 << 24
+ASCII_END = 0x80
+RLE = 3
+
+_INTEGER_TAGS = {
+    TypeTag.BYTE,
+    TypeTag.SHORT,
+    TypeTag.CHAR,
+    TypeTag.INT,
+    TypeTag.IPV4,
+    TypeTag.GEOBYTE,
+    TypeTag.GEOSHORT,
+    TypeTag.GEOINT,
+}
+_DECIMAL_PHYSICAL_TYPES = {
+    PhysicalType.INT32,
+    PhysicalType.INT64,
+    PhysicalType.BYTE_ARRAY,
+    PhysicalType.FIXED_LEN_BYTE_ARRAY,
+}
+_PHYSICAL_TYPES = {
+    TypeTag.BOOLEAN: {PhysicalType.BOOLEAN},
+    TypeTag.LONG: {PhysicalType.INT64},
+    TypeTag.GEOLONG: {PhysicalType.INT64},
+    TypeTag.DATE: {PhysicalType.INT32, PhysicalType.INT64},
+    TypeTag.TIMESTAMP: {PhysicalType.INT64, PhysicalType.INT96},
+    TypeTag.FLOAT: {PhysicalType.FLOAT},
+    TypeTag.DOUBLE: {PhysicalType.DOUBLE},
+    TypeTag.STRING: {PhysicalType.BYTE_ARRAY},
+    TypeTag.SYMBOL: {PhysicalType.BYTE_ARRAY},
+    TypeTag.VARCHAR: {PhysicalType.BYTE_ARRAY},
+    TypeTag.BINARY: {PhysicalType.BYTE_ARRAY},
+    TypeTag.UUID: {PhysicalType.FIXED_LEN_BYTE_ARRAY},
+    TypeTag.LONG128: {PhysicalType.FIXED_LEN_BYTE_ARRAY},
+    TypeTag.LONG256: {PhysicalType.FIXED_LEN_BYTE_ARRAY},
+    TypeTag.ARRAY: {PhysicalType.BYTE_ARRAY, PhysicalType.DOUBLE},
+    **{tag: {PhysicalType.INT32} for tag in _INTEGER_TAGS},
+    **{tag: _DECIMAL_PHYSICAL_TYPES for tag in TypeTag if tag.name.startswith("DECIMAL")},
+}
+_FIXED_BYTE_LENS = {TypeTag.UUID: 16, TypeTag.LONG128: 16, TypeTag.LONG256: 32}
+
+
+def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> pa.Array:
+    """Return the values of a chunk in the column's `arrow_type`.
+
+    `content` is data.parquet from the chunk's `byte_range_start` to its `byte_range_end`; offsets in errors count from
+    the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (format notes 11). Raises CorruptError
+    for bytes that do not decode or contradict `_pm`, UnsupportedError for what is not known or would take too much
+    memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so their
+    count is the caller's to check.
+    """
+    return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPages:
+    """The pages of a chunk that may be decoded; `as_dictionary` where only a dictionary's real lengths can tell."""
+
+    leaf: Leaf
+    pages: tuple[PageInfo, ...]
+    as_dictionary: bool
+
+
+def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
+    """Check all of a chunk but its values: type, page headers, checksums, memory; raises as `decode_chunk`."""
+    leaf = _leaf(column, chunk, file)
+    if len(content) != chunk.total_compressed:
+        reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
+    if chunk.num_values > VALUE_COUNT_MAX:
+        refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
+    if chunk.codec == Codec.LZO:
+        refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
+    pages = pages_of(content, chunk, file=file)
+    return CheckedPages(
+        leaf=leaf, pages=pages, as_dictionary=check_expansion(content, leaf, pages, column, chunk, file)
+    )
+
+
+def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
+    """Decode what `check_pages` found fit; raises as `decode_chunk`."""
+    stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
+    if checked.leaf.dimensions == 0:
+        check_counts(stored, column, chunk, file=file)
+        # Timestamps are compared in any case: every table has them, and they tell the metadata of other rows with the
+        # same places.
+        if tag_of(column.type) is TypeTag.TIMESTAMP or not are_vouched(checked.pages, chunk):
+            check_bounds(stored, column, chunk, file=file)
+    return _final(stored, column, chunk, file)
+
+
+def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]:
+    """Return the checked pages of a chunk, all of whose bytes are `content`; raises as `walk_pages` does."""
+    return walk_pages(
+        content,
+        file=file,
+        offset_bytes=chunk.byte_range_start,
+        codec=Codec(chunk.codec),
+        value_count=chunk.num_values,
+    )
+
+
+def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
+    """Whether checksums that `pages_of` verified say that the pages are what was written, to the byte.
+
+    A checksum covers a page's body, not its header. Of that, `pages_of` compares sizes and counts with the chunk's;
+    how values are encoded must be what the chunk's ENCODINGS leave, under the CRC of `_pm`. A v2 page's header divides
+    its body, which nothing confirms.
+    """
+    has_dictionary = bool(pages) and pages[0].kind is PageType.DICTIONARY
+    data_pages = pages[1:] if has_dictionary else pages
+    encodings = {page.encoding for page in data_pages}
+    masks = [encodings_mask((encoding,)) for encoding in encodings]
+    return (
+        None not in [page.crc for page in pages]
+        and all(page.kind is PageType.DATA_V1 and page.level_encodings == (RLE, RLE) for page in data_pages)
+        # Encodings of levels have no bit: no values are encoded by them.
+        and all(mask and mask & chunk.encodings for mask in masks)
+        and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
+    )
+
+
+def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
+    """Return how to read the column, after checking that type, physical type and levels fit each other."""
+    tag, dimensions = tag_of(column.type), column.max_rep_level
+    if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
+        reject(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
+    if tag in _FIXED_BYTE_LENS and column.fixed_byte_len != _FIXED_BYTE_LENS[tag]:
+        reject(column, chunk, file, "FIXED_BYTE_LEN", str(_FIXED_BYTE_LENS[tag]), column.fixed_byte_len)
+    if dimensions == 0 and column.max_def_level <= 1 and not _is_nested_array(column):
+        return Leaf(
+            physical_type=column.physical_type,
+            fixed_byte_len=column.fixed_byte_len,
+            is_optional=column.max_def_level == 1,
+            decimal=valid_decimal_shape(column.type),
+        )
+    all_optional, only_outer_optional = 2 * dimensions + 1, dimensions + 2
+    if (
+        not _is_nested_array(column)
+        or dimensions != array_dimensions(column.type)
+        or column.max_def_level not in (all_optional, only_outer_optional)
+    ):
+        levels = f"type {column.type}, repetition level {dimensions}, definition level {column.max_def_level}"
+        refuse(column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels)
+    return Leaf(
+        physical_type=PhysicalType.DOUBLE, dimensions=dimensions, lists_optional=column.max_def_level == all_optional
+    )
+
+
+def _is_nested_array(column: Column) -> bool:
+    return is_double_array(column.type) and column.physical_type == PhysicalType.DOUBLE
+
+
+def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *, as_dictionary: bool) -> pa.Array:
+    """Return the chunk's values as they are stored."""
+    try:
+        metadata = chunk_metadata(leaf, chunk.codec, chunk.num_values, chunk.total_compressed)
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
+    try:
+        column_read = (
+            pq.ParquetFile(
+                pa.BufferReader(content),
+                metadata=metadata,
+                read_dictionary=[metadata.schema.column(0).path] if as_dictionary else None,
+            )
+            .read(use_threads=False)
+            .column(0)
+        )
+        # One part is not copied.
+        values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
+        # Offsets are pyarrow's own, but indices and numbers with too many digits come from the file.
+        values.validate(full=not pa.types.is_binary(values.type))
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "page", "pages that decode", error)
+    return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
+
+
+def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:
+    """Return a dictionary array as plain values, once their length together is known to be small."""
+    lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+    expanded_bytes = pc.sum(lengths.take(values.indices)).as_py() or 0
+    if expanded_bytes > bound_bytes(chunk):
+        refuse(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
+    return values.dictionary_decode()
+
+
+def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Array:
+    """Return stored values in the column's type; only values that the type cannot hold are wrong."""
+    final = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
+    if stored.type == final:
+        return stored
+    if pa.types.is_list(stored.type):
+        _check_inner_lists(stored, column, chunk, file)
+    if is_double_array(column.type) and pa.types.is_binary(stored.type):
+        field = f"values of column {column.name!r}"
+        dimensions = array_dimensions(column.type)
+        return lists_of(stored, dimensions, file=file, field=field, offset_bytes=chunk.byte_range_start)
+    if isinstance(final, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(final, stored)
+    try:
+        if tag_of(column.type) is TypeTag.DATE and column.physical_type == PhysicalType.INT32:
+            return stored.view(pa.date32()).cast(pa.timestamp("ms")).view(final)
+        if pa.types.is_timestamp(final) or final == pa.uint32() or (final == pa.string() and _is_ascii(stored)):
+            return stored.view(final)
+        return stored.cast(final)
+    except PYARROW_ERRORS as error:
+        reject(column, chunk, file, "values", f"values of type {final}", error)
+
+
+def _is_ascii(stored: pa.Array) -> bool:
+    """Whether all bytes of an array of texts are ASCII, so that none has to be looked at for being UTF-8."""
+    if not pa.types.is_binary(stored.type):
+        return False
+    content = stored.buffers()[2]
+    return content is None or bool(np.frombuffer(content, np.uint8).max(initial=0) < ASCII_END)
+
+
+def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: str) -> None:
+    """Refuse nulls where the type of arrays has none, which a cast would let pass."""
+    while pa.types.is_list(lists.type.value_type):
+        lists = lists.values
+        if lists.null_count:
+            reject(column, chunk, file, "values", "no null inside of an array but elements", "a null list")

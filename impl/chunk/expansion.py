@@ -1,0 +1,70 @@
+"""What a chunk may cost in memory: a bound on what its pages decode to, from what can be known before they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.metadata import Leaf
+from tornproof.impl.chunk.shared_prefixes import shared_byte_count
+from tornproof.impl.chunk.statistics import refuse, reject
+from tornproof.impl.layout.pm import PHYSICAL_WIDTH_BYTES
+from tornproof.impl.parquet.fields import PageType
+from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.header import Column
+from tornproof.impl.types.physical import PhysicalType
+
+EXPANDED_MAX_BYTES = 64 << 20
+EXPANSION_MAX = 64
+PLAIN, PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 7, 8
+BY_DICTIONARY = {PLAIN_DICTIONARY, RLE_DICTIONARY}
+PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
+
+
+def bound_bytes(chunk: Chunk) -> int:
+    """Return what a chunk may decode to: real data takes room on disk too, however well it compresses."""
+    return max(EXPANDED_MAX_BYTES, EXPANSION_MAX * chunk.total_compressed)
+
+
+def check_expansion(
+    content: bytes, leaf: Leaf, pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str
+) -> bool:
+    """Refuse pages that may decode to too much; return whether only a dictionary's real lengths can tell.
+
+    Raises CorruptError for pages that are broken, UnsupportedError for those that are refused.
+    """
+    physical = column.physical_type
+    width_bytes = (
+        column.fixed_byte_len
+        if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY
+        else PHYSICAL_WIDTH_BYTES.get(physical, 0)
+    )
+    dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
+    dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
+    if dictionary is not None and dictionary.value_count > dictionary_bytes:
+        reject(column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count)
+    data_pages = pages[1:] if dictionary else pages
+    by_dictionary = [
+        page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding in BY_DICTIONARY
+    ]
+    sharing = [page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding == DELTA_BYTE_ARRAY]
+    plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
+    by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
+    # Each value can repeat all that came before it in its page.
+    shared_bytes = sum(page.value_count * page.uncompressed_size_bytes for page in sharing)
+    bound = bound_bytes(chunk)
+    if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
+        return False
+    if sharing:
+        try:
+            shared_bytes = shared_byte_count(content, sharing, chunk, is_optional=leaf.is_optional)
+        except PYARROW_ERRORS as error:
+            reject(column, chunk, file, "page", "pages that decode", error)
+        if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
+            return False
+    # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
+    has_other_pages = any(page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY) for page in data_pages)
+    if plain_bytes > bound or has_other_pages:
+        expected = f"pages that cannot decode to more than {bound} bytes"
+        refuse(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)
+    return True

@@ -1,0 +1,232 @@
+"""A row group encoded once, in a form that can be put at any place of any file.
+
+What pyarrow writes does not depend on its place but for the offsets in the row group's Thrift struct and in the offset
+indexes, whose varints grow with the place (parquet notes, section 2, method B).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.parquet.arrow_writer import (
+    CHUNK,
+    GROUP,
+    META,
+    NO_BOUNDS,
+    Bounds,
+    meta_of,
+    moved_index,
+    with_meta,
+    write_row_group,
+)
+from tornproof.impl.parquet.bloom_filter import encode_filter_header
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
+from tornproof.impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA, SORTING_COLUMN, ids_of
+from tornproof.impl.parquet.footer import SortingColumn, start_of
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import encode
+from tornproof.impl.parquet.tree import Field, Kind, Struct
+from tornproof.impl.parquet.tree_edit import moved, packed, struct_list, with_fields, without
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.footer_comparison import encodings_mask
+
+__all__ = [
+    "NO_BOUNDS",
+    "Bounds",
+    "ColumnOptions",
+    "EncodeOptions",
+    "EncodedRowGroup",
+    "Encoding",
+    "PlacedRowGroup",
+    "encode_row_group",
+]
+
+HOME_BYTES = len(MAGIC)
+"""Where a row group stands until it is placed: behind the first bytes of a file, since an offset of 0 means "none"."""
+DEFAULT_OPTIONS = EncodeOptions()
+NO_BITSETS: Mapping[int, bytes] = MappingProxyType({})
+SORTING = ids_of(SORTING_COLUMN)
+CHUNK_OFFSETS = (CHUNK["file_offset"], CHUNK["column_index_offset"])
+PAGE_OFFSETS = (META["data_page_offset"], META["dictionary_page_offset"])
+BLOOM_OFFSETS = (META["bloom_filter_offset"],)
+META_OFFSETS = PAGE_OFFSETS + BLOOM_OFFSETS
+COLUMN_INDEX_IDS = (CHUNK["column_index_offset"], CHUNK["column_index_length"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRowGroup:
+    """A row group at a place: the bytes to write at `offset_bytes`, its encoded Thrift struct, its chunks for `_pm`.
+
+    `bitset_offsets` says by column where the bitsets of its bloom filters stand.
+    """
+
+    offset_bytes: int
+    row_count: int
+    content: bytes
+    thrift: bytes
+    chunks: tuple[Chunk, ...]
+    bitset_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRowGroup:
+    """A row group with all offsets as if it stood at `HOME_BYTES`.
+
+    `content` are its pages, bloom filters and column indexes, which are the same at every place; the offset indexes,
+    if there are any, follow them, one for each of `columns`. Lists and structs that hold no offset are packed.
+    `bitsets` are those of bloom filters, by column; `bitset_offsets` has those that `content` holds.
+    """
+
+    row_count: int
+    content: bytes
+    row_group: Struct
+    columns: tuple[Struct, ...]
+    offset_indexes: tuple[Struct, ...]
+    chunks: tuple[Chunk, ...]
+    bitsets: Mapping[int, bytes] = field(default_factory=dict)
+    bitset_offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def place(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
+        """Return the row group for `offset_bytes` of a file, at least `HOME_BYTES`; `sorting` is what it states."""
+        assert offset_bytes >= HOME_BYTES, offset_bytes
+        delta_bytes = offset_bytes - HOME_BYTES
+        position = offset_bytes + len(self.content)
+        parts, columns = [self.content], []
+        for column, offset_index in itertools.zip_longest(self.columns, self.offset_indexes):
+            meta = moved(meta_of(column), META_OFFSETS, delta_bytes)
+            column = moved(with_meta(column, meta), CHUNK_OFFSETS, delta_bytes)
+            if offset_index is not None:
+                part = encode(moved_index(offset_index, delta_bytes))
+                column = with_fields(column, *_reference("offset_index", position, len(part)))
+                parts.append(part)
+                position += len(part)
+            columns.append(column)
+        row_group = moved(self.row_group, (GROUP["file_offset"],), delta_bytes)
+        if sorting:
+            row_group = with_fields(row_group, _sorting_field(tuple(sorting)))
+        chunks = [replace(chunk, byte_range_start=chunk.byte_range_start + delta_bytes) for chunk in self.chunks]
+        return PlacedRowGroup(
+            offset_bytes=offset_bytes,
+            row_count=self.row_count,
+            content=b"".join(parts),
+            thrift=encode(with_fields(row_group, struct_list(GROUP["columns"], columns))),
+            chunks=tuple(chunks),
+            bitset_offsets={index: offset + delta_bytes for index, offset in self.bitset_offsets.items()},
+        )
+
+
+def encode_row_group(
+    stored: pa.Table,
+    *,
+    bounds: Bounds = NO_BOUNDS,
+    options: EncodeOptions = DEFAULT_OPTIONS,
+    bitsets: Mapping[int, bytes] = NO_BITSETS,
+) -> EncodedRowGroup:
+    """Encode all rows of `stored`, at least one, as one row group; its arrays are as Parquet stores them.
+
+    `bounds` replaces the minimum and maximum of a column in the Thrift statistics and in `_pm`, and None removes them;
+    bounds longer than 4,096 bytes are left out of both. A column whose bounds are not those that pyarrow found has no
+    column index, because that would say otherwise. `bitsets` are bloom filters to stand behind the pages, by column.
+    """
+    written = write_row_group(stored, bounds, options)
+    position = HOME_BYTES
+    parts: list[bytes | memoryview] = []
+    trees: list[Struct] = []
+    offset_indexes = []
+    for column in written.columns:
+        delta_bytes = position - start_of(read(meta_of(column.tree), COLUMN_META_DATA))
+        trees.append(with_meta(column.tree, moved(meta_of(column.tree), PAGE_OFFSETS, delta_bytes)))
+        if column.offset_index is not None:
+            offset_indexes.append(moved_index(column.offset_index, delta_bytes))
+        parts += column.pages
+        position += sum(map(len, column.pages))
+    bitset_offsets = {}
+    for place, bitset in sorted(bitsets.items()):
+        bloom_filter = encode_filter_header(len(bitset)) + bitset
+        trees[place] = _with_filter(trees[place], position, len(bloom_filter))
+        parts.append(bloom_filter)
+        position += len(bloom_filter)
+        bitset_offsets[place] = position - len(bitset)
+    for place, column in enumerate(written.columns):
+        reference = _reference("column_index", position, len(column.column_index))
+        tree = trees[place]
+        trees[place] = with_fields(tree, *reference) if column.column_index else without(tree, *COLUMN_INDEX_IDS)
+        parts.append(column.column_index)
+        position += len(column.column_index)
+    views = [read(tree, COLUMN_CHUNK)["meta_data"] for tree in trees]
+    return EncodedRowGroup(
+        row_count=stored.num_rows,
+        content=b"".join(parts),
+        row_group=_with_totals(written.tree, views),
+        columns=tuple(with_meta(tree, packed(meta_of(tree))) for tree in trees),
+        offset_indexes=tuple(offset_indexes),
+        chunks=tuple(_chunk(view) for view in views),
+        bitsets=dict(bitsets),
+        bitset_offsets=bitset_offsets,
+    )
+
+
+def _with_filter(tree: Struct, offset_bytes: int, length_bytes: int) -> Struct:
+    offset = Field(META["bloom_filter_offset"], Kind.I64, offset_bytes)
+    length = Field(META["bloom_filter_length"], Kind.I32, length_bytes)
+    return with_meta(tree, with_fields(meta_of(tree), offset, length))
+
+
+@functools.cache
+def _sorting_field(sorting: tuple[SortingColumn, ...]) -> Field:
+    entries = (
+        Struct(
+            (
+                Field(SORTING["column_index"], Kind.I32, entry.column_index),
+                Field(SORTING["descending"], Kind.BOOL, entry.descending),
+                Field(SORTING["nulls_first"], Kind.BOOL, entry.nulls_first),
+            )
+        )
+        for entry in sorting
+    )
+    return struct_list(GROUP["sorting_columns"], entries)
+
+
+def _chunk(meta: Mapping[str, Any]) -> Chunk:
+    statistics = meta.get("statistics", {})
+    encodings = encodings_mask(tuple(meta["encodings"]))
+    assert encodings is not None, meta["encodings"]
+    # An empty value counts as absent in `_pm`.
+    minimum, maximum = (
+        Statistic(value=value, exact=True) if value else None
+        for value in (statistics.get("min_value"), statistics.get("max_value"))
+    )
+    return Chunk(
+        codec=meta["codec"],
+        encodings=encodings,
+        num_values=meta["num_values"],
+        byte_range_start=start_of(meta),
+        total_compressed=meta["total_compressed_size"],
+        null_count=statistics.get("null_count"),
+        distinct_count=None,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
+def _with_totals(row_group: Struct, metas: Sequence[Mapping[str, Any]]) -> Struct:
+    return with_fields(
+        row_group,
+        Field(GROUP["total_byte_size"], Kind.I64, sum(meta["total_uncompressed_size"] for meta in metas)),
+        Field(GROUP["total_compressed_size"], Kind.I64, sum(meta["total_compressed_size"] for meta in metas)),
+    )
+
+
+def _reference(index: str, offset_bytes: int, length_bytes: int) -> tuple[Field, Field]:
+    return (
+        Field(CHUNK[f"{index}_offset"], Kind.I64, offset_bytes),
+        Field(CHUNK[f"{index}_length"], Kind.I32, length_bytes),
+    )

@@ -1,0 +1,139 @@
+"""The values of a chunk against what `_pm` says of them: how many, how many nulls, and their bounds.
+
+Where pages have no checksum, this is what finds a byte that was changed inside of one (data notes, power loss).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.statistics import Bound, value_of
+from tornproof.impl.types.arrow import valid_decimal_shape
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
+    """Raise CorruptError unless the chunk's counts are those of its values, which are flat and as stored."""
+    if len(values) != chunk.num_values:
+        reject(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
+    if chunk.null_count is not None and values.null_count != chunk.null_count:
+        reject(column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count)
+
+
+def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
+    """Raise CorruptError unless the chunk's bounds fit its values, which are flat and as stored.
+
+    EXACT bounds must occur among the values: not with BINARY and arrays (format notes 11), and a bound may be the
+    start of a long text, as the converter marks everything exact (migration notes 6). Orders: format notes 11. Columns
+    of unknown type and INT96 have no known order, nor do minima above their maxima (unsigned integers of others).
+    """
+    tag = tag_of(column.type)
+    if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == PhysicalType.INT96:
+        return
+    low, high = (_bound(statistic, column, chunk, file) for statistic in (chunk.minimum, chunk.maximum))
+    if tag.name.startswith("DECIMAL") and valid_decimal_shape(column.type) is None:
+        # Of a number of digits that there is not, values stay bytes, which are not in the order of numbers.
+        return
+    if (
+        column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
+        and low is not None
+        and high is not None
+        and low > high
+    ):
+        return
+    may_be_exact = tag not in (TypeTag.BINARY, TypeTag.ARRAY)
+    smallest, largest = _extremes(values, column)
+    for name, statistic, bound, value, holds in (
+        ("MIN_STAT", chunk.minimum, low, smallest, operator.le),
+        ("MAX_STAT", chunk.maximum, high, largest, operator.ge),
+    ):
+        if statistic is None or _is_nan(bound):
+            continue
+        is_exact = statistic.exact and may_be_exact
+        if value is None or _is_nan(value):
+            if is_exact:
+                reject(column, chunk, file, name, "none, because the pages hold no value to compare", repr(bound))
+        elif not holds(bound, value):
+            reject(column, chunk, file, name, f"a bound of {value!r}, which is in the pages", repr(bound))
+        elif is_exact and bound != value and not _is_truncation(bound, value):
+            reject(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
+
+
+def reject(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
+    """Raise CorruptError about a column's chunk, placed at its start."""
+    raise _about(CorruptError, column, chunk, file, field, expected, actual)
+
+
+def refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
+    """Raise UnsupportedError about a column's chunk, placed at its start."""
+    raise _about(UnsupportedError, column, chunk, file, field, expected, actual)
+
+
+def _about(
+    kind: type[ProblemError], column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object
+) -> ProblemError:
+    return kind(
+        file=file,
+        field=f"{field} of column {column.name!r}",
+        offset_bytes=chunk.byte_range_start,
+        expected=expected,
+        actual=actual,
+    )
+
+
+def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str) -> Any:
+    if statistic is None:
+        return None
+    bound = value_of(column, statistic.value)
+    if bound is None:
+        reject(column, chunk, file, "statistics", "bytes of the physical type's width", statistic.value.hex())
+    if isinstance(bound, bytes) and valid_decimal_shape(column.type) is not None:
+        return int.from_bytes(bound, "big", signed=True)
+    return bound
+
+
+def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
+    """Return the smallest and largest value in the terms of `_bound`, or two None where all are null."""
+    if tag_of(column.type) in (TypeTag.CHAR, TypeTag.IPV4):
+        values = values.view(pa.uint32())
+    smallest, largest = _min_max(values)
+    shape = valid_decimal_shape(column.type)
+    if smallest is None or shape is None:
+        return smallest, largest
+    # Not in decimal arithmetic, which rounds to 28 digits by default.
+    scale = 10**shape.scale
+    return int(Fraction(smallest) * scale), int(Fraction(largest) * scale)
+
+
+def _min_max(values: pa.Array) -> tuple[Any, Any]:
+    if pa.types.is_floating(values.type) and len(values) and not values.null_count:
+        # Many times as fast, but where there is a NaN, which Arrow passes over.
+        numbers = values.to_numpy()
+        smallest, largest = numbers.min().item(), numbers.max().item()
+        if not _is_nan(smallest):
+            return smallest, largest
+    extremes = pc.min_max(values)
+    return extremes["min"].as_py(), extremes["max"].as_py()
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _is_truncation(bound: Bound, value: Bound) -> bool:
+    """Whether a bound can be the start of a longer text: cut for a minimum, its last character raised for a maximum."""
+    if not isinstance(bound, bytes) or not isinstance(value, bytes) or len(bound) >= len(value):
+        return False
+    return value.startswith(bound if bound < value else bound.rstrip(UTF8_CONTINUATION)[:-1])

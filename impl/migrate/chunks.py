@@ -1,0 +1,121 @@
+"""The blocks of a converted `_pm`: what it says of each chunk (migration notes, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tornproof.impl.layout.pm import CODEC_NAMES
+from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.shapes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
+from tornproof.impl.pm.block import STATISTIC_LIMIT_BYTES, Chunk, Statistic
+from tornproof.impl.pm.footer import ROW_GROUP_COUNT_LIMIT
+from tornproof.impl.pm.footer_comparison import ENCODING_BITS
+from tornproof.impl.pm.header import COLUMN_COUNT_LIMIT
+
+_NO_STATISTICS = Statistics(null_count=None, distinct_count=None, max_value=None, min_value=None)
+
+
+def check_row_groups(footer: FileMetaData, column_count: int) -> None:
+    """Refuse row groups that the converter does not take, or so many that nobody reads them; raises RefusalError."""
+    for name, count, count_max in (
+        ("schema", column_count, COLUMN_COUNT_LIMIT),
+        ("row_groups", len(footer.row_groups), ROW_GROUP_COUNT_LIMIT),
+    ):
+        if count > count_max:
+            raise RefusalError(Cause.BUDGET, f"at most {count_max}, which readers of `_pm` take", count, step=name)
+    for place, row_group in enumerate(footer.row_groups):
+        try:
+            _check_row_group(row_group, column_count)
+        except RefusalError as refusal:
+            raise refusal.at(f"[{place}]", "row_groups") from None
+    _not_negative(footer.num_rows, "num_rows")
+
+
+def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
+    """Refuse chunks in other files, which an empty path names too; raises RefusalError."""
+    for place, row_group in enumerate(row_groups):
+        for index, column in enumerate(row_group.columns):
+            if column.file_path is not None:
+                refusal = RefusalError(Cause.FILE_PATH, "chunks in this file", repr(column.file_path), step="file_path")
+                raise refusal.at(f"columns[{index}]", f"row_groups[{place}]")
+
+
+def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:
+    """Return what `_pm` says of a chunk; statistics may be longer than it can hold.
+
+    A dictionary page at offset 0 means "none" to many writers; the converter writes the 0 (migration notes, 13).
+    """
+    statistics = meta.statistics or _NO_STATISTICS
+    start = meta.dictionary_page_offset
+    if start is None or (start == 0 and not as_questdb):
+        start = meta.data_page_offset
+    return Chunk(
+        codec=meta.codec,
+        encodings=_encodings(meta.encodings),
+        num_values=max(meta.num_values, 0),
+        byte_range_start=start,
+        total_compressed=meta.total_compressed_size,
+        null_count=_count(statistics.null_count),
+        distinct_count=_count(statistics.distinct_count),
+        minimum=_statistic(statistics.min_value),
+        maximum=_statistic(statistics.max_value),
+    )
+
+
+def check_statistics(chunk: Chunk) -> None:
+    """Refuse statistics whose length `_pm` cannot say; raises RefusalError."""
+    for name, statistic in (("min_value", chunk.minimum), ("max_value", chunk.maximum)):
+        if statistic is not None and len(statistic.value) > STATISTIC_LIMIT_BYTES:
+            expected = f"at most {STATISTIC_LIMIT_BYTES} bytes"
+            raise RefusalError(Cause.LONG_STATISTIC, expected, len(statistic.value), step=name)
+
+
+def meta_of(column: ColumnChunk) -> ColumnMetaData:
+    """Return the metadata of a chunk that has been checked."""
+    assert column.meta_data is not None, "checked before"
+    return column.meta_data
+
+
+def _check_row_group(row_group: RowGroup, column_count: int) -> None:
+    if len(row_group.columns) != column_count:
+        expected = f"{column_count} chunks, one for each leaf"
+        raise RefusalError(Cause.ROW_GROUP, expected, len(row_group.columns), step="columns")
+    _not_negative(row_group.total_byte_size, "total_byte_size")
+    _not_negative(row_group.num_rows, "num_rows")
+    for index, column in enumerate(row_group.columns):
+        meta = column.meta_data
+        if meta is None:
+            raise RefusalError(Cause.ROW_GROUP, "metadata", "none", step="meta_data").at(f"columns[{index}]")
+        try:
+            _not_negative(meta.total_compressed_size, "total_compressed_size")
+            _not_negative(meta.dictionary_page_offset or 0, "dictionary_page_offset")
+            _not_negative(meta.data_page_offset, "data_page_offset")
+            if not 0 <= meta.codec < len(CODEC_NAMES):
+                raise RefusalError(
+                    Cause.OUT_OF_RANGE, f"a codec from 0 to {len(CODEC_NAMES) - 1}", meta.codec, step="codec"
+                )
+        except RefusalError as refusal:
+            raise refusal.at("meta_data", f"columns[{index}]") from None
+
+
+def _not_negative(number: int, name: str) -> None:
+    if number < 0:
+        raise RefusalError(Cause.NEGATIVE, "0 or more", number, step=name)
+
+
+def _encodings(encodings: tuple[int, ...]) -> int:
+    mask = 0
+    for encoding in encodings:
+        # Those of levels and those that are not known have no bit.
+        bit = ENCODING_BITS.get(encoding)
+        if bit is not None:
+            mask |= 1 << bit
+    return mask
+
+
+def _count(number: int | None) -> int | None:
+    return None if number is None else max(number, 0)
+
+
+def _statistic(value: bytes | None) -> Statistic | None:
+    return Statistic(value=value, exact=True) if value else None

@@ -1,0 +1,174 @@
+"""From the bytes of a Parquet file to the bytes of `_pm`, as QuestDB's converter makes them (migration notes)."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.migrate.backfill import with_bounds
+from tornproof.impl.migrate.blooms import BloomFilters
+from tornproof.impl.migrate.chunks import check_file_paths, check_row_groups, check_statistics, chunk_of, meta_of
+from tornproof.impl.migrate.footer_reader import read_footer
+from tornproof.impl.migrate.header import header_of, order_of
+from tornproof.impl.migrate.json_rules import JsonError, QuestdbJson, json_text, parse_json
+from tornproof.impl.migrate.refusals import Cause, RefusalError, error_of
+from tornproof.impl.migrate.schema import read_leaves
+from tornproof.impl.migrate.shapes import FileMetaData, RowGroup
+from tornproof.impl.parquet.footer import PARQUET_SIZE_MIN_BYTES, TAIL_SIZE_BYTES
+from tornproof.impl.pm.block import Chunk, OutOfLineOrder
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
+from tornproof.impl.pm.header import FileHeader
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+Read: TypeAlias = Callable[[int, int], bytes]
+"""(size, offset), both in bytes, to the bytes there; fewer only at the end of the file."""
+
+
+class ConversionMode(enum.Enum):
+    """Which of QuestDB's two callers (migration notes, section 1)."""
+
+    TOOL = "the command-line tool: the footer alone counts"
+    SERVER = "the server: bloom filters are inlined, missing bounds of timestamps decoded, JSON must be right"
+
+
+def convert(
+    read: Read,
+    *,
+    size_bytes: int,
+    file: str,
+    mode: ConversionMode = ConversionMode.SERVER,
+    physical_size_bytes: int | None = None,
+    as_questdb: bool = False,
+) -> bytes:
+    """Return the whole `_pm` of the Parquet file that ends at `size_bytes` of `file`: one generation, published.
+
+    `read(size, offset)` returns fewer bytes only at the end of the file, which is `physical_size_bytes` long: bloom
+    filters may stand behind `size_bytes`. What QuestDB's converter refuses is tried once more, past what is new to that
+    (migration notes, section 13), unless `as_questdb`. Raises RefusedCorruptError or RefusedUnsupportedError, whose
+    `cause` is the class of the converter's refusal.
+    """
+    physical_size_bytes = size_bytes if physical_size_bytes is None else physical_size_bytes
+    source = _Source(read, size_bytes, physical_size_bytes, file)
+    try:
+        return _Conversion(source, mode, as_questdb=as_questdb, is_careful=False).content()
+    except RefusalError as error:
+        # Its traceback would keep all that was read so far.
+        refusal = error.with_traceback(None)
+        refusal.__context__ = None
+    if not as_questdb:
+        with contextlib.suppress(RefusalError):
+            return _Conversion(source, mode, as_questdb=False, is_careful=True).content()
+    raise error_of(refusal, file=file)
+
+
+class _Source(NamedTuple):
+    read: Read
+    size_bytes: int
+    physical_size_bytes: int
+    file: str
+
+
+class _Conversion:
+    """One conversion; its steps refuse in the order of the converter."""
+
+    def __init__(self, source: _Source, mode: ConversionMode, *, as_questdb: bool, is_careful: bool) -> None:
+        self.source = source
+        self.as_questdb = as_questdb
+        self.is_careful = is_careful
+        self.is_server = mode is ConversionMode.SERVER
+        self.blooms = BloomFilters(source.read, source.physical_size_bytes)
+
+    def content(self) -> bytes:
+        offset_bytes, length_bytes = self.place_of_footer()
+        content = self.source.read(length_bytes + TAIL_SIZE_BYTES, offset_bytes)
+        footer = read_footer(content, offset_bytes=offset_bytes, as_questdb=not self.is_careful)
+        del content
+        leaves = read_leaves(footer.schema)
+        check_row_groups(footer, len(leaves))
+        questdb = self.questdb_json(footer, len(leaves))
+        check_file_paths(footer.row_groups)
+        order = order_of(leaves, footer.row_groups, questdb)
+        header = header_of(leaves, order, questdb)
+        row_groups, bitsets = [], []
+        for place, row_group in enumerate(footer.row_groups):
+            try:
+                chunks, found = self.block(row_group, header)
+            except RefusalError as refusal:
+                raise refusal.at(f"row_groups[{place}]") from None
+            row_groups.append((row_group.num_rows, chunks))
+            bitsets.append(found)
+        bloom_columns = tuple(sorted(set().union(*bitsets)))
+        facts = FooterFacts(parquet_footer_offset=offset_bytes, parquet_footer_length=length_bytes)
+        blocks = [
+            NewRowGroup(
+                num_rows=row_count,
+                chunks=chunks,
+                blooms=tuple(found.get(column) for column in bloom_columns),
+                order=OutOfLineOrder.BY_COLUMN,
+            )
+            for (row_count, chunks), found in zip(row_groups, bitsets, strict=True)
+        ]
+        return encode_file(header_of(leaves, order, questdb, bloom_columns), blocks, facts)
+
+    def place_of_footer(self) -> tuple[int, int]:
+        """Return offset and length of the footer."""
+        size_bytes = self.source.size_bytes
+        if size_bytes < PARQUET_SIZE_MIN_BYTES:
+            raise RefusalError(Cause.TAIL, f"at least {PARQUET_SIZE_MIN_BYTES} bytes", size_bytes, step="size")
+        at = size_bytes - TAIL_SIZE_BYTES
+        raw = self.source.read(TAIL_SIZE_BYTES, at)
+        if len(raw) < TAIL_SIZE_BYTES:
+            raise RefusalError(Cause.TAIL, f"a file of {size_bytes} bytes", "a shorter one", step="size")
+        tail = ParquetTail.unpack(raw, 0, file=self.source.file)
+        if tail.magic != MAGIC:
+            raise RefusalError(Cause.TAIL, MAGIC, tail.magic, size_bytes - len(MAGIC), step="magic")
+        if tail.footer_length >> 31:
+            raise RefusalError(Cause.NEGATIVE, "0 or more", tail.footer_length - (1 << 32), at, step="footer_length")
+        if tail.footer_length > at:
+            raise RefusalError(
+                Cause.TAIL, f"at most the {at} bytes before it", tail.footer_length, at, step="footer_length"
+            )
+        return at - tail.footer_length, tail.footer_length
+
+    def questdb_json(self, footer: FileMetaData, column_count: int) -> QuestdbJson | None:
+        """Return what the JSON says; the tool takes one that it cannot read for none."""
+        text = json_text(footer.key_value_metadata or ())
+        if text is None:
+            return None
+        try:
+            questdb = parse_json(text)
+        except JsonError as error:
+            if not self.is_server:
+                return None
+            raise RefusalError(Cause.JSON, "the JSON of a table", error, step="questdb") from None
+        if len(questdb.columns) != column_count:
+            raise RefusalError(Cause.JSON, f"{column_count} columns", len(questdb.columns), step="questdb schema")
+        return questdb
+
+    def block(self, row_group: RowGroup, header: FileHeader) -> tuple[tuple[Chunk, ...], dict[int, bytes]]:
+        """Return the chunks of a row group, and the bitsets that it has by column."""
+        chunks: list[Chunk] = []
+        bitsets: dict[int, bytes] = {}
+        for index, column in enumerate(row_group.columns):
+            meta = meta_of(column)
+            try:
+                chunk = chunk_of(meta, as_questdb=self.as_questdb)
+                if self.is_server and self.is_timestamp(index, header):
+                    chunk = with_bounds(chunk, header.columns[index], self.source.read, file=self.source.file)
+                check_statistics(chunk)
+                bitset = self.blooms.bitset_of(meta) if self.is_server else None
+            except RefusalError as refusal:
+                raise refusal.at(f"columns[{index}]") from None
+            chunks.append(chunk)
+            if bitset is not None:
+                bitsets[index] = bitset
+        return tuple(chunks), bitsets
+
+    @staticmethod
+    def is_timestamp(index: int, header: FileHeader) -> bool:
+        """Whether the column is the designated timestamp, and not a date."""
+        is_designated = index == header.designated_timestamp
+        return is_designated and tag_of(header.columns[index].type) is TypeTag.TIMESTAMP

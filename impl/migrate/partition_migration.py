@@ -1,0 +1,145 @@
+"""One partition, up to the bytes of its `_pm`: nothing is written here.
+
+A `_pm` that is sound for the token is never made anew: the older generations in it may serve pinned readers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tornproof.impl.errors import BusyError, CorruptError, Problem, TornproofError
+from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.migrate.convert import ConversionMode, convert
+from tornproof.impl.migrate.plan import Outcome, PartitionMigration, refusal
+from tornproof.impl.repair.plan import CommittedFile, ProposedFiles, find_committed
+from tornproof.impl.storage.checksum import crc32
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.partition import TAIL_BYTES, PartitionFiles, check_unmigrated
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, read_version
+from tornproof.impl.verify.verify import Counts, verify_partition
+
+PIECE_BYTES = 4 * 1024 * 1024
+HEALED_BY_RECOVER = "the committed generation is still in the file; `tornproof recover` publishes it with its history"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """A `_pm` that a partition lacks, verified with its data.parquet; `old_problems` are those of the one it has.
+
+    `footer_digest` tells whether the Thrift footer is still the one that `content` was made from.
+    """
+
+    files: PartitionFiles
+    partition: Partition
+    content: bytes
+    footer_digest: int
+    old_problems: tuple[Problem, ...]
+
+
+Conversion: TypeAlias = Converted | PartitionMigration
+"""A `_pm` to be published, or why there is none."""
+
+
+def convert_partition(table: Table, partition: Partition, mode: ConversionMode, *, keeps_sound: bool) -> Conversion:
+    """Make the `_pm` of a partition that needs one, or say that it has one or why it gets none.
+
+    Without `keeps_sound` it is made whatever `_pm` is there, for another place than the partition's.
+    """
+    files = table.files_of(partition)
+    try:
+        old_problems = problems_of_existing(files, partition, table) if keeps_sound else None
+        if old_problems == ():
+            return PartitionMigration(name=files.name, outcome=Outcome.ALREADY, token=partition.token)
+        if old_problems and isinstance(find_committed(files, partition, table.metadata), CommittedFile):
+            return _refused(files, partition, old_problems, HEALED_BY_RECOVER)
+        digest = committed_footer_digest(files, partition)
+        with files.open_data() as handle:
+            content = convert(
+                handle.pread,
+                size_bytes=partition.token,
+                file=files.data_label,
+                mode=mode,
+                physical_size_bytes=handle.size_bytes(),
+            )
+        new_problems = _problems_of(files, partition, table, content)
+    except TornproofError as error:
+        return refusal(files.name, partition.token, error)
+    if new_problems:
+        return _refused(files, partition, new_problems, f"no _pm agrees with both {files.data_label} and the table")
+    return Converted(
+        files=files,
+        partition=partition,
+        content=content,
+        footer_digest=digest,
+        old_problems=old_problems or (),
+    )
+
+
+def problems_of_existing(files: PartitionFiles, partition: Partition, table: Table) -> tuple[Problem, ...] | None:
+    """Return what is wrong between the partition's `_pm`, its data.parquet and the table; None where there is no `_pm`.
+
+    Compared are the structure, the CRC and the Thrift footer, not the pages. Raises UnsupportedError, StorageError.
+    """
+    if not files.has_pm():
+        return None
+    return verify_partition(files, partition, counts=Counts(), quick=True, metadata=table.metadata).problems
+
+
+def demand_unchanged(table: Table, converted: Converted, version: int) -> None:
+    """Raise BusyError unless `_txn` still names the partition and token, and data.parquet still has that footer.
+
+    `version` is the one that the partition was found in: an entry changes only with it.
+    """
+    partition = converted.partition
+    with table.storage.open_for_reading(f"{table.path}/{TXN_FILE}") as handle:
+        has_moved = read_version(handle, TXN_FILE) != version
+    if has_moved and _identity(partition) not in map(_identity, table.transaction().partitions):
+        raise BusyError(f"{converted.files.name}: a writer changed the partition meanwhile; try again when it is done")
+    if committed_footer_digest(converted.files, partition) != converted.footer_digest:
+        raise BusyError(f"{converted.files.data_label}: the file changed while it was read; nothing was written")
+
+
+def committed_footer_digest(files: PartitionFiles, partition: Partition) -> int:
+    """Return a digest of the Thrift footer that ends at the token; CorruptError where none does."""
+    for problem in check_unmigrated(files, partition):
+        raise CorruptError.of(problem)
+    with files.open_data() as handle:
+        return footer_digest(handle, partition.token, file=files.data_label)
+
+
+def footer_digest(handle: ReadableFile, size_bytes: int, *, file: str) -> int:
+    """Return a digest of the Thrift footer that ends at a size, its length and PAR1 included; raises CorruptError."""
+    tail_offset = max(0, size_bytes - TAIL_BYTES)
+    tail = ParquetTail.unpack(handle.pread(TAIL_BYTES, tail_offset), 0, file=file)
+    if tail.magic != MAGIC or not 0 <= tail.footer_length <= tail_offset:
+        raise CorruptError(
+            file=file,
+            field=ParquetTail.layout.title,
+            offset_bytes=tail_offset,
+            expected=f"the length of a Thrift footer, at most {tail_offset}, and {MAGIC!r}",
+            actual=f"{tail.footer_length} and {tail.magic!r}",
+        )
+    digest = 0
+    for offset_bytes in range(tail_offset - tail.footer_length, size_bytes, PIECE_BYTES):
+        piece = handle.pread(min(PIECE_BYTES, size_bytes - offset_bytes), offset_bytes)
+        digest = crc32(piece, digest)
+    return digest
+
+
+def _identity(partition: Partition) -> tuple[int, ...]:
+    return partition.timestamp, partition.name_txn, partition.token, partition.row_count, partition.flags
+
+
+def _problems_of(files: PartitionFiles, partition: Partition, table: Table, content: bytes) -> tuple[Problem, ...]:
+    proposed = ProposedFiles(storage=files.storage, path=files.path, name=files.name, pm=content)
+    return verify_partition(proposed, partition, counts=Counts(), quick=True, metadata=table.metadata).problems
+
+
+def _refused(
+    files: PartitionFiles, partition: Partition, problems: tuple[Problem, ...], reason: str
+) -> PartitionMigration:
+    return PartitionMigration(
+        name=files.name, outcome=Outcome.REFUSED, token=partition.token, problems=problems, reason=reason
+    )

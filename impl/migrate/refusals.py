@@ -1,0 +1,86 @@
+"""Why a Parquet file is not converted, in the classes that QuestDB's converter has (migration notes, section 11)."""
+
+from __future__ import annotations
+
+import enum
+
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.parquet.tree import BrokenError, Step, path_text
+
+
+class Cause(enum.Enum):
+    """One class of refusals; in the order in which the converter meets them."""
+
+    TAIL = "the size given is not where a Parquet file ends"
+    NEGATIVE = "a size, a count or an offset is negative"
+    FIELD_MISSING = "a required field is missing"
+    BAD_DATA = "an unknown member of a union, text that is no UTF-8, or an unknown wire type"
+    BUDGET = "the footer asks for more memory than its length allows"
+    TRUNCATED = "the footer ends too early"
+    VARINT = "an integer has too many bytes"
+    DEPTH = "structs are nested too deeply"
+    SCHEMA = "the schema is not one tree of legal elements"
+    OUT_OF_RANGE = "an enumeration has no such value"
+    ROW_GROUP = "a row group does not have the chunks of its schema"
+    JSON = "the `questdb` JSON is not what it should be"
+    FILE_PATH = "a chunk lies in another file"
+    SORTING = "row groups are sorted differently"
+    LEVELS = "a column is nested too deeply"
+    LONG_STATISTIC = "a minimum or maximum is too long"
+    BLOOM = "a bloom filter cannot be read"
+    PAGES = "the timestamps of a row group cannot be decoded"
+
+
+UNSUPPORTED = frozenset({Cause.BUDGET, Cause.DEPTH, Cause.FILE_PATH, Cause.SORTING, Cause.LEVELS, Cause.LONG_STATISTIC})
+
+
+class RefusedCorruptError(CorruptError):
+    """The file is wrong; `cause` says in which way."""
+
+    cause: Cause
+
+
+class RefusedUnsupportedError(UnsupportedError):
+    """The file may be right, but `_pm` cannot say what it says, or it would take too much memory."""
+
+    cause: Cause
+
+
+RefusedError = (RefusedCorruptError, RefusedUnsupportedError)
+"""Both, for an `except` clause."""
+
+
+class RefusalError(BrokenError):
+    """What is wrong inside of a footer, on its way out; each level adds its step, innermost first."""
+
+    def __init__(
+        self,
+        cause: Cause,
+        expected: object,
+        actual: object,
+        offset_bytes: int | None = None,
+        *,
+        step: Step | None = None,
+    ) -> None:
+        super().__init__(expected, actual, offset_bytes, step=step)
+        self.cause = cause
+
+    def at(self, *steps: Step) -> RefusalError:
+        """Add steps, innermost first, and return this."""
+        self.steps += steps
+        return self
+
+
+def error_of(refusal: RefusalError, *, file: str) -> RefusedCorruptError | RefusedUnsupportedError:
+    """Return what callers see."""
+    field = path_text(refusal.steps[::-1])
+    kind = RefusedUnsupportedError if refusal.cause in UNSUPPORTED else RefusedCorruptError
+    error = kind(
+        file=file,
+        field="footer" if field == "struct" else field,
+        offset_bytes=refusal.offset_bytes,
+        expected=refusal.expected,
+        actual=refusal.actual,
+    )
+    error.cause = refusal.cause
+    return error

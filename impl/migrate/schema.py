@@ -1,0 +1,168 @@
+"""The schema as the converter takes it: one tree of elements, made into leaves (migration notes, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tornproof.impl.migrate.annotations import (
+    GROUP_CONVERTED_TYPES,
+    GROUP_LOGICAL_TYPES,
+    Annotation,
+    check_converted,
+    check_logical,
+    converted_name,
+    converted_of,
+    logical_of,
+    physical_of,
+)
+from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.shapes import SchemaElement
+from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.types.physical import PhysicalType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One column: what `_pm` needs of the leaf, and of `top`, the root's child that holds it.
+
+    `list_dimensions` is the number of repeated groups below a `top` that is a list of single children, else 0.
+    """
+
+    top: SchemaElement
+    physical_type: PhysicalType
+    fixed_byte_len: int
+    repetition: Repetition
+    converted: Annotation | None
+    logical: Annotation | None
+    max_rep: int
+    max_def: int
+    list_dimensions: int
+
+
+@dataclass(slots=True)
+class _Group:
+    element: SchemaElement
+    place: int
+    children_left: int
+    max_rep: int
+    max_def: int
+    top: _Top | None
+
+
+@dataclass(slots=True)
+class _Top:
+    """A child of the root, with what the array rule asks about all of its groups."""
+
+    element: SchemaElement
+    is_chain: bool
+    dimensions: int = 0
+
+
+def read_leaves(elements: Sequence[SchemaElement]) -> list[Leaf]:
+    """Return the leaves in schema order; raises RefusalError."""
+    return _Walk(elements).leaves
+
+
+class _Walk:
+    """One pass over the elements, which stand in depth-first order."""
+
+    def __init__(self, elements: Sequence[SchemaElement]) -> None:
+        self.leaves: list[Leaf] = []
+        self.groups: list[_Group] = []
+        self.root_count = 0
+        for place, element in enumerate(elements):
+            try:
+                self.take(place, element)
+                while self.groups and self.groups[-1].children_left <= 0:
+                    self.close(self.groups.pop())
+            except RefusalError as refusal:
+                raise refusal.at(f"[{place}]", "schema") from None
+        if self.groups:
+            missing = sum(group.children_left for group in self.groups)
+            raise RefusalError(
+                Cause.SCHEMA, "an element for each child of a group", f"{missing} too few", step="schema"
+            )
+        if self.root_count != 1:
+            raise RefusalError(Cause.SCHEMA, "exactly one root", self.root_count, step="schema")
+
+    def take(self, place: int, element: SchemaElement) -> None:
+        """Open a group, or add a leaf."""
+        parent = self.groups[-1] if self.groups else None
+        if parent is None:
+            self.root_count += 1
+            group = _Group(element, place, element.num_children or 0, 0, 0, None)
+        else:
+            parent.children_left -= 1
+            repetition = element.repetition_type
+            group = _Group(
+                element=element,
+                place=place,
+                children_left=element.num_children or 0,
+                max_rep=parent.max_rep + (repetition == Repetition.REPEATED),
+                max_def=parent.max_def + (repetition in (Repetition.REPEATED, Repetition.OPTIONAL)),
+                top=parent.top,
+            )
+            if group.top is None:
+                group.top = _Top(element, is_chain=_is_list(element))
+            elif element.num_children and repetition == Repetition.REPEATED:
+                group.top.dimensions += 1
+        if not element.num_children:
+            self.add_leaf(group)
+            return
+        if group.top is not None and element.num_children != 1:
+            group.top.is_chain = False
+        self.groups.append(group)
+
+    def close(self, group: _Group) -> None:
+        """Check a group behind its children, as the converter does."""
+        element = group.element
+        if group.place == 0:
+            return
+        if element.repetition_type is None:
+            raise RefusalError(Cause.SCHEMA, "a repetition_type", "none")
+        _repetition(element.repetition_type)
+        if element.converted_type is not None and converted_name(element) not in GROUP_CONVERTED_TYPES:
+            raise RefusalError(Cause.SCHEMA, "a converted type of groups", element.converted_type)
+        if element.logical_type is not None and element.logical_type.name not in GROUP_LOGICAL_TYPES:
+            raise RefusalError(Cause.SCHEMA, "a logical type of groups", element.logical_type.name)
+
+    def add_leaf(self, group: _Group) -> None:
+        element, top = group.element, group.top
+        if element.repetition_type is None:
+            raise RefusalError(Cause.SCHEMA, "a repetition_type", "none")
+        repetition = _repetition(element.repetition_type)
+        if element.type is None:
+            raise RefusalError(Cause.SCHEMA, "a type or children", "neither")
+        converted, logical = converted_of(element), logical_of(element.logical_type)
+        physical_type, fixed_byte_len = physical_of(element.type, element.type_length)
+        check_converted(converted, physical_type, fixed_byte_len)
+        check_logical(logical, physical_type, fixed_byte_len)
+        if top is None:
+            raise RefusalError(Cause.SCHEMA, "a root with children", "a leaf")
+        self.leaves.append(
+            Leaf(
+                top=top.element,
+                physical_type=physical_type,
+                fixed_byte_len=fixed_byte_len,
+                repetition=repetition,
+                converted=converted,
+                logical=logical,
+                max_rep=group.max_rep,
+                max_def=group.max_def,
+                # A leaf below single children is the last element of them.
+                list_dimensions=top.dimensions if top.is_chain and element is not top.element else 0,
+            )
+        )
+
+
+def _is_list(element: SchemaElement) -> bool:
+    converted = element.converted_type is not None and converted_name(element) == "LIST"
+    return converted or (element.logical_type is not None and element.logical_type.name == "LIST")
+
+
+def _repetition(value: int) -> Repetition:
+    try:
+        return Repetition(value)
+    except ValueError:
+        raise RefusalError(Cause.OUT_OF_RANGE, "a repetition from 0 to 2", value, step="repetition_type") from None

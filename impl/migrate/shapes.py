@@ -1,0 +1,249 @@
+"""What the converter reads of a footer: the tables of `parquet/fields.py` cut down to what it knows and keeps.
+
+QuestDB's converter is generated from an older parquet.thrift, so newer fields and members of unions are unknown to it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from tornproof.impl.parquet import fields
+from tornproof.impl.parquet.records import Form, Table
+from tornproof.impl.parquet.tree import Kind
+
+
+class Code(IntEnum):
+    """How a value is read."""
+
+    INTEGER = 0
+    BOOL = 1
+    BYTE = 2
+    BYTES = 3
+    TEXT = 4
+    STRUCT = 5
+    UNION = 6
+    LIST = 7
+
+
+class Element(NamedTuple):
+    """How to read one value, and of which wire type it should be; `bits` is the width of an integer."""
+
+    code: int
+    kind: int
+    bits: int = 0
+    shape: Shape | None = None
+    element: Element | None = None
+
+
+class Place(NamedTuple):
+    """One member of a struct; `slot` is its place in the record, -1 for one that is only read past."""
+
+    name: str
+    slot: int
+    required_bit: int
+    element: Element
+
+
+class Shape(NamedTuple):
+    """A struct: its members by id, and the record that holds those that are kept."""
+
+    name: str
+    places: dict[int, Place]
+    required: int
+    record: Any
+    width: int
+
+
+class Union(NamedTuple):
+    """The one member of a union that is there: its name, and its record, None for one without content."""
+
+    name: str
+    value: Any
+
+
+class SchemaElement(NamedTuple):
+    """One element of the schema, None where a field is absent."""
+
+    type: int | None
+    type_length: int | None
+    repetition_type: int | None
+    name: str
+    num_children: int | None
+    converted_type: int | None
+    scale: int | None
+    precision: int | None
+    field_id: int | None
+    logical_type: Union | None
+
+
+class DecimalType(NamedTuple):
+    """Digits of a decimal."""
+
+    scale: int
+    precision: int
+
+
+class TimeType(NamedTuple):
+    """The unit of a time or timestamp."""
+
+    unit: Union
+
+
+class IntType(NamedTuple):
+    """Width and sign of an integer."""
+
+    bit_width: int
+    is_signed: bool
+
+
+class Statistics(NamedTuple):
+    """The statistics that the converter uses, None where absent."""
+
+    null_count: int | None
+    distinct_count: int | None
+    max_value: bytes | None
+    min_value: bytes | None
+
+
+class ColumnMetaData(NamedTuple):
+    """What the converter uses of a chunk, None where an optional field is absent."""
+
+    encodings: tuple[int, ...]
+    codec: int
+    num_values: int
+    total_compressed_size: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
+    statistics: Statistics | None
+    bloom_filter_offset: int | None
+    bloom_filter_length: int | None
+
+
+class ColumnChunk(NamedTuple):
+    """A chunk; one without metadata is refused later than one without a required field."""
+
+    file_path: str | None
+    meta_data: ColumnMetaData | None
+
+
+class SortingColumn(NamedTuple):
+    """One sorting column of a row group; the index is as found."""
+
+    column_index: int
+    descending: bool
+
+
+class RowGroup(NamedTuple):
+    """One row group; its chunks are not yet known to be those of the schema."""
+
+    columns: tuple[ColumnChunk, ...]
+    total_byte_size: int
+    num_rows: int
+    sorting_columns: tuple[SortingColumn, ...] | None
+
+
+class KeyValue(NamedTuple):
+    """One key-value."""
+
+    key: str
+    value: str | None
+
+
+class FileMetaData(NamedTuple):
+    """The footer."""
+
+    schema: tuple[SchemaElement, ...]
+    num_rows: int
+    row_groups: tuple[RowGroup, ...]
+    key_value_metadata: tuple[KeyValue, ...] | None
+
+
+class BloomFilterHeader(NamedTuple):
+    """What stands before a bitset."""
+
+    num_bytes: int
+
+
+class Nothing(NamedTuple):
+    """A struct of which nothing is kept."""
+
+
+Record: TypeAlias = tuple[Any, ...]
+
+_RECORDS: dict[str, Any] = {
+    record.__name__: record
+    for record in (
+        SchemaElement,
+        DecimalType,
+        TimeType,
+        IntType,
+        Statistics,
+        ColumnMetaData,
+        ColumnChunk,
+        SortingColumn,
+        RowGroup,
+        KeyValue,
+        FileMetaData,
+        BloomFilterHeader,
+    )
+}
+_UNIONS = frozenset(
+    table.name
+    for table in (
+        fields.TIME_UNIT,
+        fields.LOGICAL_TYPE,
+        fields.COLUMN_ORDER,
+        fields.COLUMN_CRYPTO_META_DATA,
+        fields.ENCRYPTION_ALGORITHM,
+        fields.BLOOM_FILTER_ALGORITHM,
+        fields.BLOOM_FILTER_HASH,
+        fields.BLOOM_FILTER_COMPRESSION,
+    )
+)
+# Ids that parquet.thrift has and the converter does not know.
+_UNKNOWN = {
+    "LogicalType": frozenset({15, 16, 17, 18, 19}),
+    "ColumnOrder": frozenset({2, 3}),
+    "SchemaElement": frozenset({11}),
+    "Statistics": frozenset({7, 8, 9}),
+    "ColumnMetaData": frozenset({16, 17}),
+}
+# Its absence is refused only once all of the footer has been read.
+_NOT_REQUIRED = {("ColumnChunk", "meta_data")}
+_CODES = {Kind.BOOL: Code.BOOL, Kind.BYTE: Code.BYTE, Kind.BINARY: Code.BYTES}
+_INTEGER_BITS = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
+_EMPTY = Shape("empty struct", {}, 0, Nothing, 0)
+
+
+def _shape(table: Table) -> Shape:
+    record = _RECORDS.get(table.name, Nothing)
+    kept: tuple[str, ...] = record._fields
+    places: dict[int, Place] = {}
+    required = 0
+    for number, member in table.by_id.items():
+        if number in _UNKNOWN.get(table.name, ()):
+            continue
+        is_required = member.required and (table.name, member.name) not in _NOT_REQUIRED
+        bit = 1 << len(places) if is_required else 0
+        required |= bit
+        slot = kept.index(member.name) if member.name in kept else -1
+        places[number] = Place(member.name, slot, bit, _element(member.form))
+    return Shape(table.name, places, required, record, len(kept))
+
+
+def _element(form: Form) -> Element:
+    kind = form.kind
+    if kind in _INTEGER_BITS:
+        return Element(Code.INTEGER, kind, _INTEGER_BITS[kind])
+    if kind is Kind.STRUCT:
+        code = Code.UNION if form.table is not None and form.table.name in _UNIONS else Code.STRUCT
+        return Element(code, kind, shape=_EMPTY if form.table is None else _shape(form.table))
+    if kind is Kind.LIST:
+        assert form.element is not None
+        return Element(Code.LIST, kind, element=_element(form.element))
+    return Element(Code.TEXT if form.is_text else _CODES[kind], kind)
+
+
+FOOTER = _shape(fields.FILE_META_DATA)
+BLOOM_HEADER = _shape(fields.BLOOM_FILTER_HEADER)

@@ -1,0 +1,127 @@
+"""The Thrift footer of data.parquet against `_pm`: two descriptions of the same row groups that must agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from tornproof.impl.errors import Problem
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
+from tornproof.impl.parquet.schema import SchemaLeaf
+from tornproof.impl.pm.block import Block, Chunk
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.header import Column, FileHeader
+
+# Bits of _pm's mask by Parquet encoding; RLE and BIT_PACKED only ever hold levels and have none.
+ENCODING_BITS = {0: 0, 2: 1, 8: 1, 5: 2, 6: 3, 7: 4, 9: 5, 3: None, 4: None}
+_NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.fields(Statistics)))
+
+
+def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
+    """Yield where the Thrift footer of data.parquet contradicts `_pm`; `file` is data.parquet.
+
+    Left out is what the two generators of `_pm` themselves differ in (format notes 11): flags, unused bytes, blooms;
+    and what no reader of `_pm` uses, such as `file_offset`, deprecated statistics, and exactness.
+    """
+    columns = metadata.header.columns
+
+    def problem(field: str, offset_bytes: int, expected: object, actual: object) -> Problem:
+        return Problem(
+            file=file, field=field, offset_bytes=offset_bytes, expected=f"{expected}, as in _pm", actual=str(actual)
+        )
+
+    if len(footer.leaves) != len(columns):
+        yield problem("schema", footer.offset_bytes, f"{len(columns)} columns", len(footer.leaves))
+        return
+    for index, (leaf, column) in enumerate(zip(footer.leaves, columns, strict=True)):
+        for name, expected, actual in _compare_leaf(leaf, column):
+            yield problem(f"schema leaf {index} {name}", leaf.element.offset_bytes, expected, actual)
+    if footer.num_rows != metadata.row_count:
+        yield problem("num_rows", footer.offset_bytes, metadata.row_count, footer.num_rows)
+    if len(footer.row_groups) != len(metadata.blocks):
+        yield problem("row_groups", footer.offset_bytes, len(metadata.blocks), len(footer.row_groups))
+        return
+    for ordinal, (row_group, block) in enumerate(zip(footer.row_groups, metadata.blocks, strict=True)):
+        for name, offset_bytes, expected, actual in _compare_row_group(row_group, block, metadata.header):
+            yield problem(f"row_groups[{ordinal}].{name}", offset_bytes, expected, actual)
+
+
+def _compare_leaf(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, object, object]]:
+    if leaf.top.name != column.name:
+        yield "name", repr(column.name), repr(leaf.top.name)
+    if leaf.physical_type != column.physical_type:
+        yield "type", layout.PHYSICAL_TYPE_NAMES[column.physical_type], leaf.physical_type.name
+    if (leaf.element.type_length or 0) != column.fixed_byte_len and column.fixed_byte_len:
+        yield "type_length", column.fixed_byte_len, leaf.element.type_length
+    if leaf.max_rep != column.max_rep_level:
+        yield "maximum repetition level", column.max_rep_level, leaf.max_rep
+    if leaf.max_def != column.max_def_level:
+        yield "maximum definition level", column.max_def_level, leaf.max_def
+    if leaf.top.field_id is not None and leaf.top.field_id != column.id:
+        yield "field_id", column.id, leaf.top.field_id
+    if leaf.repetition is Repetition.REPEATED and column.max_rep_level == 0:
+        yield "repetition_type", "not repeated", leaf.repetition.name
+
+
+def _compare_row_group(
+    row_group: RowGroup, block: Block, header: FileHeader
+) -> Iterator[tuple[str, int, object, object]]:
+    if row_group.num_rows != block.num_rows:
+        yield "num_rows", row_group.offset_bytes, block.num_rows, row_group.num_rows
+    for index, (found, chunk) in enumerate(zip(row_group.chunks, block.chunks, strict=True)):
+        compared = itertools.chain(
+            _compare_chunk(found, chunk, header.columns[index]),
+            _compare_statistics(found.statistics or _NO_STATISTICS, chunk, index == header.designated_timestamp),
+        )
+        for name, expected, actual in compared:
+            yield f"columns[{index}].{name}", found.offset_bytes, expected, actual
+
+
+def _compare_chunk(found: ColumnChunk, chunk: Chunk, column: Column) -> Iterator[tuple[str, object, object]]:
+    # Names in path_in_schema are not compared: they stay as they were when a column is renamed.
+    if found.physical_type != column.physical_type:
+        yield "type", layout.PHYSICAL_TYPE_NAMES[column.physical_type], found.physical_type
+    start = found.dictionary_page_offset or found.data_page_offset
+    if start != chunk.byte_range_start:
+        yield "first page offset", chunk.byte_range_start, start
+    elif chunk.total_compressed and chunk.num_values and not start <= found.data_page_offset < chunk.byte_range_end:
+        yield "data_page_offset", f"{start} to {chunk.byte_range_end - 1}", found.data_page_offset
+    if found.total_compressed_size != chunk.total_compressed:
+        yield "total_compressed_size", chunk.total_compressed, found.total_compressed_size
+    if found.num_values != chunk.num_values:
+        yield "num_values", chunk.num_values, found.num_values
+    if found.codec != chunk.codec:
+        yield "codec", layout.CODEC_NAMES[chunk.codec], found.codec.name
+    mask = encodings_mask(found.encodings)
+    if mask != chunk.encodings:
+        yield "encodings", f"{chunk.encodings:#04x}", "unknown" if mask is None else f"{mask:#04x}"
+
+
+def _compare_statistics(
+    statistics: Statistics, chunk: Chunk, is_designated: bool
+) -> Iterator[tuple[str, object, object]]:
+    if statistics.null_count != chunk.null_count:
+        yield "null_count", chunk.null_count, statistics.null_count
+    bounds = (("min_value", statistics.min_value, chunk.minimum), ("max_value", statistics.max_value, chunk.maximum))
+    if is_designated and not all(value for _, value, _ in bounds):
+        # The converter then takes both from the pages (migration notes 7).
+        return
+    for name, value, known in bounds:
+        # An empty value counts as absent.
+        if (value or None) != (known.value if known else None):
+            yield name, known.value.hex() if known else "none", value.hex() if value else "none"
+
+
+def encodings_mask(encodings: tuple[int, ...]) -> int | None:
+    """Return the bit mask that `_pm` has for a list of Parquet encodings, or None for an unknown one."""
+    mask = 0
+    for encoding in encodings:
+        if encoding not in ENCODING_BITS:
+            return None
+        bit = ENCODING_BITS[encoding]
+        if bit is not None:
+            mask |= 1 << bit
+    return mask

@@ -1,0 +1,185 @@
+"""Conditions on a table's rows, and which rows of Arrow arrays they are true of, in SQL's three-valued logic.
+
+Values stand in the terms of the statistics (`pm/statistics.py`), so that both can be compared in Python: integers,
+also for decimals (their unscaled digits), times, CHAR, IPv4, geohashes and LONG256; float; bytes for text (UTF-8),
+binary and UUID. They lie inside of what the column can hold: `comparison.py` sees to that.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.impl.pm.statistics import Bound
+from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+LONG256_BYTES = 32
+
+
+class Operator(enum.StrEnum):
+    """How a column is compared with a value; "not equal" is the negation of "equal"."""
+
+    EQUAL = "="
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`column operator value`; unknown where the column is null. NaN is a value that no comparison is true of."""
+
+    column: SnapshotColumn
+    operator: Operator
+    value: Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsIn:
+    """Whether the column has one of the values; unknown where it is null, also when there are no values."""
+
+    column: SnapshotColumn
+    values: frozenset[Bound]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsNull:
+    """Whether the column is null; never unknown."""
+
+    column: SnapshotColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class And:
+    """Whether all parts, of which there is at least one, are true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Or:
+    """Whether any part, of which there is at least one, is true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    """The opposite; what is unknown stays unknown."""
+
+    part: Predicate
+
+
+Predicate: TypeAlias = Comparison | IsIn | IsNull | And | Or | Not
+
+_KERNELS = {
+    Operator.EQUAL: pc.equal,
+    Operator.LESS: pc.less,
+    Operator.LESS_OR_EQUAL: pc.less_equal,
+    Operator.GREATER: pc.greater,
+    Operator.GREATER_OR_EQUAL: pc.greater_equal,
+}
+
+
+def columns_of(predicate: Predicate) -> tuple[SnapshotColumn, ...]:
+    """Return the columns that a predicate looks at, each once, in the order in which it names them."""
+    return tuple({column.id: column for column in _columns(predicate)}.values())
+
+
+def truth(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArray:
+    """Return for each row whether the predicate is true of it, null where that is unknown.
+
+    `arrays` has the predicate's columns by their ids, in their `arrow_type` and of one length.
+    """
+    match predicate:
+        case Comparison(column=column, operator=operator, value=value):
+            comparable = _comparable(arrays[column.id], column)
+            return _KERNELS[operator](comparable, _scalar(value, comparable.type))
+        case IsIn(column=column, values=values):
+            return _is_in(_comparable(arrays[column.id], column), values)
+        case IsNull(column=column):
+            return arrays[column.id].is_null()
+        case And(parts=parts):
+            return functools.reduce(pc.and_kleene, (truth(part, arrays) for part in parts))
+        case Or(parts=parts):
+            return functools.reduce(pc.or_kleene, (truth(part, arrays) for part in parts))
+        case Not(part=part):
+            return pc.invert(truth(part, arrays))
+
+
+def matching(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArray:
+    """Return which rows the predicate is true of; those that it is unknown of are none."""
+    return pc.fill_null(truth(predicate, arrays), False)
+
+
+def is_long256(column: SnapshotColumn) -> bool:
+    """Whether the column's values are numbers of 256 bits, whose stored bytes are not in the order of the numbers."""
+    return tag_of(column.type) is TypeTag.LONG256
+
+
+def _columns(predicate: Predicate) -> Iterator[SnapshotColumn]:
+    match predicate:
+        case Comparison(column=column) | IsIn(column=column) | IsNull(column=column):
+            yield column
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from _columns(part)
+        case Not(part=part):
+            yield from _columns(part)
+
+
+def _comparable(array: pa.Array, column: SnapshotColumn) -> pa.Array:
+    """Return an array whose order is that of the column's values."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if is_long256(column):
+        return _reversed_bytes(array)
+    if pa.types.is_timestamp(array.type):
+        return array.view(pa.int64())
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.uint8())
+    return array.cast(pa.binary()) if pa.types.is_string(array.type) else array
+
+
+def _reversed_bytes(array: pa.Array) -> pa.Array:
+    """Return little-endian numbers as big-endian ones."""
+    width = array.type.byte_width
+    little = np.frombuffer(array.buffers()[1] or b"", np.uint8, len(array) * width, array.offset * width)
+    big = pa.py_buffer(np.ascontiguousarray(little.reshape(-1, width)[:, ::-1]))
+    return pc.if_else(array.is_valid(), pa.Array.from_buffers(array.type, len(array), [None, big]), None)
+
+
+def _is_in(comparable: pa.Array, values: frozenset[Bound]) -> pa.BooleanArray:
+    if pa.types.is_floating(comparable.type):
+        # Arrow tells -0.0 from 0.0 here.
+        filled = comparable.fill_null(0.0).to_numpy()
+        found = pa.array(np.isin(filled, np.array(sorted(values), filled.dtype)))
+    else:
+        wanted = pa.array([_python(value, comparable.type) for value in values], comparable.type)
+        found = pc.is_in(comparable, value_set=wanted)
+    return pc.if_else(comparable.is_valid(), found, None)
+
+
+def _scalar(value: Bound, of: pa.DataType) -> pa.Scalar:
+    return pa.scalar(_python(value, of), of)
+
+
+def _python(value: Bound, of: pa.DataType) -> Any:
+    """Return a value as pyarrow takes it for a type."""
+    if pa.types.is_decimal(of):
+        assert isinstance(value, int)
+        # Made of digits, because arithmetic on decimals rounds to 28 of them.
+        return Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -of.scale))
+    if pa.types.is_fixed_size_binary(of) and isinstance(value, int):
+        return value.to_bytes(LONG256_BYTES, "big")
+    return value

@@ -1,0 +1,83 @@
+"""What a read cost and what it was spared: row groups left out and why, chunks decoded, bytes of data.parquet read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.query.pruning import Reason
+from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage
+from tornproof.impl.table.partition import PartitionFiles
+
+
+@dataclass(slots=True)
+class ReadAccount:
+    """Grows while a read goes on; nothing of native partitions is counted.
+
+    `scanned_row_count` counts the rows of the row groups that were not left out, `data_bytes` the committed bytes of
+    all data.parquet and `read_bytes` those of them that were read, for values and for bloom filters.
+    """
+
+    row_group_count: int = 0
+    pruned: Counter[Reason] = field(default_factory=Counter)
+    scanned_row_count: int = 0
+    returned_row_count: int = 0
+    chunk_count: int = 0
+    read_bytes: int = 0
+    data_bytes: int = 0
+
+    @property
+    def kept_row_group_count(self) -> int:
+        """The row groups that had to be looked into."""
+        return self.row_group_count - self.pruned.total()
+
+    def watched(self, files: PartitionFiles) -> PartitionFiles:
+        """Return the same files, so that what is read of data.parquet is counted here."""
+        return replace(files, storage=_WatchedStorage(files.storage, self))
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedStorage:
+    inner: ReadableStorage
+    account: ReadAccount
+
+    def open_for_reading(self, path: str) -> ReadableFile:
+        opened = self.inner.open_for_reading(path)
+        return _WatchedFile(opened, self.account) if path.endswith(f"/{DATA_FILE}") else opened
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        return self.inner.listdir(path)
+
+    def kind(self, path: str) -> EntryKind:
+        return self.inner.kind(path)
+
+    def monotonic_seconds(self) -> float:
+        return self.inner.monotonic_seconds()
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        self.inner.sleep_seconds(duration_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedFile:
+    inner: ReadableFile
+    account: ReadAccount
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        content = self.inner.pread(size_bytes, offset_bytes)
+        self.account.read_bytes += len(content)
+        return content
+
+    def size_bytes(self) -> int:
+        return self.inner.size_bytes()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.inner.close()

@@ -1,0 +1,280 @@
+"""Reading a committed snapshot of a table: its parquet partitions as Arrow record batches, row group by row group."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tornproof.impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
+from tornproof.impl.pm.block import Block
+from tornproof.impl.query.comparison import compare
+from tornproof.impl.query.predicate import And, Operator, Predicate
+from tornproof.impl.query.pruning import Pruner
+from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
+from tornproof.impl.query.time_text import TimeTextError, time_of_text
+from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.decoding import AT_ONCE, Decoding
+from tornproof.impl.read.kept_row_groups import kept_ordinals
+from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
+from tornproof.impl.read.row_group import row_group_columns
+from tornproof.impl.read.row_selection import selected_rows
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.check import check_against_table
+from tornproof.impl.table.columns import SnapshotColumn, column_key
+from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, check_native
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.types.arrow import is_nullable
+from tornproof.impl.types.physical import PhysicalType
+
+AHEAD_ROW_COUNT = 1 << 16
+AHEAD_GROUP_COUNT_MAX = 8
+
+
+class UnknownColumnError(TornproofError):
+    """The caller asked for a column that the table does not have, or for a time range without a timestamp."""
+
+
+class RepeatedColumnError(TornproofError):
+    """The caller asked for a column twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One committed version of a table, readable as long as its directories stay."""
+
+    table: Table
+    transaction: Transaction
+    columns: tuple[SnapshotColumn, ...]
+    timestamp_id: int
+    reader: ReaderProtocol = HARDENED_READER
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow names and types of the table's columns."""
+        return self.schema_of(self.columns)
+
+    @property
+    def native_partitions(self) -> tuple[str, ...]:
+        """Names of the partitions whose rows are not in Parquet, and are not read."""
+        return tuple(
+            self.table.directory_of(partition) for partition in self.transaction.partitions if not partition.is_parquet
+        )
+
+    def selected(self, names: list[str] | None) -> tuple[SnapshotColumn, ...]:
+        """Return the columns of those names in the given order, or all; UnknownColumnError, RepeatedColumnError."""
+        if names is None:
+            return self.columns
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise RepeatedColumnError(f"column {name!r} is named {count} times; it can be returned once")
+        by_name = {column.name: column for column in self.columns}
+        for name in names:
+            if name not in by_name:
+                raise UnknownColumnError(f"there is no column {name!r}; the table has {', '.join(by_name)}")
+        return tuple(by_name[name] for name in names)
+
+    def batches(
+        self,
+        names: list[str] | None = None,
+        times: TimeRange = ALL_TIMES,
+        where: Predicate | None = None,
+        account: ReadAccount | None = None,
+        decoding: Decoding = AT_ONCE,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the parquet partitions in partition and row-group order: those that `where` is true of.
+
+        Opens a partition when its turn comes; row groups that can hold no such row are not read, so damage in them goes
+        unnoticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
+        """
+        columns = self.selected(names)
+        predicate = self.predicate_of(times, where)
+        account = account or ReadAccount()
+        for partition in self.parquet_partitions():
+            yield from self._partition_batches(partition, columns, predicate, account, decoding)
+
+    def parquet_partitions(self) -> Iterator[Partition]:
+        """Yield the partitions that are read; raises CorruptError at one that says it is native and is not."""
+        for partition in self.transaction.partitions:
+            if partition.is_parquet:
+                yield partition
+            else:
+                raise_first(check_native(self.table.files_of(partition), partition))
+
+    def resolve(self, partition: Partition) -> ResolvedPartition:
+        """Find a parquet partition's committed generation and check it; raises at the first problem."""
+        resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
+        raise_first(self.reader.check(resolved))
+        raise_first(check_against_table(resolved, self.table.metadata))
+        return resolved
+
+    def schema_of(self, columns: Iterable[SnapshotColumn]) -> pa.Schema:
+        """Return Arrow names, types and nullability of some of the columns, in the given order."""
+        return pa.schema(
+            pa.field(
+                column.name,
+                column.arrow_type,
+                nullable=is_nullable(column.type) and column.id != self.timestamp_id,
+            )
+            for column in columns
+        )
+
+    def time_of(self, text: str | None) -> int | None:
+        """Return a time as the designated timestamp counts it; raises UnknownColumnError, TimeTextError."""
+        return None if text is None else time_of_text(text, self._designated_timestamp().arrow_type.unit)
+
+    def time_range(self, start: str | None, end: str | None) -> TimeRange:
+        """Return the times from `start`, inclusive, to `end`, exclusive; raises UnknownColumnError, TimeTextError."""
+        times = TimeRange(start=self.time_of(start), end=self.time_of(end))
+        if times.start is not None and times.end is not None and times.start > times.end:
+            raise TimeTextError(f"the times from {start} to {end} end before they begin")
+        return times
+
+    def predicate_of(self, times: TimeRange, where: Predicate | None = None) -> Predicate | None:
+        """Return what both demand of a row, or None where nothing is demanded; raises UnknownColumnError."""
+        if times == ALL_TIMES:
+            return where
+        limits = ((Operator.GREATER_OR_EQUAL, times.start), (Operator.LESS, times.end))
+        designated = self._designated_timestamp()
+        parts = [compare(designated, operator, limit) for operator, limit in limits if limit is not None]
+        return And(parts=tuple(parts if where is None else [*parts, where]))
+
+    def _designated_timestamp(self) -> SnapshotColumn:
+        for column in self.columns:
+            if column.id == self.timestamp_id and pa.types.is_timestamp(column.arrow_type):
+                return column
+        raise UnknownColumnError("the table has no designated timestamp to select a time range by")
+
+    def _partition_batches(
+        self,
+        partition: Partition,
+        columns: tuple[SnapshotColumn, ...],
+        predicate: Predicate | None,
+        account: ReadAccount,
+        decoding: Decoding,
+    ) -> Iterator[pa.RecordBatch]:
+        resolved = self.resolve(partition)
+        account.data_bytes += partition.token
+        account.row_group_count += len(resolved.metadata.blocks)
+        schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
+        under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
+        with account.watched(resolved.files).open_data() as handle:
+            for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, account):
+                block = resolved.metadata.blocks[ordinal]
+                account.scanned_row_count += block.num_rows
+                read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
+                parts = read(columns) if predicate is None else selected_rows(read, columns, predicate)
+                under_way.append((block.num_rows, parts))
+                while under_way and _keeps_busy([row_count for row_count, _ in under_way][1:], decoding):
+                    yield from _batches(under_way.popleft()[1], schema, account)
+            while under_way:
+                yield from _batches(under_way.popleft()[1], schema, account)
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockReader:
+    """Decodes columns of one row group, and accounts for it."""
+
+    protocol: ReaderProtocol
+    resolved: ResolvedPartition
+    block: Block
+    handle: ReadableFile
+    pruner: Pruner
+    account: ReadAccount
+    decoding: Decoding
+
+    def __call__(self, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
+        by_id = {column.id: column for column in columns}
+        self.account.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
+        described = self.protocol.described(self.block)
+        return row_group_columns(self.resolved, described, self.handle, columns, self.decoding)
+
+
+def _keeps_busy(row_counts_behind: Sequence[int], decoding: Decoding) -> bool:
+    """Whether threads that decode a row group have enough to go on with in those behind it, some of which are tiny."""
+    if not decoding.ahead_count or len(row_counts_behind) == AHEAD_GROUP_COUNT_MAX:
+        return True
+    return sum(row_counts_behind) >= AHEAD_ROW_COUNT
+
+
+def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, account: ReadAccount) -> Iterator[pa.RecordBatch]:
+    for arrays in parts:
+        batch = pa.record_batch(arrays, schema=schema)
+        if batch.num_rows:
+            account.returned_row_count += batch.num_rows
+            yield batch
+
+
+def raise_first(problems: Iterator[Problem]) -> None:
+    """Raise CorruptError for the first problem, if there is one."""
+    for problem in problems:
+        raise CorruptError.of(problem)
+
+
+def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
+    """Pin the committed version of now; nothing keeps its files from being removed later (design, section 4)."""
+    return snapshot_of(table, table.transaction(), reader)
+
+
+def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
+    """Return a version that was read before, such as a pinned one, as a snapshot."""
+    if table.metadata is not None:
+        timestamp_id = table.metadata.timestamp_id
+        columns = tuple(
+            SnapshotColumn(id=column.id, name=column.name, type=column.type, physical_type=PhysicalType.BYTE_ARRAY)
+            for column in table.metadata.columns
+        )
+    else:
+        columns, timestamp_id = _columns_of_partitions(table, transaction, reader)
+    return Snapshot(table=table, transaction=transaction, columns=columns, timestamp_id=timestamp_id, reader=reader)
+
+
+def _resolve_migrated(reader: ReaderProtocol, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
+    if not partition.parquet_was_generated and not files.has_pm():
+        raise UnsupportedError(
+            file=files.pm_label,
+            field="file",
+            offset_bytes=None,
+            expected="a metadata file",
+            actual="none: the table was written by a release before 9.4.0 and was not migrated",
+        )
+    return reader.resolve(files, partition)
+
+
+def _columns_of_partitions(
+    table: Table, transaction: Transaction, reader: ReaderProtocol
+) -> tuple[tuple[SnapshotColumn, ...], int]:
+    """Return the columns that the partitions' own `_pm` name: all there is to go by without `_meta`."""
+    columns: dict[int, SnapshotColumn] = {}
+    timestamp_id = -1
+    for partition in transaction.partitions:
+        if not partition.is_parquet:
+            continue
+        files = table.files_of(partition)
+        header = _resolve_migrated(reader, files, partition).metadata.header
+        for position, column in enumerate(header.columns):
+            key = column_key(position, column)
+            found = SnapshotColumn(
+                id=key,
+                name=column.name,
+                type=column.type,
+                physical_type=column.physical_type,
+                fixed_byte_len=column.fixed_byte_len,
+            )
+            if columns.setdefault(key, found).arrow_type != found.arrow_type:
+                raise _disagreement(files, f"TYPE of column {column.name!r}", columns[key].type, column.type)
+            columns[key] = found
+        if header.designated_timestamp >= 0:
+            dts = header.designated_timestamp
+            timestamp_id = column_key(dts, header.columns[dts])
+        if len({column.name for column in columns.values()}) < len(columns):
+            raise _disagreement(files, "NAME_STRINGS", "a name of its own for each column", "one name for two columns")
+    return tuple(columns.values()), timestamp_id
+
+
+def _disagreement(files: PartitionFiles, field: str, expected: object, actual: object) -> CorruptError:
+    return CorruptError(file=files.pm_label, field=field, offset_bytes=None, expected=expected, actual=actual)

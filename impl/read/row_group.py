@@ -1,0 +1,152 @@
+"""One row group as Arrow record batches, at a cost in memory that its bytes in data.parquet can justify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
+from tornproof.impl.chunk.expansion import EXPANSION_MAX
+from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.pm.block import Block, Chunk
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.header import Column
+from tornproof.impl.read.decoding import AT_ONCE, Decoding, InOrder
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.columns import SnapshotColumn, column_places, is_all_null
+from tornproof.impl.table.partition import PartitionFiles, read_chunk
+from tornproof.impl.types.physical import PhysicalType
+
+BATCH_FLOOR_BYTES = 128 << 20
+CONSTANT_SLICE_BYTES = 8 << 20
+
+
+class Described(Protocol):
+    """A partition's files and a generation that describes them, as a reader resolves or a writer remembers it."""
+
+    @property
+    def files(self) -> PartitionFiles:
+        """Where the partition's files are."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The generation to read by."""
+
+
+def row_group_columns(
+    resolved: Described,
+    block: Block,
+    handle: ReadableFile,
+    columns: Sequence[SnapshotColumn],
+    decoding: Decoding = AT_ONCE,
+) -> Iterator[list[pa.Array]]:
+    """Yield arrays in the order of `columns` until all rows of the row group are there.
+
+    Columns that the partition predates and chunks of nulls are not fetched, but made as they are needed; where there
+    are many of them, the rows come in several parts. What is fetched is fetched before this returns, and may still be
+    decoded by other threads then. Raises CorruptError, UnsupportedError, StorageError, also while it is gone through.
+    """
+    _check_row_count(resolved, block)
+    header = resolved.metadata.header
+    places = column_places(header)
+    fetched = {
+        column.id: places[column.id]
+        for column in columns
+        if column.id in places and not is_all_null(header.columns[places[column.id]], block.chunks[places[column.id]])
+    }
+    group = _Group(resolved, block, {column.id: column for column in columns}, InOrder(decoding))
+    for key, place in sorted(fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]])):
+        group.fetch(handle, key, place)
+    return _parts(group, columns)
+
+
+def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
+    arrays, row_count = group.arrays(), group.block.num_rows
+    constant_width = sum(column.width_bytes for column in columns if column.id not in arrays)
+    part_rows = max(1, CONSTANT_SLICE_BYTES // max(1, constant_width))
+    for start in range(0, row_count, part_rows):
+        count = min(part_rows, row_count - start)
+        yield [
+            arrays[column.id].slice(start, count) if column.id in arrays else column.constant(count)
+            for column in columns
+        ]
+
+
+@dataclass(slots=True)
+class _Group:
+    """The chunks of a row group on their way to arrays, with a bound on all of them together.
+
+    A few bytes may not stand for gigabytes, so only some chunks are decoded before the size of others is known.
+    """
+
+    resolved: Described
+    block: Block
+    columns: dict[int, SnapshotColumn]
+    under_way: InOrder[tuple[int, pa.Array]]
+    done: dict[int, pa.Array] = field(default_factory=dict)
+    held_bytes: int = 0
+    awaited_bytes: dict[int, int] = field(default_factory=dict)
+    bound_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bound_bytes = batch_bound_bytes(self.block.chunks)
+
+    def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
+        chunk, header = self.block.chunks[place], self.resolved.metadata.header
+        self.awaited_bytes[key] = chunk.num_values * self.columns[key].width_bytes
+        self._check()
+        label = self.resolved.files.data_label
+        content = read_chunk(handle, chunk, file=label)
+
+        def decode() -> tuple[int, pa.Array]:
+            return key, decode_chunk(content, header.columns[place], chunk, file=label)
+
+        self.under_way.begin(decode, len(content))
+        self._take(self.under_way.due())
+
+    def arrays(self) -> dict[int, pa.Array]:
+        """Return all arrays by column, once they are decoded."""
+        self._take(self.under_way.rest())
+        return self.done
+
+    def _take(self, decoded: Iterator[tuple[int, pa.Array]]) -> None:
+        for key, array in decoded:
+            del self.awaited_bytes[key]
+            self.held_bytes += array.nbytes
+            self._check()
+            self.done[key] = self.columns[key].without_nulls(array)
+
+    def _check(self) -> None:
+        held_bytes = self.held_bytes + sum(self.awaited_bytes.values())
+        if held_bytes > self.bound_bytes:
+            raise UnsupportedError(
+                file=self.resolved.files.pm_label,
+                field="NUM_ROWS",
+                offset_bytes=self.block.offset_bytes,
+                expected=f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time",
+                actual=f"{held_bytes} bytes or more",
+            )
+
+
+def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
+    """Order what takes long to decode first, so that no thread waits long for the last one of a row group."""
+    return column.physical_type != PhysicalType.BYTE_ARRAY, -chunk.total_compressed
+
+
+def batch_bound_bytes(chunks: Iterable[Chunk]) -> int:
+    """Return what the values of chunks that are read together may take."""
+    return max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in chunks))
+
+
+def _check_row_count(resolved: Described, block: Block) -> None:
+    if block.num_rows > VALUE_COUNT_MAX:
+        raise UnsupportedError(
+            file=resolved.files.pm_label,
+            field="NUM_ROWS",
+            offset_bytes=block.offset_bytes,
+            expected=f"at most {VALUE_COUNT_MAX} rows in a row group",
+            actual=block.num_rows,
+        )

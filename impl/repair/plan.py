@@ -1,0 +1,226 @@
+"""Offline recovery, what to write: the `_pm` that ends with the committed generation, from whatever the file holds.
+
+It is verified together with data.parquet, down to the pages, before anybody writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from tornproof.impl.errors import CorruptError, Problem, ProblemError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.pm.block import decode_bitset
+from tornproof.impl.pm.chain import CHECKSUM_START, GENERATION_COUNT_LIMIT, Metadata, decode_chain, decode_metadata
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file, patch_header
+from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
+from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, TRAILER_BYTES, BloomReference, FooterPlace, locate_footer
+from tornproof.impl.storage.checksum import crc32
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition import PM_LIMIT_BYTES, TAIL_BYTES, PartitionFiles, resolve_partition
+from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.verify.verify import Counts, verify_partition
+
+WINDOW_WORDS = 1 << 20
+WORD_BYTES = 4
+MOVABLE_SECTIONS = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedFile:
+    """A whole `_pm` whose newest generation is the committed one.
+
+    `is_rewritten` where that generation was encoded anew; `keeps_dead_bytes` where it should have been and cannot.
+    """
+
+    content: bytes
+    is_rewritten: bool = False
+    keeps_dead_bytes: bool = False
+
+
+def find_committed(
+    files: PartitionFiles, partition: Partition, metadata: TableMetadata | None
+) -> CommittedFile | tuple[Problem, ...]:
+    """Return the `_pm` that the partition should have, verified with its data.parquet, or why there is none.
+
+    The published chain is asked first, then all bytes of the file. Raises StorageError.
+    """
+    problems: tuple[Problem, ...] = ()
+    try:
+        for content, place in _candidates(files, partition):
+            try:
+                found = committed_file(content, place, file=files.pm_label)
+                healed = ProposedFiles(storage=files.storage, path=files.path, name=files.name, pm=found.content)
+                judged = verify_partition(healed, partition, counts=Counts(), metadata=metadata).problems
+            except ProblemError as error:
+                judged = (error.problem,)
+            else:
+                if not judged:
+                    return found
+            problems = problems or judged
+        return problems or verify_partition(files, partition, counts=Counts(), metadata=metadata).problems
+    except ProblemError as error:
+        return problems or (error.problem,)
+
+
+def committed_file(data: bytes, place: FooterPlace, *, file: str) -> CommittedFile:
+    """Return the `_pm` that ends with the generation at `place` of `data` and has no dead bytes (design, section 11).
+
+    Where the generation's chain jumps over orphans or is broken, it is encoded alone, unless it has sections that
+    nobody here knows how to move. Raises CorruptError, UnsupportedError.
+    """
+    content = patch_header(place.end_bytes) + data[CHECKSUM_START : place.end_bytes]
+    metadata = decode_metadata(content, place, file=file)
+    if _is_all_reached(content, file=file):
+        return CommittedFile(content=content)
+    if metadata.header.unknown_optional_flags or place.fixed.footer_feature_flags & ~MOVABLE_SECTIONS:
+        return CommittedFile(content=content, keeps_dead_bytes=True)
+    return CommittedFile(content=_encode_alone(content, metadata, file=file), is_rewritten=True)
+
+
+def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[FooterPlace]:
+    """Return the generations that name this Thrift footer and whose CRC holds, the last one first.
+
+    They are found wherever they end, at most 65,536 of them, whatever the header and the chain say.
+    """
+    places = []
+    position, running = CHECKSUM_START, 0
+    for end_bytes in _ends(data, _footer_starts(data, parquet_footer_offset, parquet_footer_length)):
+        running = crc32(memoryview(data)[position : end_bytes - TRAILER_BYTES], running)
+        position = end_bytes - TRAILER_BYTES
+        with suppress(CorruptError):
+            place = locate_footer(data, end_bytes, file="_pm")
+            if place.trailer.checksum == running:
+                places.append(place)
+    return places[::-1]
+
+
+def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[bytes, FooterPlace]]:
+    """Yield bytes of `_pm` and a generation in them that has the token, the likeliest first."""
+    published_end = None
+    with suppress(CorruptError):
+        published = resolve_partition(files, partition)
+        published_end = published.resolved.place.end_bytes
+        yield published.published.content, published.resolved.place
+    with suppress(CorruptError):
+        parquet_footer = _parquet_footer(files, partition.token)
+        with files.open_pm() as handle:
+            content = handle.pread(PM_LIMIT_BYTES, 0)
+        for place in whole_generations(content, *parquet_footer):
+            if place.end_bytes != published_end:
+                yield content, place
+
+
+def _parquet_footer(files: PartitionFiles, token: int) -> tuple[int, int]:
+    """Return offset and length of the Thrift footer that ends at the token; CorruptError where none can."""
+    with files.open_data() as handle:
+        raw = handle.pread(TAIL_BYTES, max(0, token - TAIL_BYTES))
+    tail = ParquetTail.unpack(raw, 0, file=files.data_label)
+    offset_bytes = token - TAIL_BYTES - tail.footer_length
+    if tail.magic != MAGIC or offset_bytes < len(MAGIC):
+        raise CorruptError(
+            file=files.data_label,
+            field=ParquetTail.layout.title,
+            offset_bytes=token - TAIL_BYTES,
+            expected="a Thrift footer's length, and PAR1",
+            actual=raw.hex(),
+        )
+    return offset_bytes, tail.footer_length
+
+
+def _is_all_reached(content: bytes, *, file: str) -> bool:
+    """Whether the chain from the end of `content` is whole and reaches every byte."""
+    try:
+        intervals = reached_intervals(content, decode_chain(content, file=file, end_bytes=len(content)), file=file)
+        return dead_byte_count(content, len(content), intervals, file=file) == 0
+    except ProblemError:
+        return False
+
+
+def _encode_alone(data: bytes, metadata: Metadata, *, file: str) -> bytes:
+    """Encode a generation as the only one of a new file; what a reader sees of it stays the same."""
+    place = metadata.generation.place
+
+    def movable(bloom: BloomReference | None) -> bytes | BloomReference | None:
+        if bloom is None or bloom.length_bytes is not None:
+            return bloom
+        return decode_bitset(data, bloom.offset_bytes, limit_bytes=place.offset_bytes, file=file)
+
+    row_groups = [
+        NewRowGroup(num_rows=block.num_rows, chunks=block.chunks, blooms=tuple(map(movable, blooms)))
+        for block, blooms in zip(metadata.blocks, metadata.generation.blooms, strict=True)
+    ]
+    return encode_file(metadata.header, row_groups, FooterFacts.of(metadata.generation))
+
+
+def _footer_starts(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[int]:
+    """Return where footers of this Thrift footer may start, the last ones first."""
+    words = layout.Footer(
+        parquet_footer_offset=parquet_footer_offset,
+        parquet_footer_length=parquet_footer_length,
+        row_group_count=0,
+        unused_bytes=0,
+        prev_parquet_meta_file_size=0,
+        footer_feature_flags=0,
+    ).pack()[: layout.Footer.layout.offset_of("row_group_count")]
+    starts: list[int] = []
+    start = data.rfind(words)
+    while start >= 0 and len(starts) < GENERATION_COUNT_LIMIT:
+        starts.append(start)
+        start = data.rfind(words, 0, start + len(words) - 1)
+    return starts
+
+
+def _ends(data: bytes, starts: list[int]) -> list[int]:
+    """Return, ascending, the ends before which a footer's length leads back to one of the starts."""
+    ends: list[int] = []
+    if not starts:
+        return ends
+    # A generation may end at any byte, so this is the word at every byte, without a copy.
+    words = np.ndarray((len(data) - WORD_BYTES + 1,), "<u4", data, strides=(1,))
+    for first in range(0, len(words), WINDOW_WORDS):
+        lengths = words[first : first + WINDOW_WORDS]
+        positions = np.arange(first, first + len(lengths), dtype=np.int64)
+        leads_back = np.isin(positions - lengths, starts)
+        ends += (positions[leads_back] + WORD_BYTES).tolist()
+        del ends[:-GENERATION_COUNT_LIMIT]
+    return [end for end in ends if end >= GENERATION_END_MINIMUM]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedFiles(PartitionFiles):
+    """A partition as it would be with another `_pm`."""
+
+    pm: bytes
+
+    def open_pm(self) -> ReadableFile:
+        """Open the other `_pm`."""
+        return _Bytes(self.pm)
+
+
+class _Bytes(ReadableFile):
+    """Bytes that read like a file."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self._content[offset_bytes : offset_bytes + size_bytes]
+
+    def size_bytes(self) -> int:
+        return len(self._content)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass

@@ -1,0 +1,216 @@
+"""Offline recovery: the committed version becomes the plain state of a table's files, so that every release can go on.
+
+Each new `_pm` is verified together with its data.parquet before anything is written, each file is replaced or cut in
+one durable step after its old bytes were kept, and each step is found done or undone by the next run.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tornproof.impl.errors import BusyError, CorruptError, Problem
+from tornproof.impl.repair.kept import (
+    KEPT_DIRECTORY,
+    UNFINISHED_SUFFIX,
+    forget_files,
+    keep,
+    kept_files,
+    kept_name,
+    unfinished_files,
+)
+from tornproof.impl.repair.plan import CommittedFile, find_committed
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles, check_native, check_unmigrated
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES, take_writer_lock
+from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.verify.verify import Progress
+
+
+class ActionKind(StrEnum):
+    """What is done to one file."""
+
+    REMOVE_UNFINISHED = "remove_unfinished"
+    PUBLISH_COMMITTED = "publish_committed"
+    REWRITE_COMMITTED = "rewrite_committed"
+    CUT_DATA = "cut_data"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step; `file` and `kept_as` are paths below the table, the sizes are those of `file`."""
+
+    kind: ActionKind
+    file: str
+    before_bytes: int
+    after_bytes: int = 0
+    kept_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealReport:
+    """What was done, or would be with `is_dry_run`; `problems` are what recovery cannot heal and did not touch."""
+
+    table: str
+    version: int | None
+    is_dry_run: bool
+    actions: tuple[Action, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    unreferenced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """What one partition needs; `pm` is the new content of `_pm` where an action changes it."""
+
+    actions: tuple[Action, ...] = ()
+    pm: bytes | None = None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def heal_table(
+    storage: Storage, path: str, *, dry_run: bool = False, progress: Progress = lambda _: None
+) -> HealReport:
+    """Recover the table at `path`, partition by partition; with `dry_run` only say how (design, section 11).
+
+    A run that was interrupted is finished by the next one. Raises BusyError when a writer or reader of this library
+    holds the table, NotATableError, StorageError.
+    """
+    with ExitStack() as held:
+        is_locked = storage.kind(f"{path}/{PINS_FILE}") is not EntryKind.MISSING
+        if is_locked:
+            _lock(storage, path, held)
+        try:
+            table = open_table(storage, path)
+            transaction = table.transaction()
+            unreferenced = table.unreferenced_directories(transaction)
+        except CorruptError as error:
+            return HealReport(table=path, version=None, is_dry_run=dry_run, problems=(error.problem,))
+        plans = []
+        for partition in transaction.partitions:
+            progress(table.directory_of(partition))
+            plan = plan_partition(table, partition)
+            plans.append(PartitionPlan(actions=plan.actions, problems=plan.problems, notes=plan.notes))
+            if not plan.actions or dry_run:
+                continue
+            if not is_locked:
+                # Only now: a table in which nothing is to be done gets no `_pins`.
+                _lock(storage, path, held)
+                is_locked = True
+                _demand_unchanged(table, transaction)
+            for action in plan.actions:
+                _execute(storage, path, action, plan.pm)
+    return HealReport(
+        table=path,
+        version=transaction.version,
+        is_dry_run=dry_run,
+        actions=tuple(action for plan in plans for action in plan.actions),
+        problems=tuple(problem for plan in plans for problem in plan.problems),
+        unreferenced=unreferenced,
+        notes=tuple(note for plan in plans for note in plan.notes),
+    )
+
+
+def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> HealReport:
+    """Remove what earlier recoveries of the table at `path` kept, and nothing else.
+
+    Raises NotATableError, CorruptError for a damaged `_meta`, StorageError.
+    """
+    table = open_table(storage, path)
+    ours, foreign = kept_files(storage, path)
+    actions = [Action(kind=ActionKind.FORGET, file=file, before_bytes=_size_bytes(table, file)) for file in ours]
+    if not dry_run and storage.kind(f"{path}/{KEPT_DIRECTORY}") is EntryKind.DIRECTORY:
+        forget_files(storage, path, ours)
+    notes = tuple(f"{name} is not from a recovery and stays" for name in foreign)
+    return HealReport(table=path, version=None, is_dry_run=dry_run, actions=tuple(actions), notes=notes)
+
+
+def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
+    """Return what makes the partition's committed version the plain state of its files; reads only.
+
+    What cannot be healed becomes problems, and no action but the removal of unfinished files. Raises StorageError.
+    """
+    files = table.files_of(partition)
+    if not partition.is_parquet:
+        return PartitionPlan(problems=tuple(check_native(files, partition)))
+    if not partition.parquet_was_generated and not files.has_pm():
+        note = f"{files.name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it is left as it is"
+        return PartitionPlan(problems=tuple(check_unmigrated(files, partition)), notes=(note,))
+    actions = [
+        Action(kind=ActionKind.REMOVE_UNFINISHED, file=file, before_bytes=_size_bytes(table, file))
+        for file in unfinished_files(table.storage, table.path, files.name)
+    ]
+    found = find_committed(files, partition, table.metadata)
+    if not isinstance(found, CommittedFile):
+        return PartitionPlan(actions=tuple(actions), problems=found)
+    replacement = _replacement(table, files, found)
+    notes = [f"{files.pm_label} keeps its dead bytes: it has optional sections that are unknown here"]
+    return PartitionPlan(
+        actions=(*actions, *replacement, *_cut(table, files, partition.token)),
+        pm=found.content if replacement else None,
+        notes=tuple(notes if found.keeps_dead_bytes else ()),
+    )
+
+
+def _replacement(table: Table, files: PartitionFiles, found: CommittedFile) -> tuple[Action, ...]:
+    with files.open_pm() as handle:
+        size_bytes = handle.size_bytes()
+        if size_bytes == len(found.content) and handle.pread(size_bytes, 0) == found.content:
+            return ()
+    kept_as = kept_name(table.storage, table.path, files.pm_label, 0)
+    kind = ActionKind.REWRITE_COMMITTED if found.is_rewritten else ActionKind.PUBLISH_COMMITTED
+    after_bytes = len(found.content)
+    return (Action(kind=kind, file=files.pm_label, before_bytes=size_bytes, after_bytes=after_bytes, kept_as=kept_as),)
+
+
+def _cut(table: Table, files: PartitionFiles, token: int) -> tuple[Action, ...]:
+    with files.open_data() as handle:
+        size_bytes = handle.size_bytes()
+    if size_bytes <= token:
+        return ()
+    file = files.data_label
+    kept_as = kept_name(table.storage, table.path, file, token)
+    return (Action(kind=ActionKind.CUT_DATA, file=file, before_bytes=size_bytes, after_bytes=token, kept_as=kept_as),)
+
+
+def _execute(storage: Storage, path: str, action: Action, pm: bytes | None) -> None:
+    target = f"{path}/{action.file}"
+    if action.kind is ActionKind.REMOVE_UNFINISHED:
+        storage.unlink(target)
+        return
+    assert action.kept_as is not None
+    if action.kind is ActionKind.CUT_DATA:
+        keep(storage, path, action.file, action.after_bytes, action.kept_as)
+        with storage.open_for_writing(target) as file:
+            file.truncate(action.after_bytes)
+            file.fsync()
+        return
+    assert pm is not None
+    keep(storage, path, action.file, 0, action.kept_as)
+    with storage.open_for_writing(target + UNFINISHED_SUFFIX, OpenMode.NEW) as file:
+        file.pwrite(pm, 0)
+        file.fsync()
+    storage.rename(target + UNFINISHED_SUFFIX, target)
+    storage.sync_directory(target.rpartition("/")[0])
+
+
+def _lock(storage: Storage, path: str, held: ExitStack) -> None:
+    """Keep other writers, and readers that pin, out for as long as `held` lives."""
+    lock = held.enter_context(take_writer_lock(storage, path))
+    if not held.enter_context(lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES)):
+        raise BusyError(f"{path}: a reader has the table open; try again when it is done")
+
+
+def _demand_unchanged(table: Table, transaction: Transaction) -> None:
+    if table.transaction() != transaction:
+        raise BusyError(f"{table.path}: another writer changed the table meanwhile; try again when it is done")
+
+
+def _size_bytes(table: Table, file: str) -> int:
+    with table.storage.open_for_reading(f"{table.path}/{file}") as handle:
+        return handle.size_bytes()

@@ -1,0 +1,148 @@
+"""The seam on the real operating system: paths, directories and the clock; open files are in `operating_system_file`.
+
+Locks, and the durability that `fdatasync` promises, exist on Linux; the reading half works on macOS too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Refusal, Storage
+from tornproof.impl.storage.operating_system_file import OpenFile, PlainWords, Tally
+
+# A device or FIFO must neither hold us up nor become our terminal, and no child process inherits a descriptor.
+_OPEN_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MODE_FLAGS = {
+    OpenMode.EXISTING: os.O_NOFOLLOW,
+    OpenMode.NEW: os.O_CREAT | os.O_EXCL,
+    OpenMode.EXISTING_OR_NEW: os.O_CREAT | os.O_NOFOLLOW,
+}
+
+
+@contextmanager
+def _on_path(path: str, operation: str) -> Iterator[None]:
+    try:
+        with PlainWords(path, operation):
+            yield
+    except ValueError as error:  # how Python refuses null bytes and lone surrogates before the system sees them
+        raise StorageError(file=path, operation=operation, reason=Refusal.NAME_UNUSABLE) from error
+
+
+class OperatingSystemStorage(Storage):
+    """Files of this machine; relative paths start at the process's working directory."""
+
+    def __init__(self) -> None:
+        """Start with all counters at zero."""
+        self._tally = Tally()
+
+    def open_for_reading(self, path: str) -> File:
+        """Open without waiting, and keep only what turns out to be a regular file."""
+        return self._open(path, "open for reading", os.O_RDONLY)
+
+    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        """Open without waiting, and keep only what turns out to be a regular file."""
+        return self._open(path, "open for writing", os.O_RDWR | _MODE_FLAGS[mode])
+
+    def _open(self, path: str, operation: str, flags: int) -> File:
+        self._tally.step_count += 1
+        with _on_path(path, operation):
+            descriptor = os.open(path, flags | _OPEN_FLAGS, 0o666)
+            try:
+                file_mode = os.fstat(descriptor).st_mode
+                if not stat.S_ISREG(file_mode):
+                    reason = Refusal.IS_A_DIRECTORY if stat.S_ISDIR(file_mode) else Refusal.NOT_A_REGULAR_FILE
+                    raise StorageError(file=path, operation=operation, reason=reason)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return OpenFile(path, descriptor, self._tally, is_writable=bool(flags & os.O_RDWR))
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Sort, because the system's order is chance."""
+        self._tally.step_count += 1
+        with _on_path(path, "list"):
+            return tuple(sorted(os.listdir(path)))  # noqa: PTH208  # pathlib would give another spelling
+
+    def kind(self, path: str) -> EntryKind:
+        """Look at the entry without opening it."""
+        self._tally.step_count += 1
+        with _on_path(path, "look at"):
+            try:
+                entry_mode = os.stat(path).st_mode  # noqa: PTH116
+            except (FileNotFoundError, NotADirectoryError):
+                return EntryKind.MISSING
+        if stat.S_ISREG(entry_mode):
+            return EntryKind.FILE
+        return EntryKind.DIRECTORY if stat.S_ISDIR(entry_mode) else EntryKind.OTHER
+
+    def mkdir(self, path: str) -> None:
+        """Leave the permissions to the process's mask."""
+        self._tally.step_count += 1
+        with _on_path(path, "make directory"):
+            os.mkdir(path)  # noqa: PTH102
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._tally.step_count += 1
+        with _on_path(path, "remove directory"):
+            os.rmdir(path)  # noqa: PTH106
+
+    def rename(self, source_path: str, target_path: str) -> None:
+        """Move an entry in one step."""
+        self._tally.step_count += 1
+        with _on_path(source_path, f"rename to {target_path}"):
+            os.rename(source_path, target_path)  # noqa: PTH104
+
+    def link(self, source_path: str, target_path: str) -> None:
+        """Link the entry itself, even where it is a symbolic link."""
+        self._tally.step_count += 1
+        with _on_path(source_path, f"link as {target_path}"):
+            os.link(source_path, target_path, follow_symlinks=False)
+
+    def unlink(self, path: str) -> None:
+        """Remove the entry itself, even where it is a symbolic link."""
+        self._tally.step_count += 1
+        with _on_path(path, "unlink"):
+            os.unlink(path)  # noqa: PTH108
+
+    def sync_directory(self, path: str) -> None:
+        """Sync through a descriptor of the directory, held only for that."""
+        self._tally.step_count += 1
+        self._tally.sync_count += 1
+        with _on_path(path, "sync directory"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def load_fence(self) -> None:
+        """Count only: Python cannot order the machine's loads, and x86 keeps their order by itself."""
+        self._tally.step_count += 1
+
+    def store_fence(self) -> None:
+        """Count only: Python cannot order the machine's stores, and x86 keeps their order by itself."""
+        self._tally.step_count += 1
+
+    def monotonic_seconds(self) -> float:
+        """Return the system's monotonic clock."""
+        return time.monotonic()
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        """Wait."""
+        time.sleep(duration_seconds)
+
+    def counters(self) -> Counters:
+        """Return the counts of this object; another storage object on the same files has its own."""
+        tally = self._tally
+        return Counters(
+            step_count=tally.step_count,
+            read_bytes=tally.read_bytes,
+            written_bytes=tally.written_bytes,
+            sync_count=tally.sync_count,
+        )

@@ -1,0 +1,299 @@
+"""Open files and mappings of the real operating system, with every refusal turned into plain words.
+
+Calls that a signal interrupts are repeated by Python itself (PEP 475).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Self
+
+from tornproof.impl.errors import FileMissingError, StorageError
+from tornproof.impl.storage.interface import File, LockMode, Mapping, Refusal
+
+# Some systems refuse to move 2 GiB or more in one call instead of moving less.
+_CALL_BYTES_MAX = 1 << 30
+_OFFSET_BYTES_END = 1 << 63
+_CLOSED = -1
+_REFUSALS = {
+    errno.ENOENT: Refusal.MISSING,
+    errno.EACCES: Refusal.NOT_PERMITTED,
+    errno.EPERM: Refusal.NOT_PERMITTED,
+    errno.EISDIR: Refusal.IS_A_DIRECTORY,
+    errno.ENOTDIR: Refusal.NOT_A_DIRECTORY,
+    errno.ENXIO: Refusal.NOT_A_REGULAR_FILE,
+    errno.ENODEV: Refusal.NOT_A_REGULAR_FILE,
+    errno.ENAMETOOLONG: Refusal.NAME_TOO_LONG,
+    errno.ELOOP: Refusal.LINK_NOT_FOLLOWED,
+    errno.EEXIST: Refusal.ALREADY_THERE,
+    errno.ENOTEMPTY: Refusal.NOT_EMPTY,
+    errno.ENOSPC: Refusal.NO_SPACE,
+    errno.EDQUOT: Refusal.NO_SPACE,
+    errno.EROFS: Refusal.READ_ONLY,
+    errno.EBADF: Refusal.NOT_OPEN,
+    errno.EIO: Refusal.INPUT_OUTPUT,
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """The running counts behind `Counters`, shared by a storage and all that was opened through it."""
+
+    step_count: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    sync_count: int = 0
+
+
+class PlainWords:
+    """A `with` block that turns what the system refuses inside it into a `StorageError` or `FileMissingError`.
+
+    A class and not a generator, because it stands on the path of every read.
+    """
+
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, path: str, operation: str) -> None:
+        """Name the file and what is tried with it."""
+        self._path = path
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        """Translate an `OSError`, and let everything else pass."""
+        if isinstance(error, OSError):
+            number = error.errno or errno.EIO
+            raised = FileMissingError if number == errno.ENOENT else StorageError
+            reason = _REFUSALS.get(number) or os.strerror(number)
+            raise raised(file=self._path, operation=self._operation, reason=reason) from error
+
+
+class OpenFile(File):
+    """A descriptor of a regular file, which it owns from the start."""
+
+    def __init__(self, path: str, descriptor: int, tally: Tally, *, is_writable: bool) -> None:
+        """Take over `descriptor`; `path` is for messages only."""
+        self._path = path
+        self._descriptor = descriptor
+        self._tally = tally
+        self._is_writable = is_writable
+        self._was_locked = False
+
+    @property
+    def _open_descriptor(self) -> int:
+        """The descriptor; `mmap` would take that of a closed file for a wish for anonymous memory."""
+        if self._descriptor == _CLOSED:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._descriptor
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """Read until all of it is there or the file ends, however little each call brings."""
+        assert size_bytes >= 0 and offset_bytes >= 0
+        self._tally.step_count += 1
+        parts = []
+        with PlainWords(self._path, "read"):
+            # os.pread allocates what it is asked for, so it is never asked for more than there is.
+            end_bytes = min(offset_bytes + size_bytes, os.fstat(self._open_descriptor).st_size)
+            while offset_bytes < end_bytes:
+                part = os.pread(self._open_descriptor, min(end_bytes - offset_bytes, _CALL_BYTES_MAX), offset_bytes)
+                if not part:  # somebody cut the file in the meantime
+                    break
+                parts.append(part)
+                offset_bytes += len(part)
+                self._tally.read_bytes += len(part)
+        return b"".join(parts)
+
+    def size_bytes(self) -> int:
+        """Ask the descriptor, not the path."""
+        self._tally.step_count += 1
+        with PlainWords(self._path, "ask for the size"):
+            return os.fstat(self._open_descriptor).st_size
+
+    def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
+        """Write until all of it is taken, however little each call takes."""
+        remaining = memoryview(content).cast("B")
+        assert 0 <= offset_bytes < _OFFSET_BYTES_END - len(remaining)
+        self._tally.step_count += 1
+        with PlainWords(self._path, "write"):
+            while remaining:
+                taken_bytes = os.pwrite(self._open_descriptor, remaining[:_CALL_BYTES_MAX], offset_bytes)
+                if taken_bytes == 0:  # a disk that takes nothing and says nothing would hold us forever
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                remaining = remaining[taken_bytes:]
+                offset_bytes += taken_bytes
+                self._tally.written_bytes += taken_bytes
+
+    def truncate(self, size_bytes: int) -> None:
+        """Set the size in one call."""
+        assert 0 <= size_bytes < _OFFSET_BYTES_END
+        self._tally.step_count += 1
+        with PlainWords(self._path, "truncate"):
+            if not self._is_writable:  # the system would say "invalid argument", which helps nobody
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            os.ftruncate(self._open_descriptor, size_bytes)
+
+    def map(self, size_bytes: int) -> Mapping:
+        """Map shared; the `mmap` module itself compares the size with the file's."""
+        assert size_bytes > 0
+        self._tally.step_count += 1
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if self._is_writable else 0)
+        with PlainWords(self._path, "map"):
+            try:
+                memory = mmap.mmap(self._open_descriptor, size_bytes, flags=mmap.MAP_SHARED, prot=protection)
+            except (ValueError, OverflowError) as error:
+                raise StorageError(file=self._path, operation="map", reason=Refusal.TOO_SHORT) from error
+        return _MappedFile(self._path, memory, self._tally)
+
+    def fsync(self) -> None:
+        """Sync the descriptor."""
+        self._tally.step_count += 1
+        self._tally.sync_count += 1
+        with PlainWords(self._path, "sync"):
+            os.fsync(self._open_descriptor)
+
+    def fdatasync(self) -> None:
+        """Sync the descriptor; macOS knows only the full sync."""
+        self._tally.step_count += 1
+        self._tally.sync_count += 1
+        with PlainWords(self._path, "sync"):
+            if sys.platform == "linux":
+                os.fdatasync(self._open_descriptor)
+            else:
+                os.fsync(self._open_descriptor)
+
+    def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
+        """Lock the open file description: a process's own locks would fall when any file of the same inode closes."""
+        assert size_bytes > 0
+        self._tally.step_count += 1
+        lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
+        is_granted = self._set_lock(lock_type, offset_bytes, size_bytes)
+        self._was_locked |= is_granted
+        return is_granted
+
+    def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
+        """Unlock on the open file description."""
+        assert size_bytes > 0
+        self._tally.step_count += 1
+        self._set_lock(fcntl.F_UNLCK, offset_bytes, size_bytes)
+
+    def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int) -> bool:
+        assert offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
+        if sys.platform != "linux":
+            raise StorageError(file=self._path, operation="lock", reason=Refusal.NO_LOCKS)
+        # struct flock of 64-bit Linux: type, whence, start, length, and a process id that must be 0.
+        request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
+        with PlainWords(self._path, "lock"):
+            try:
+                fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLK, request)
+            except BlockingIOError:
+                return False
+        return True
+
+    def close(self) -> None:
+        """Unlock first, because a mapping keeps the open file description, and so its locks, alive."""
+        if self._descriptor == _CLOSED:
+            return
+        self._tally.step_count += 1
+        try:
+            if self._was_locked:
+                self._set_lock(fcntl.F_UNLCK, 0, 0)  # a length of 0 means everything
+        finally:
+            descriptor, self._descriptor = self._descriptor, _CLOSED
+            with PlainWords(self._path, "close"):
+                os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        """Return the file itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the file."""
+        self.close()
+
+
+class _MappedFile(Mapping):
+    def __init__(self, path: str, memory: mmap.mmap, tally: Tally) -> None:
+        self._path = path
+        self._memory = memory
+        self._tally = tally
+        self._lease_count = 0
+        self._bytes = memoryview(memory)
+        # A cast view loads and stores a whole word in one machine access; struct.pack_into may go byte by byte.
+        self._words_u32 = self._bytes[: len(memory) & ~3].cast("I")
+        self._words_u64 = self._bytes[: len(memory) & ~7].cast("Q")
+
+    def load_u32(self, offset_bytes: int) -> int:
+        assert offset_bytes >= 0 and offset_bytes % 4 == 0 and offset_bytes + 4 <= len(self._bytes)
+        self._tally.step_count += 1
+        self._tally.read_bytes += 4
+        return self._words_u32[offset_bytes >> 2]
+
+    def load_u64(self, offset_bytes: int) -> int:
+        assert offset_bytes >= 0 and offset_bytes % 8 == 0 and offset_bytes + 8 <= len(self._bytes)
+        self._tally.step_count += 1
+        self._tally.read_bytes += 8
+        return self._words_u64[offset_bytes >> 3]
+
+    def store_u32(self, offset_bytes: int, value: int) -> None:
+        assert offset_bytes >= 0 and offset_bytes % 4 == 0 and offset_bytes + 4 <= len(self._bytes)
+        assert not self._bytes.readonly and 0 <= value < 1 << 32
+        self._tally.step_count += 1
+        self._tally.written_bytes += 4
+        self._words_u32[offset_bytes >> 2] = value
+
+    def store_u64(self, offset_bytes: int, value: int) -> None:
+        assert offset_bytes >= 0 and offset_bytes % 8 == 0 and offset_bytes + 8 <= len(self._bytes)
+        assert not self._bytes.readonly and 0 <= value < 1 << 64
+        self._tally.step_count += 1
+        self._tally.written_bytes += 8
+        self._words_u64[offset_bytes >> 3] = value
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return bytes(self._range(size_bytes, offset_bytes))
+
+    def _range(self, size_bytes: int, offset_bytes: int) -> memoryview:
+        assert size_bytes >= 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= len(self._bytes)
+        self._tally.step_count += 1
+        self._tally.read_bytes += size_bytes
+        return self._bytes[offset_bytes : offset_bytes + size_bytes]
+
+    @contextmanager
+    def view(self, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
+        lease = self._range(size_bytes, offset_bytes).toreadonly()
+        self._lease_count += 1
+        try:
+            yield lease
+        finally:
+            self._lease_count -= 1
+            with suppress(BufferError):  # an exporter that is still there keeps these bytes mapped
+                lease.release()
+
+    def msync(self) -> None:
+        self._tally.step_count += 1
+        self._tally.sync_count += 1
+        with PlainWords(self._path, "sync the mapping"):
+            self._memory.flush()
+
+    def unmap(self) -> None:
+        assert self._lease_count == 0
+        self._tally.step_count += 1
+        for view in (self._words_u64, self._words_u32, self._bytes):
+            view.release()
+        with suppress(BufferError):  # the frames of an exception may hold arrays: the memory goes with the last
+            self._memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.unmap()

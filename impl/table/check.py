@@ -1,0 +1,92 @@
+"""`_meta` and `_txn` against `_pm`: files that name the same columns and times, and must mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tornproof.impl.errors import Problem
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.statistics import bounds_of
+from tornproof.impl.table.columns import column_key
+from tornproof.impl.table.metadata_file import META_FILE, TableMetadata
+from tornproof.impl.table.partition import ResolvedPartition
+from tornproof.impl.table.partition_names import interval_end
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.arrow import arrow_type
+from tornproof.impl.types.questdb import DESIGNATED, TypeTag, tag_of
+
+
+def check_against_table(resolved: ResolvedPartition, metadata: TableMetadata | None) -> Iterator[Problem]:
+    """Yield where a partition's committed generation contradicts the table's columns or the partition's own time.
+
+    `metadata` is None where there is no `_meta`; then only the times in `_txn` are compared.
+    """
+    if metadata is not None:
+        yield from _check_columns(resolved, metadata)
+    yield from _check_times(resolved, metadata)
+
+
+def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iterator[Problem]:
+    """Columns are matched by writer index; a partition keeps the name of its time when a column is renamed."""
+    header, label = resolved.metadata.header, resolved.files.pm_label
+    by_key = {column_key(position, column): column for position, column in enumerate(header.columns)}
+    for wanted in metadata.columns:
+        found = by_key.get(wanted.id)
+        if found is not None and not is_same_type(found, wanted.type):
+            yield _meta_problem(f"TYPE of column {wanted.name!r}", f"{found.type}, as in {label}", wanted.type)
+    dts = header.designated_timestamp
+    if dts >= 0 and metadata.timestamp_id >= 0:
+        key = column_key(dts, header.columns[dts])
+        if key != metadata.timestamp_id:
+            yield _meta_problem("TIMESTAMP_INDEX", f"{key}, as in {label}", metadata.timestamp_id)
+
+
+def is_same_type(column: Column, table_type: int) -> bool:
+    """Whether a partition's column has the type that `_meta` gives it."""
+    if column.type < 0:
+        return _arrow(column, table_type) == _arrow(column, column.type)
+    # Only `_pm` marks the designated timestamp in its type.
+    is_timestamp = tag_of(column.type) is TypeTag.TIMESTAMP
+    return (DESIGNATED.put(column.type, 0) if is_timestamp else column.type) == table_type
+
+
+def _arrow(column: Column, column_type: int) -> object:
+    return arrow_type(column_type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
+
+
+def _check_times(resolved: ResolvedPartition, metadata: TableMetadata | None) -> Iterator[Problem]:
+    """All rows lie in the partition's interval, so that one partition's files cannot pass for another's."""
+    times = _times_of(resolved.metadata)
+    if times is None:
+        return
+    partition, (low, high) = resolved.partition, times
+    ends = [] if partition.next_timestamp is None else [partition.next_timestamp]
+    if metadata is not None:
+        end = interval_end(partition.timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
+        ends += [] if end is None else [end]
+    if low < partition.timestamp or any(high >= end for end in ends):
+        until = f", before {min(ends)}" if ends else ""
+        yield Problem(
+            file=TXN_FILE,
+            field=f"TIMESTAMP of {resolved.files.name}",
+            offset_bytes=partition.entry_offset_bytes,
+            expected=f"rows from {partition.timestamp} on{until}",
+            actual=f"rows from {low} to {high} in {resolved.files.pm_label}",
+        )
+
+
+def _times_of(metadata: Metadata) -> tuple[int, int] | None:
+    dts = metadata.header.designated_timestamp
+    if dts < 0:
+        return None
+    times: list[int] = []
+    for block in metadata.blocks:
+        bounds = bounds_of(metadata.header.columns[dts], block.chunks[dts])
+        if isinstance(bounds, tuple):
+            times += [bound for bound in bounds if isinstance(bound, int)]
+    return (min(times), max(times)) if times else None
+
+
+def _meta_problem(field: str, expected: str, actual: object) -> Problem:
+    return Problem(file=META_FILE, field=field, offset_bytes=None, expected=expected, actual=str(actual))

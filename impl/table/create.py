@@ -1,0 +1,165 @@
+"""Making a table: a directory with the files that say what it is, and no rows yet.
+
+`_txn` gets its name last, so a directory whose making was interrupted is not a table, and can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
+from tornproof.impl.table.metadata_file import (
+    META_FILE,
+    PartitionBy,
+    TableColumn,
+    TableMetadata,
+    encode_metadata_file,
+    encode_name,
+)
+from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.txn.write import encode_new_file, first_version
+from tornproof.impl.types.questdb import ARRAY_TYPE, DECIMAL_TYPE, GEOHASH_TYPE, NANOSECOND, TAG, TypeTag, tag_of
+
+NAME_FILE = "_name"
+UNNAMED_TXN_FILE = "_txn.new"
+OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
+NAME_LENGTH_MAX = 127
+COLUMN_COUNT_MAX = 100_000
+# What the names of column files cannot hold, or what SQL means something else by.
+NAME_CHARACTERS_REFUSED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
+_, GEOHASH_PRECISION, GEOHASH_FLAG = GEOHASH_TYPE.bits
+_GEOHASH_BITS = {
+    TypeTag.GEOBYTE: range(1, 8),
+    TypeTag.GEOSHORT: range(8, 16),
+    TypeTag.GEOINT: range(16, 32),
+    TypeTag.GEOLONG: range(32, 61),
+}
+_MEANINGFUL_BITS = {
+    TypeTag.TIMESTAMP: TAG.mask | NANOSECOND.mask,
+    TypeTag.ARRAY: ARRAY_TYPE.known_mask,
+    **dict.fromkeys(_GEOHASH_BITS, GEOHASH_TYPE.known_mask),
+    **{tag: DECIMAL_TYPE.known_mask for tag in TypeTag if tag.name.startswith("DECIMAL")},
+}
+
+
+class TableRefusedError(TornproofError):
+    """The columns or names that a new table was to have cannot be those of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewColumn:
+    """A column of a new table; `type` is QuestDB's type code, without the bit for the designated timestamp."""
+
+    name: str
+    type: int
+    is_dedup_key: bool = False
+
+
+def create_table(
+    storage: Storage,
+    path: str,
+    columns: Sequence[NewColumn],
+    *,
+    timestamp: str,
+    partition_by: PartitionBy,
+    table_id: int = 1,
+) -> Table:
+    """Make a table without rows in a new directory `path`, durable when this returns, and open it.
+
+    `timestamp` names the designated timestamp. The table's name is that of the directory, up to a `~`. Raises
+    TableRefusedError for columns or names that no table can have, StorageError; a directory that is there must hold
+    nothing but the files of a creation that was interrupted.
+    """
+    path = path.rstrip("/")
+    parent, _, directory = path.rpartition("/")
+    name = directory.partition("~")[0]
+    _check_columns(columns, timestamp, partition_by)
+    _check_name("the table", name)
+    metadata = TableMetadata(
+        columns=tuple(
+            TableColumn(id=index, name=column.name, type=column.type, is_dedup_key=column.is_dedup_key)
+            for index, column in enumerate(columns)
+        ),
+        partition_by=partition_by,
+        timestamp_id=[column.name for column in columns].index(timestamp),
+    )
+    _make_directory(storage, path)
+    _write(storage, f"{path}/{META_FILE}", encode_metadata_file(metadata, table_id=table_id))
+    _write(storage, f"{path}/{CV_FILE}", bytes(NEW_FILE_BYTES))
+    _write(storage, f"{path}/{NAME_FILE}", encode_name(name) + b"\0")
+    _write(storage, f"{path}/{UNNAMED_TXN_FILE}", encode_new_file(first_version(symbol_column_count=0)))
+    storage.sync_directory(path)
+    storage.rename(f"{path}/{UNNAMED_TXN_FILE}", f"{path}/{TXN_FILE}")
+    storage.sync_directory(path)
+    storage.sync_directory(parent or ("/" if path.startswith("/") else "."))
+    return open_table(storage, path)
+
+
+def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: PartitionBy) -> None:
+    if partition_by is PartitionBy.NONE:
+        raise TableRefusedError("a table without partitions has nothing to keep in Parquet")
+    if len(columns) > COLUMN_COUNT_MAX:
+        raise TableRefusedError(f"a table has at most {COLUMN_COUNT_MAX} columns, not {len(columns)}")
+    seen: set[str] = set()
+    for column in columns:
+        _check_name("a column", column.name)
+        if column.name.lower() in seen:
+            raise TableRefusedError(f"two columns are called {column.name!r}; upper and lower case are the same")
+        seen.add(column.name.lower())
+        _check_type(column)
+    designated = next((column for column in columns if column.name == timestamp), None)
+    if designated is None:
+        raise TableRefusedError(f"the designated timestamp {timestamp!r} is not among the columns")
+    if tag_of(designated.type) is not TypeTag.TIMESTAMP:
+        raise TableRefusedError(f"the designated timestamp {timestamp!r} is not of type TIMESTAMP")
+    if any(column.is_dedup_key for column in columns) and not designated.is_dedup_key:
+        raise TableRefusedError(f"the deduplication keys lack the designated timestamp {timestamp!r}")
+
+
+def _check_type(column: NewColumn) -> None:
+    tag = tag_of(column.type)
+    if tag is TypeTag.SYMBOL:
+        raise TableRefusedError(
+            f"column {column.name!r}: a SYMBOL column needs a dictionary with an index, which only a server writes; "
+            "VARCHAR holds the same values"
+        )
+    if not _is_possible(tag, column.type):
+        raise TableRefusedError(f"column {column.name!r}: {column.type} is not a type that a column can have")
+
+
+def _is_possible(tag: TypeTag | None, column_type: int) -> bool:
+    if tag is None or physical_form(column_type) is None or column_type & ~_MEANINGFUL_BITS.get(tag, TAG.mask):
+        return False
+    if tag in _GEOHASH_BITS:
+        return bool(GEOHASH_FLAG.get(column_type)) and GEOHASH_PRECISION.get(column_type) in _GEOHASH_BITS[tag]
+    return True
+
+
+def _check_name(whose: str, name: str) -> None:
+    refused = sorted(NAME_CHARACTERS_REFUSED & set(name))
+    if refused:
+        raise TableRefusedError(f"{whose} cannot be called {name!r}: {refused[0]!r} cannot be part of a name")
+    if not 0 < len(name) <= NAME_LENGTH_MAX:
+        raise TableRefusedError(f"{whose} cannot be called {name!r}: a name has 1 to {NAME_LENGTH_MAX} characters")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise TableRefusedError(f"{whose} cannot be called {name!r}: {error.reason}") from error
+
+
+def _make_directory(storage: Storage, path: str) -> None:
+    is_left_over = storage.kind(path) is EntryKind.DIRECTORY and OWN_FILES.issuperset(storage.listdir(path))
+    if not is_left_over:
+        storage.mkdir(path)
+
+
+def _write(storage: Storage, path: str, content: bytes) -> None:
+    with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        file.pwrite(content, 0)
+        file.fsync()

@@ -1,0 +1,234 @@
+"""`_meta`: the columns of a table and how it is partitioned."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout import meta as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
+
+META_FILE = "_meta"
+META_LIMIT_BYTES = 16 * 1024 * 1024
+COLUMN_COUNT_LIMIT = 100_000
+HEADER_BYTES = layout.MetaHeader.layout.size_bytes
+COLUMN_BYTES = layout.MetaColumn.layout.size_bytes
+LENGTH_BYTES = layout.NameLength.layout.size_bytes
+CODE_UNIT_BYTES = 2
+FORMAT_VERSION = 426
+MINOR_FORMAT_VERSION = 1
+CHECKSUM_OF_COLUMN = 37
+FILE_STEP_BYTES = 4096
+
+
+class PartitionBy(enum.IntEnum):
+    """The interval of one partition, as coded in `_meta`."""
+
+    DAY = 0
+    MONTH = 1
+    YEAR = 2
+    NONE = 3
+    HOUR = 4
+    WEEK = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
+    """One live column of the table; `id` is its writer index, which stays the same for good."""
+
+    id: int
+    name: str
+    type: int
+    is_dedup_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMetadata:
+    """The columns in the table's order, dropped ones left out; `timestamp_id` is -1 without designated timestamp."""
+
+    columns: tuple[TableColumn, ...]
+    partition_by: PartitionBy
+    timestamp_id: int
+
+    @property
+    def counts_nanoseconds(self) -> bool:
+        """Whether partition timestamps count nanoseconds, and not microseconds."""
+        return any(column.id == self.timestamp_id and NANOSECOND.get(column.type) for column in self.columns)
+
+
+def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
+    """Read and decode `_meta`; raises CorruptError, UnsupportedError and StorageError."""
+    with storage.open_for_reading(path) as file:
+        size_bytes = file.size_bytes()
+        if size_bytes > META_LIMIT_BYTES:
+            raise UnsupportedError(
+                file=META_FILE,
+                field="size",
+                offset_bytes=None,
+                expected=f"at most {META_LIMIT_BYTES}",
+                actual=size_bytes,
+            )
+        return decode_metadata_file(file.pread(size_bytes, 0), file=META_FILE)
+
+
+def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
+    """Decode `_meta` (format notes 8); raises CorruptError, UnsupportedError."""
+    header = layout.MetaHeader.unpack(data, 0, file=file)
+    _check_header(header, len(data), file)
+    records = [
+        layout.MetaColumn.unpack(data, HEADER_BYTES + index * COLUMN_BYTES, file=file)
+        for index in range(header.column_count)
+    ]
+    names = _decode_names(data, HEADER_BYTES + header.column_count * COLUMN_BYTES, header.column_count, file)
+    seen: set[str] = set()
+    slots: list[TableColumn | None] = []
+    slot_of: dict[int, int] = {}
+    for index, (record, name) in enumerate(zip(records, names, strict=True)):
+        # A column whose type was changed is a new one that stands in the old one's place.
+        slot_of[index] = slot_of.get(record.replacing_index - 1, len(slots))
+        if slot_of[index] == len(slots):
+            slots.append(None)
+        if record.type >= 0:
+            _check_free(slots[slot_of[index]], index, record, file)
+            if name in seen:
+                raise CorruptError(
+                    file=file,
+                    field=f"name of column {index}",
+                    offset_bytes=None,
+                    expected="a name of its own",
+                    actual=repr(name),
+                )
+            seen.add(name)
+            slots[slot_of[index]] = _column(index, name, record)
+    _check_timestamp(header, records, file)
+    return TableMetadata(
+        columns=tuple(column for column in slots if column is not None),
+        partition_by=PartitionBy(header.partition_by),
+        timestamp_id=header.timestamp_index,
+    )
+
+
+def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
+    """Encode `_meta` of a new table without write-ahead log and symbols, as release 9.4.2 does.
+
+    Writer indices must count from 0 in the table's order. Settings are the server's defaults.
+    """
+    count = len(metadata.columns)
+    assert [column.id for column in metadata.columns] == list(range(count)), metadata
+    minor_format = layout.MINOR_FORMAT_VERSION.put(0, MINOR_FORMAT_VERSION)
+    checksum = CHECKSUM_OF_COLUMN * count & layout.MINOR_FORMAT_CHECKSUM.mask
+    header = layout.MetaHeader(
+        column_count=count,
+        partition_by=metadata.partition_by,
+        timestamp_index=metadata.timestamp_id,
+        format_version=FORMAT_VERSION,
+        table_id=table_id,
+        max_uncommitted_row_count=500_000,
+        o3_max_lag=600_000_000,
+        metadata_version=0,
+        wal_enabled=0,
+        minor_format=layout.MINOR_FORMAT_CHECKSUM.put(minor_format, checksum),
+        ttl=0,
+        unused=bytes(layout.MetaHeader.layout.field("unused").wire.size_bytes),
+    )
+    records = [_record(column).pack() for column in metadata.columns]
+    content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in metadata.columns)])
+    return content.ljust(-(-len(content) // FILE_STEP_BYTES) * FILE_STEP_BYTES, b"\0")
+
+
+def encode_name(name: str) -> bytes:
+    """Return a name as QuestDB stores it: the number of its UTF-16 code units, then these."""
+    units = name.encode("utf-16-le")
+    return layout.NameLength(code_unit_count=len(units) // CODE_UNIT_BYTES).pack() + units
+
+
+def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
+    return TableColumn(id=index, name=name, type=record.type, is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)))
+
+
+def _record(column: TableColumn) -> layout.MetaColumn:
+    assert tag_of(column.type) is not TypeTag.SYMBOL, column
+    return layout.MetaColumn(
+        type=column.type,
+        flags=layout.DEDUP_KEY.put(0, int(column.is_dedup_key)),
+        index_block_capacity=0,
+        symbol_capacity=256,
+        unused=bytes(4),
+        replacing_index=0,
+        unused_end=bytes(4),
+    )
+
+
+def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None:
+    def reject(name: str, expected: str, actual: object) -> None:
+        offset_bytes = layout.MetaHeader.layout.offset_of(name)
+        raise CorruptError(file=file, field=name.upper(), offset_bytes=offset_bytes, expected=expected, actual=actual)
+
+    room = (size_bytes - HEADER_BYTES) // (COLUMN_BYTES + LENGTH_BYTES)
+    if not 0 < header.column_count <= room:
+        reject("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
+    if header.column_count > COLUMN_COUNT_LIMIT:
+        raise UnsupportedError(
+            file=file,
+            field="COLUMN_COUNT",
+            offset_bytes=layout.MetaHeader.layout.offset_of("column_count"),
+            expected=f"at most {COLUMN_COUNT_LIMIT} columns",
+            actual=header.column_count,
+        )
+    if header.partition_by not in set(PartitionBy):
+        reject("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
+    if not -1 <= header.timestamp_index < header.column_count:
+        reject("timestamp_index", f"-1 to {header.column_count - 1}", header.timestamp_index)
+
+
+def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:
+    if taken is not None:
+        raise CorruptError(
+            file=file,
+            field=f"REPLACING_INDEX of column {index}",
+            offset_bytes=HEADER_BYTES + index * COLUMN_BYTES + layout.MetaColumn.layout.offset_of("replacing_index"),
+            expected=f"the place of a dropped column, not that of {taken.name!r}",
+            actual=record.replacing_index,
+        )
+
+
+def _check_timestamp(header: layout.MetaHeader, records: list[layout.MetaColumn], file: str) -> None:
+    if header.timestamp_index >= 0 and tag_of(records[header.timestamp_index].type) is not TypeTag.TIMESTAMP:
+        raise CorruptError(
+            file=file,
+            field="TIMESTAMP_INDEX",
+            offset_bytes=layout.MetaHeader.layout.offset_of("timestamp_index"),
+            expected=f"a live column of type {TypeTag.TIMESTAMP.name}, or -1",
+            actual=header.timestamp_index,
+        )
+
+
+def _decode_names(data: Buffer, position: int, count: int, file: str) -> list[str]:
+    names = []
+    for index in range(count):
+        code_unit_count = layout.NameLength.unpack(data, position, file=file).code_unit_count
+        start = position + LENGTH_BYTES
+        room = (len(data) - start) // CODE_UNIT_BYTES
+        if not 0 < code_unit_count <= room:
+            raise CorruptError(
+                file=file,
+                field=f"CODE_UNIT_COUNT of column {index}",
+                offset_bytes=position,
+                expected=f"1 to {room}",
+                actual=code_unit_count,
+            )
+        position = start + code_unit_count * CODE_UNIT_BYTES
+        try:
+            names.append(bytes(data[start:position]).decode("utf-16-le"))
+        except UnicodeDecodeError as error:
+            raise CorruptError(
+                file=file,
+                field=f"name of column {index}",
+                offset_bytes=start + error.start,
+                expected="UTF-16",
+                actual=error.reason,
+            ) from error
+    return names

@@ -1,0 +1,293 @@
+"""One parquet partition of a committed version: its `_pm` resolved and checked, its data.parquet at the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tornproof.impl.errors import CorruptError, FileMissingError, Problem, StorageError, UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.chain import Metadata, Resolved, TokenMissingError, decode_metadata, resolve
+from tornproof.impl.pm.check import check_metadata
+from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage
+from tornproof.impl.txn.transaction import TXN_FILE, Partition
+
+PM_FILE = "_pm"
+COLUMN_FILE_SUFFIX = ".d"
+SIZE_FIELD = "size"
+PM_LIMIT_BYTES = 64 * 1024 * 1024
+CHUNK_LIMIT_BYTES = 128 * 1024 * 1024
+TAIL_BYTES = ParquetTail.layout.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFiles:
+    """The directory of a partition; `name` is how errors call it, `path` where it is."""
+
+    storage: ReadableStorage
+    path: str
+    name: str
+
+    @property
+    def pm_label(self) -> str:
+        """How errors call `_pm`."""
+        return f"{self.name}/{PM_FILE}"
+
+    @property
+    def data_label(self) -> str:
+        """How errors call data.parquet."""
+        return f"{self.name}/{DATA_FILE}"
+
+    def has_pm(self) -> bool:
+        """Return whether anything stands where `_pm` should."""
+        return self.storage.kind(f"{self.path}/{PM_FILE}") is not EntryKind.MISSING
+
+    def open_data(self) -> ReadableFile:
+        """Open data.parquet; CorruptError when it is not there, because `_txn` names it."""
+        return self._open(DATA_FILE, self.data_label)
+
+    def open_pm(self) -> ReadableFile:
+        """Open `_pm`; CorruptError when it is not there, because `_txn` names it."""
+        return self._open(PM_FILE, self.pm_label)
+
+    def _open(self, file_name: str, label: str) -> ReadableFile:
+        path = f"{self.path}/{file_name}"
+        try:
+            return self.storage.open_for_reading(path)
+        except FileMissingError as error:
+            raise CorruptError(
+                file=label,
+                field="file",
+                offset_bytes=None,
+                expected=f"a file, because {TXN_FILE} names it",
+                actual="none",
+            ) from error
+        except StorageError as error:
+            if self.storage.kind(path) is EntryKind.FILE:
+                raise
+            raise CorruptError(
+                file=label, field="file", offset_bytes=None, expected="a regular file", actual=error.reason
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedMetadata:
+    """The bytes of `_pm` up to the published size, and the size that the file really has."""
+
+    content: bytes
+    file_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPartition:
+    """A partition with its committed generation; nothing here holds a file open."""
+
+    files: PartitionFiles
+    partition: Partition
+    published: PublishedMetadata
+    resolved: Resolved
+    metadata: Metadata
+
+
+def read_published(files: PartitionFiles) -> PublishedMetadata:
+    """Read `_pm` up to the size that its header publishes; the file's own size only rejects.
+
+    Raises CorruptError, and UnsupportedError above 64 MiB.
+    """
+    label = files.pm_label
+    field = layout.Header.layout.field("parquet_meta_file_size")
+    with files.open_pm() as handle:
+        head = handle.pread(field.wire.size_bytes, field.offset_bytes)
+        published = int.from_bytes(head, "little")
+        file_size_bytes = handle.size_bytes()
+        if len(head) < field.wire.size_bytes or not GENERATION_END_MINIMUM <= published <= file_size_bytes:
+            raise CorruptError(
+                file=label,
+                field=field.format_name,
+                offset_bytes=field.offset_bytes,
+                expected=f"{GENERATION_END_MINIMUM} to {file_size_bytes}, the size of the file",
+                actual=published if len(head) == field.wire.size_bytes else f"only {len(head)} bytes",
+            )
+        if published > PM_LIMIT_BYTES:
+            raise UnsupportedError(
+                file=label,
+                field=field.format_name,
+                offset_bytes=field.offset_bytes,
+                expected=f"at most {PM_LIMIT_BYTES}",
+                actual=published,
+            )
+        content = handle.pread(published, 0)
+        if len(content) < published:
+            raise CorruptError(
+                file=label,
+                field="size",
+                offset_bytes=None,
+                expected=f"{published} bytes, as the header says",
+                actual=f"{len(content)}: the file was cut while it was read",
+            )
+        return PublishedMetadata(content=content, file_size_bytes=file_size_bytes)
+
+
+def resolve_partition(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
+    """Find and decode the committed generation: chain walk, CRC, structure; raises CorruptError, UnsupportedError."""
+    published = read_published(files)
+    label = files.pm_label
+    try:
+        resolved = resolve(published.content, partition.token, file=label)
+    except TokenMissingError as error:
+        raise _token_missing(files, partition, published, error) from error
+    metadata = decode_metadata(published.content, resolved.place, file=label)
+    return ResolvedPartition(
+        files=files, partition=partition, published=published, resolved=resolved, metadata=metadata
+    )
+
+
+def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
+    """Yield what contradicts the committed generation, without reading a page.
+
+    Compared are `_pm` with itself, the row count of `_txn`, and the size and last bytes of data.parquet
+    (protocol notes, section 4).
+    """
+    metadata, partition, files = resolved.metadata, resolved.partition, resolved.files
+    yield from check_metadata(resolved.published.content, metadata, file=files.pm_label)
+    if metadata.row_count != partition.row_count:
+        yield Problem(
+            file=TXN_FILE,
+            field=f"ROW_COUNT of {files.name}",
+            offset_bytes=partition.row_count_offset_bytes,
+            expected=f"{metadata.row_count}, the rows of its row groups",
+            actual=str(partition.row_count),
+        )
+    yield from _check_data(files, partition.token, metadata.generation.place.fixed.parquet_footer_length)
+
+
+def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
+    """Yield what is wrong with a partition of a release without `_pm`: data.parquet is there and ends at the token.
+
+    A native partition whose flag was damaged looks like one, but for this.
+    """
+    if partition.token < TAIL_BYTES:
+        yield Problem(
+            file=TXN_FILE,
+            field="token",
+            offset_bytes=partition.token_offset_bytes,
+            expected=f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet",
+            actual=str(partition.token),
+        )
+        return
+    try:
+        yield from _check_data(files, partition.token, None)
+    except CorruptError as error:
+        yield error.problem
+
+
+def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
+    """Yield what contradicts that the partition is native: rows of one taken for native by mistake would vanish."""
+    if partition.token > 0 and not partition.parquet_was_generated:
+        yield Problem(
+            file=TXN_FILE,
+            field=f"TOKEN of {files.name}",
+            offset_bytes=partition.token_offset_bytes,
+            expected=f"-1 or 0, because the flags say that there is no {DATA_FILE}",
+            actual=str(partition.token),
+        )
+    if files.storage.kind(files.path) is not EntryKind.DIRECTORY:
+        return
+    names = files.storage.listdir(files.path)
+    if DATA_FILE in names and not any(name.endswith(COLUMN_FILE_SUFFIX) for name in names):
+        yield Problem(
+            file=TXN_FILE,
+            field=f"PARQUET_FORMAT of {files.name}",
+            offset_bytes=partition.flags_offset_bytes,
+            expected=f"1, because the directory holds {DATA_FILE} and no column file",
+            actual="0",
+        )
+
+
+def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
+    """Read the bytes of one column chunk; CorruptError when the file ends before it, UnsupportedError above 128 MiB."""
+    if chunk.total_compressed > CHUNK_LIMIT_BYTES:
+        raise UnsupportedError(
+            file=file,
+            field="column chunk",
+            offset_bytes=chunk.byte_range_start,
+            expected=f"at most {CHUNK_LIMIT_BYTES} bytes",
+            actual=chunk.total_compressed,
+        )
+    content = handle.pread(chunk.total_compressed, chunk.byte_range_start)
+    if len(content) < chunk.total_compressed:
+        raise CorruptError(
+            file=file,
+            field="column chunk",
+            offset_bytes=chunk.byte_range_start,
+            expected=f"{chunk.total_compressed} bytes",
+            actual=f"{len(content)} bytes before the file ends",
+        )
+    return content
+
+
+def _check_data(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:
+    """Yield what is wrong with the size and the last bytes of data.parquet; CorruptError when it is not there."""
+    label = files.data_label
+    with files.open_data() as handle:
+        size_bytes = handle.size_bytes()
+        # The file may be cut after its size was asked for.
+        tail = handle.pread(TAIL_BYTES, token - TAIL_BYTES) if token <= size_bytes else b""
+    if len(tail) < TAIL_BYTES:
+        yield Problem(
+            file=label,
+            field=SIZE_FIELD,
+            offset_bytes=None,
+            expected=f"{token} bytes or more, the committed token",
+            actual=f"{size_bytes} bytes" if size_bytes < token else "a file that was cut meanwhile",
+        )
+        return
+    start = token - TAIL_BYTES
+    parsed = ParquetTail.unpack(tail, 0, file=label)
+    if parsed.magic != MAGIC:
+        offset_bytes = start + ParquetTail.layout.offset_of("magic")
+        yield Problem(
+            file=label, field="MAGIC", offset_bytes=offset_bytes, expected=str(MAGIC), actual=str(parsed.magic)
+        )
+    if footer_length is not None and parsed.footer_length != footer_length:
+        yield Problem(
+            file=label,
+            field="FOOTER_LENGTH",
+            offset_bytes=start,
+            expected=f"{footer_length}, as _pm says",
+            actual=str(parsed.footer_length),
+        )
+
+
+def _token_missing(
+    files: PartitionFiles, partition: Partition, published: PublishedMetadata, error: TokenMissingError
+) -> CorruptError:
+    """Say what `_txn` asks for, and whether the generation stands behind the published size."""
+    actual = str(partition.token)
+    unpublished = _unpublished_generation(files, published)
+    if unpublished is not None and unpublished.token == partition.token:
+        actual += (
+            f"; a generation with this token ends at byte {unpublished.end_bytes} of {files.pm_label}, "
+            f"behind the {len(published.content)} that its header publishes"
+        )
+    return CorruptError(
+        file=TXN_FILE,
+        field="token",
+        offset_bytes=partition.token_offset_bytes,
+        expected=f"{error.problem.expected} in {files.pm_label}",
+        actual=actual,
+    )
+
+
+def _unpublished_generation(files: PartitionFiles, published: PublishedMetadata) -> FooterPlace | None:
+    if not len(published.content) < published.file_size_bytes <= PM_LIMIT_BYTES:
+        return None
+    with files.open_pm() as handle:
+        content = handle.pread(published.file_size_bytes, 0)
+    try:
+        return locate_footer(content, len(content), file=files.pm_label)
+    except CorruptError:
+        return None

@@ -1,0 +1,234 @@
+"""How release 9.4.2 lays out a table's columns in a new partition: the `_pm` header and the Thrift schema.
+
+Sources: format notes 3 and 11, and the real files of that release, whose schema elements this repeats byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.schema import SchemaElement
+from tornproof.impl.parquet.thrift import encode
+from tornproof.impl.parquet.tree import Field, Kind, Struct, Value
+from tornproof.impl.pm.header import Column, FileHeader, encode_header
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
+from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape
+from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.questdb import DESIGNATED, NANOSECOND, TypeTag, tag_of
+
+CONVERTED_UTF8, CONVERTED_DECIMAL = 0, 5
+CONVERTED_TIMESTAMP_MILLIS, CONVERTED_TIMESTAMP_MICROS = 9, 10
+LOGICAL_STRING, LOGICAL_DECIMAL, LOGICAL_TIMESTAMP, LOGICAL_INTEGER, LOGICAL_UUID = 1, 5, 8, 10, 14
+UNIT_MILLIS, UNIT_MICROS, UNIT_NANOS = 1, 2, 3
+CONVERTED_UINT_16, CONVERTED_INT_8, CONVERTED_INT_16, CONVERTED_INT_32, CONVERTED_INT_64 = 12, 15, 16, 17, 18
+
+_DECIMAL_BYTES = {
+    TypeTag.DECIMAL8: 1,
+    TypeTag.DECIMAL16: 2,
+    TypeTag.DECIMAL32: 4,
+    TypeTag.DECIMAL64: 8,
+    TypeTag.DECIMAL128: 16,
+    TypeTag.DECIMAL256: 32,
+}
+FIXED_BYTE_LENS = {TypeTag.UUID: 16, TypeTag.LONG128: 16, TypeTag.LONG256: 32, **_DECIMAL_BYTES}
+_PHYSICAL_TYPES = {
+    TypeTag.BOOLEAN: PhysicalType.BOOLEAN,
+    TypeTag.BYTE: PhysicalType.INT32,
+    TypeTag.SHORT: PhysicalType.INT32,
+    TypeTag.CHAR: PhysicalType.INT32,
+    TypeTag.INT: PhysicalType.INT32,
+    TypeTag.LONG: PhysicalType.INT64,
+    TypeTag.DATE: PhysicalType.INT64,
+    TypeTag.TIMESTAMP: PhysicalType.INT64,
+    TypeTag.FLOAT: PhysicalType.FLOAT,
+    TypeTag.DOUBLE: PhysicalType.DOUBLE,
+    TypeTag.STRING: PhysicalType.BYTE_ARRAY,
+    TypeTag.SYMBOL: PhysicalType.BYTE_ARRAY,
+    TypeTag.GEOBYTE: PhysicalType.INT32,
+    TypeTag.GEOSHORT: PhysicalType.INT32,
+    TypeTag.GEOINT: PhysicalType.INT32,
+    TypeTag.GEOLONG: PhysicalType.INT64,
+    TypeTag.BINARY: PhysicalType.BYTE_ARRAY,
+    TypeTag.IPV4: PhysicalType.INT32,
+    TypeTag.VARCHAR: PhysicalType.BYTE_ARRAY,
+    TypeTag.ARRAY: PhysicalType.BYTE_ARRAY,
+    **dict.fromkeys(FIXED_BYTE_LENS, PhysicalType.FIXED_LEN_BYTE_ARRAY),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Annotation:
+    """What a schema element says of the meaning of its values; None where release 9.4.2 leaves it out."""
+
+    converted_type: int | None = None
+    logical_type: Struct | None = None
+    scale: int | None = None
+    precision: int | None = None
+
+    def without_places(self) -> tuple[int | None, bytes | None, int | None, int | None]:
+        """Return what it says, wherever in a file it says so."""
+        logical = None if self.logical_type is None else encode(self.logical_type)
+        return self.converted_type, logical, self.scale, self.precision
+
+
+def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
+    """Return the physical type and the FIXED_BYTE_LEN that QuestDB stores a type with, None for impossible types."""
+    tag = tag_of(column_type)
+    if (
+        tag is None
+        or (tag in _DECIMAL_BYTES and valid_decimal_shape(column_type) is None)
+        or (tag is TypeTag.ARRAY and not is_double_array(column_type))
+    ):
+        return None
+    return _PHYSICAL_TYPES[tag], FIXED_BYTE_LENS.get(tag, 0)
+
+
+def has_questdb_form(element: SchemaElement, column_type: int) -> bool:
+    """Whether an element stores values of a type, and says what they mean, as every release of QuestDB does."""
+    said = _Annotation(
+        converted_type=element.converted_type,
+        logical_type=element.logical_type,
+        scale=element.scale,
+        precision=element.precision,
+    )
+    form = (element.physical_type, element.type_length or 0)
+    return form == physical_form(column_type) and said.without_places() == _annotation(column_type).without_places()
+
+
+def new_header(
+    metadata: TableMetadata, *, bloom_ids: Collection[int] = (), blooms_external: bool = False
+) -> FileHeader:
+    """Return the header of a new partition with the table's columns of now.
+
+    `bloom_ids` are the ids of the columns that have bloom filters, in data.parquet where they are external. FLAGS
+    repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (format notes 11, "Two generators").
+    Raises UnsupportedError for a column of unknown type.
+    """
+    columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
+    places = {column.id: place for place, column in enumerate(columns)}
+    timestamp = places[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
+    bloom_columns = tuple(place for place, column in enumerate(columns) if column.id in bloom_ids)
+    flags = layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0))
+    flags = layout.BLOOM_FILTERS.put(flags, int(bool(bloom_columns)))
+    flags = layout.BLOOM_FILTERS_EXTERNAL.put(flags, int(bool(bloom_columns) and blooms_external))
+    header = FileHeader(
+        feature_flags=flags,
+        designated_timestamp=timestamp,
+        columns=columns,
+        sorting_columns=(),
+        bloom_columns=bloom_columns,
+        squash_tracker=None,
+        size_bytes=0,
+    )
+    return replace(header, size_bytes=len(encode_header(header, parquet_meta_file_size=0)))
+
+
+def schema_elements(header: FileHeader, *, table_name: str) -> tuple[Struct, ...]:
+    """Return the Thrift SchemaElements of the columns, after a root that is called like the table.
+
+    Every column must have QuestDB's own physical type, as those of `new_header` have.
+    """
+    root = _struct((4, Kind.BINARY, table_name.encode()), (5, Kind.I32, len(header.columns)))
+    return (root, *(_element(column) for column in header.columns))
+
+
+def _column(column: TableColumn, timestamp_id: int) -> Column:
+    form = physical_form(column.type)
+    if form is None:
+        raise UnsupportedError(
+            file=META_FILE,
+            field=f"TYPE of column {column.name!r}",
+            offset_bytes=None,
+            expected="a type that is known how to store",
+            actual=column.type,
+        )
+    is_timestamp = column.id == timestamp_id
+    column_type = DESIGNATED.put(column.type, 1) if is_timestamp else column.type
+    is_optional = is_nullable(column_type)
+    repetition = Repetition.OPTIONAL if is_optional else Repetition.REQUIRED
+    flags = layout.FIELD_REPETITION.put(0, repetition)
+    return Column(
+        name=column.name,
+        id=column.id,
+        type=column_type,
+        flags=layout.LOCAL_KEY_IS_GLOBAL.put(flags, int(tag_of(column.type) is TypeTag.SYMBOL)),
+        fixed_byte_len=form[1],
+        physical_type=int(form[0]),
+        max_rep_level=0,
+        max_def_level=int(is_optional),
+    )
+
+
+def _element(column: Column) -> Struct:
+    assert (column.physical_type, column.fixed_byte_len) == physical_form(column.type), column
+    annotation = _annotation(column.type)
+    fields: list[tuple[int, Kind, Value | None]] = [
+        (1, Kind.I32, column.physical_type),
+        (2, Kind.I32, column.fixed_byte_len or None),
+        (3, Kind.I32, Repetition.OPTIONAL if column.max_def_level else Repetition.REQUIRED),
+        (4, Kind.BINARY, column.name.encode()),
+        (6, Kind.I32, annotation.converted_type),
+        (7, Kind.I32, annotation.scale),
+        (8, Kind.I32, annotation.precision),
+        (9, Kind.I32, column.id),
+        (10, Kind.STRUCT, annotation.logical_type),
+    ]
+    return _struct(*((number, kind, value) for number, kind, value in fields if value is not None))
+
+
+def _annotation(column_type: int) -> _Annotation:
+    if (shape := valid_decimal_shape(column_type)) is not None:
+        decimal = _struct((1, Kind.I32, shape.scale), (2, Kind.I32, shape.precision))
+        return _Annotation(
+            converted_type=CONVERTED_DECIMAL,
+            logical_type=_logical(LOGICAL_DECIMAL, decimal),
+            scale=shape.scale,
+            precision=shape.precision,
+        )
+    match tag_of(column_type):
+        case TypeTag.TIMESTAMP if NANOSECOND.get(column_type):
+            return _Annotation(logical_type=_timestamp(UNIT_NANOS))
+        case TypeTag.TIMESTAMP:
+            return _Annotation(converted_type=CONVERTED_TIMESTAMP_MICROS, logical_type=_timestamp(UNIT_MICROS))
+        case TypeTag.DATE:
+            return _Annotation(converted_type=CONVERTED_TIMESTAMP_MILLIS, logical_type=_timestamp(UNIT_MILLIS))
+        case TypeTag.STRING | TypeTag.SYMBOL | TypeTag.VARCHAR:
+            return _Annotation(converted_type=CONVERTED_UTF8, logical_type=_logical(LOGICAL_STRING, _struct()))
+        case TypeTag.UUID:
+            return _Annotation(logical_type=_logical(LOGICAL_UUID, _struct()))
+        case TypeTag.CHAR:
+            return _Annotation(converted_type=CONVERTED_UINT_16, logical_type=_integer(16, is_signed=False))
+        case TypeTag.IPV4:
+            return _Annotation(logical_type=_integer(32, is_signed=False))
+        case TypeTag.BYTE | TypeTag.GEOBYTE:
+            return _Annotation(converted_type=CONVERTED_INT_8, logical_type=_integer(8))
+        case TypeTag.SHORT | TypeTag.GEOSHORT:
+            return _Annotation(converted_type=CONVERTED_INT_16, logical_type=_integer(16))
+        case TypeTag.GEOINT:
+            return _Annotation(converted_type=CONVERTED_INT_32, logical_type=_integer(32))
+        case TypeTag.GEOLONG:
+            return _Annotation(converted_type=CONVERTED_INT_64, logical_type=_integer(64))
+        case _:
+            return _Annotation()
+
+
+def _timestamp(unit: int) -> Struct:
+    return _logical(
+        LOGICAL_TIMESTAMP, _struct((1, Kind.BOOL, True), (2, Kind.STRUCT, _struct((unit, Kind.STRUCT, _struct()))))
+    )
+
+
+def _integer(bit_width: int, *, is_signed: bool = True) -> Struct:
+    return _logical(LOGICAL_INTEGER, _struct((1, Kind.BYTE, bit_width), (2, Kind.BOOL, is_signed)))
+
+
+def _logical(member: int, value: Struct) -> Struct:
+    return _struct((member, Kind.STRUCT, value))
+
+
+def _struct(*fields: tuple[int, Kind, Value]) -> Struct:
+    return Struct(tuple(Field(*field) for field in fields))

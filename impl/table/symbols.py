@@ -1,0 +1,177 @@
+"""A symbol column's dictionary, from the table's `<column>.o` and `<column>.c`: key by key, in the order of the keys.
+
+How many symbols there are is what `_txn` says: bytes behind them are of nobody, or of a commit that did not happen.
+Source: format notes 8, checked on tables of 9.3.4 to 2026-07.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tornproof.impl.errors import CorruptError, RowsRefusedError, UnsupportedError
+from tornproof.impl.layout import symbol as layout
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.table.column_versions import CV_FILE, NO_NAME_TXN, read_name_txns
+from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+SYMBOL_COUNT_LIMIT = 1 << 20
+CHARACTERS_LIMIT_BYTES = 64 << 20
+HEADER_BYTES = layout.SymbolOffsetsHeader.layout.size_bytes
+OFFSET_BYTES = layout.SymbolOffset.layout.size_bytes
+LENGTH_BYTES = layout.SymbolLength.layout.size_bytes
+CODE_UNIT_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTable:
+    """The symbols of one column; a symbol's key is its place."""
+
+    symbols: tuple[str, ...]
+    _keys: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_keys", {symbol: key for key, symbol in enumerate(self.symbols)})
+        assert len(self._keys) == len(self.symbols), "a symbol stands twice"
+
+    def key_of(self, symbol: str, *, column: str = "symbol", row: int | None = None) -> int:
+        """Return the symbol's key; RowsRefusedError for a new one, naming the column and row that the caller says.
+
+        A new symbol would have to be added to the table's dictionary and to its index, which this writer does not do.
+        """
+        key = self._keys.get(symbol)
+        if key is None:
+            expected = f"one of the {len(self.symbols)} symbols in the table's dictionary, which only a server extends"
+            raise RowsRefusedError.at(column, row, expected=expected, actual=f"the new symbol {symbol!r}")
+        return key
+
+
+def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, SymbolTable]:
+    """Return the dictionary of each live symbol column, by the column's name.
+
+    `transaction` is the committed version: it has a count for each of them, in writer order. Raises CorruptError,
+    UnsupportedError, StorageError.
+    """
+    columns = () if table.metadata is None else table.metadata.columns
+    symbols = sorted(
+        (column for column in columns if tag_of(column.type) is TypeTag.SYMBOL), key=lambda column: column.id
+    )
+    if len(symbols) != len(transaction.symbol_counts):
+        raise CorruptError(
+            file=TXN_FILE,
+            field="SYMBOL_COLUMN_COUNT",
+            offset_bytes=None,
+            expected=f"{len(symbols)}, the symbol columns in {META_FILE}",
+            actual=len(transaction.symbol_counts),
+        )
+    if not symbols:
+        return {}
+    path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
+    name_txns = read_name_txns(table.storage, path, version=version)
+    return {
+        column.name: read_symbols(
+            table.storage,
+            table.path,
+            column.name,
+            count=counted.count,
+            name_txn=name_txns.get(column.id, NO_NAME_TXN),
+        )
+        for column, counted in zip(symbols, transaction.symbol_counts, strict=True)
+    }
+
+
+def read_symbols(
+    storage: ReadableStorage, table_path: str, column_name: str, *, count: int, name_txn: int = NO_NAME_TXN
+) -> SymbolTable:
+    """Read the first `count` symbols of a column, whose files end in `.name_txn` unless that is -1.
+
+    Raises CorruptError, UnsupportedError for more than 2^20 symbols or 64 MiB of them, StorageError.
+    """
+    if "/" in column_name:
+        raise CorruptError(
+            file=META_FILE, field="name of a column", offset_bytes=None, expected="no '/'", actual=repr(column_name)
+        )
+    suffix = "" if name_txn == NO_NAME_TXN else f".{name_txn}"
+    offsets_name, characters_name = f"{column_name}.o{suffix}", f"{column_name}.c{suffix}"
+    if not 0 <= count <= SYMBOL_COUNT_LIMIT:
+        kind = CorruptError if count < 0 else UnsupportedError
+        raise kind(
+            file=TXN_FILE,
+            field=f"COUNT of symbols of column {column_name!r}",
+            offset_bytes=None,
+            expected=f"0 to {SYMBOL_COUNT_LIMIT}",
+            actual=count,
+        )
+    if count == 0:
+        return SymbolTable(())
+    head = _read(storage, f"{table_path}/{offsets_name}", HEADER_BYTES + (count + 1) * OFFSET_BYTES)
+    offsets = decode_offsets(head, count, file=offsets_name)
+    content = _read(storage, f"{table_path}/{characters_name}", offsets[-1])
+    return SymbolTable(decode_symbols(content, offsets, file=characters_name))
+
+
+def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
+    """Return where each of the first `count` symbols begins in `.c`, and where the last one ends, in bytes."""
+    end_bytes = HEADER_BYTES + (count + 1) * OFFSET_BYTES
+    if len(data) < end_bytes:
+        raise CorruptError(
+            file=file,
+            field="size",
+            offset_bytes=None,
+            expected=f"{end_bytes} bytes for {count} symbols",
+            actual=len(data),
+        )
+    offsets: list[int] = np.frombuffer(data, "<i8", count + 1, HEADER_BYTES).tolist()
+    for key, (start, end) in enumerate(itertools.pairwise([0, *offsets])):
+        # The first offset is 0, and the shortest symbol is its length alone.
+        low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, CHARACTERS_LIMIT_BYTES)
+        if not low <= end <= high:
+            kind = UnsupportedError if key and low <= end else CorruptError
+            raise kind(
+                file=file,
+                field=f"offset {key}",
+                offset_bytes=HEADER_BYTES + key * OFFSET_BYTES,
+                expected=f"{low} to {high}",
+                actual=end,
+            )
+    return offsets
+
+
+def decode_symbols(data: bytes, offsets: list[int], *, file: str) -> tuple[str, ...]:
+    """Return the symbols that stand between the offsets; CorruptError for other lengths, bad UTF-16 and repetitions."""
+    symbols: dict[str, None] = {}
+    for key, (start, end) in enumerate(itertools.pairwise(offsets)):
+        length = layout.SymbolLength.unpack(data, start, file=file).code_unit_count
+        fitting = (end - start - LENGTH_BYTES) / CODE_UNIT_BYTES
+        if length != fitting or end > len(data):
+            room = f"{fitting:g}, as the offsets in `.o` say, within {len(data)} bytes"
+            raise CorruptError(
+                file=file, field=f"length of symbol {key}", offset_bytes=start, expected=room, actual=length
+            )
+        try:
+            symbol = data[start + LENGTH_BYTES : end].decode("utf-16-le")
+        except UnicodeDecodeError as error:
+            raise CorruptError(
+                file=file,
+                field=f"symbol {key}",
+                offset_bytes=start + LENGTH_BYTES + error.start,
+                expected="UTF-16",
+                actual=error.reason,
+            ) from error
+        if symbol in symbols:
+            raise CorruptError(
+                file=file, field=f"symbol {key}", offset_bytes=start, expected="a new symbol", actual=repr(symbol)
+            )
+        symbols[symbol] = None
+    return tuple(symbols)
+
+
+def _read(storage: ReadableStorage, path: str, size_bytes: int) -> bytes:
+    with storage.open_for_reading(path) as file:
+        return file.pread(size_bytes, 0)

@@ -1,0 +1,95 @@
+"""A table's directory: its `_meta`, its committed version, and the directories of its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tornproof.impl.errors import CorruptError, NotATableError
+from tornproof.impl.storage.interface import EntryKind, ReadableStorage
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, read_metadata_file
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.partition_names import UNPARTITIONED_DIRECTORY, directory_names, looks_like_partition
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, safe_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table that can be read; `metadata` is None where a folder holds no `_meta`, as commit histories do."""
+
+    storage: ReadableStorage
+    path: str
+    metadata: TableMetadata | None
+
+    def transaction(self) -> Transaction:
+        """Return the committed version of now; raises as `safe_read` does."""
+        return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
+
+    def directory_of(self, partition: Partition) -> str:
+        """Return the name of the partition's directory, whether or not it is there.
+
+        Raises CorruptError for a timestamp that no calendar has.
+        """
+        names = tuple(name for names in self._candidates(partition) for name in names)
+        if not names:
+            raise CorruptError(
+                file=TXN_FILE,
+                field="TIMESTAMP of a partition",
+                offset_bytes=partition.entry_offset_bytes,
+                expected="a time between the years 1 and 9999",
+                actual=partition.timestamp,
+            )
+        if len(names) == 1:
+            return names[0]
+        present = (name for name in names if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY)
+        return next(present, names[0])
+
+    def files_of(self, partition: Partition) -> PartitionFiles:
+        """Return where the partition's files lie; raises as `directory_of` does."""
+        name = self.directory_of(partition)
+        return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
+
+    def unreferenced_directories(self, transaction: Transaction) -> tuple[str, ...]:
+        """Return the partition directories that the committed version does not name, sorted."""
+        referenced = {self.directory_of(partition) for partition in transaction.partitions}
+        if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
+            # A table without partitions has no entries in `_txn`, but its one directory is in use.
+            referenced.add(UNPARTITIONED_DIRECTORY)
+        return tuple(
+            name
+            for name in self.storage.listdir(self.path)
+            if looks_like_partition(name)
+            and name not in referenced
+            and self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY
+        )
+
+    def _candidates(self, partition: Partition) -> list[tuple[str, ...]]:
+        if self.metadata is not None:
+            intervals, resolutions = [self.metadata.partition_by], [self.metadata.counts_nanoseconds]
+        else:
+            intervals, resolutions = list(PartitionBy), [False, True]
+        return [
+            directory_names(partition.timestamp, partition.name_txn, interval, nanoseconds=nanoseconds)
+            for nanoseconds in resolutions
+            for interval in intervals
+        ]
+
+
+def open_table(storage: ReadableStorage, path: str) -> Table:
+    """Open the table in the directory `path`; reads `_meta` where it is.
+
+    Raises NotATableError, CorruptError for a damaged `_meta`, StorageError.
+    """
+    match storage.kind(path):
+        case EntryKind.MISSING:
+            raise NotATableError(f"{path}: not a table: there is nothing at this path")
+        case EntryKind.DIRECTORY:
+            pass
+        case _:
+            raise NotATableError(f"{path}: not a table: it is not a directory")
+    if storage.kind(f"{path}/{TXN_FILE}") is EntryKind.MISSING:
+        raise NotATableError(f"{path}: not a table: it holds no {TXN_FILE}")
+    meta_path = f"{path}/{META_FILE}"
+    metadata = None
+    if storage.kind(meta_path) is not EntryKind.MISSING:
+        metadata = read_metadata_file(storage, meta_path)
+    return Table(storage=storage, path=path, metadata=metadata)

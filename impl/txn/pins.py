@@ -1,0 +1,142 @@
+"""Who uses a table: locks on bytes of `_pins`, which hold nothing on disk and go with the process that took them.
+
+A reader share-locks the byte whose number is its version; the writer locks the last byte that has a number, and before
+it removes a directory also all bytes below the oldest version that it keeps (design, section 4). The locks belong to
+the open file: a child process that is forked (not spawned) shares and so prolongs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from tornproof.impl.errors import BusyError, FileMissingError, StorageError
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal, Storage
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction, safe_read
+
+PINS_FILE = "_pins"
+WRITER_LOCK_OFFSET_BYTES = (1 << 63) - 1
+PIN_ATTEMPTS_MAX = 100
+
+
+class WriterLock:
+    """The right to write to a table, until `release` or the end of the process."""
+
+    def __init__(self, file: File) -> None:
+        """Take over an open `_pins` on which the writer's byte is locked."""
+        self._file = file
+
+    @contextmanager
+    def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
+        """Say whether no reader pins a version below that one, and if so let none do it inside the `with` block."""
+        if oldest_kept_version <= 0:
+            yield True
+            return
+        span = {"offset_bytes": 0, "size_bytes": min(oldest_kept_version, WRITER_LOCK_OFFSET_BYTES)}
+        is_granted = self._file.try_lock(LockMode.EXCLUSIVE, **span)
+        try:
+            yield is_granted
+        finally:
+            self._file.unlock(**span)
+
+    def release(self) -> None:
+        """Let other writers in; releasing twice is harmless."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """Return the lock itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release."""
+        self.release()
+
+
+class Pin:
+    """A version whose directories no writer removes until `release`, if `is_held`; a foreign table's is not held."""
+
+    def __init__(self, transaction: Transaction, file: File | None) -> None:
+        """Take over an open `_pins` on which the version's byte is locked, or None."""
+        self.transaction = transaction
+        self._file = file
+
+    @property
+    def version(self) -> int:
+        """The pinned version."""
+        return self.transaction.version
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a writer of this library respects the pin; without one, a vanished file means: read anew."""
+        return self._file is not None
+
+    def release(self) -> None:
+        """Give the version up; releasing twice is harmless."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __enter__(self) -> Self:
+        """Return the pin itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release."""
+        self.release()
+
+
+def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
+    """Become the table's only writer; makes `_pins` where it is missing.
+
+    Raises BusyError while another writer is, StorageError (also where the platform has no such locks).
+    """
+    file = storage.open_for_writing(f"{table_path}/{PINS_FILE}", OpenMode.EXISTING_OR_NEW)
+    try:
+        if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=WRITER_LOCK_OFFSET_BYTES, size_bytes=1):
+            raise BusyError(f"{table_path}: another writer has the table open; try again when it is done")
+    except BaseException:
+        file.close()
+        raise
+    return WriterLock(file)
+
+
+def pin_committed(storage: Storage, table_path: str) -> Pin:
+    """Pin the committed version of now; never writes, so a table without `_pins` gives a pin that is not held.
+
+    Raises as `safe_read` does, and BusyError when commits keep overtaking the pin.
+    """
+    txn_path = f"{table_path}/{TXN_FILE}"
+    transaction = safe_read(storage, txn_path)
+    try:
+        file = storage.open_for_reading(f"{table_path}/{PINS_FILE}")
+    except FileMissingError:
+        return Pin(transaction, None)
+    try:
+        return Pin(_lock_committed(storage, file, txn_path, transaction), file)
+    except StorageError as error:
+        file.close()
+        if error.reason != Refusal.NO_LOCKS:
+            raise
+        return Pin(transaction, None)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _lock_committed(storage: Storage, file: File, txn_path: str, transaction: Transaction) -> Transaction:
+    """Lock the committed version, and return it as it reads under the lock.
+
+    A purger that is refused nothing has seen a later version than the lock's, and so does the second look. A refused
+    lock means the same: only versions before the committed one are ever locked against readers.
+    """
+    for _ in range(PIN_ATTEMPTS_MAX):
+        span = {"offset_bytes": transaction.version, "size_bytes": 1}
+        is_granted = file.try_lock(LockMode.SHARED, **span)
+        seen = safe_read(storage, txn_path)
+        if is_granted and seen.version == transaction.version:
+            return seen
+        if is_granted:
+            file.unlock(**span)
+        transaction = seen
+    raise BusyError(f"{txn_path}: {PIN_ATTEMPTS_MAX} versions in a row were gone before they were pinned; try again")

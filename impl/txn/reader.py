@@ -1,0 +1,71 @@
+"""A long-lived reader of `_txn`: what changed since it looked last, by comparing entries and not by trusting versions.
+
+QuestDB's own readers refresh an older partition's entry only when the partition table version or the column version
+moved (format notes 5.6). A writer that forgets to move it is invisible to them; here it is named instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.txn.transaction import Partition, Transaction, safe_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """The committed version now, and how its partitions differ from the last look.
+
+    `unchanged` may be kept open; `unannounced` are older partitions that changed, or are gone, although no version
+    said so.
+    """
+
+    transaction: Transaction
+    unchanged: tuple[Partition, ...]
+    unannounced: tuple[Partition, ...]
+
+
+class TransactionReader:
+    """Follows one `_txn`; each reload gives a whole, consistent version."""
+
+    def __init__(self, storage: ReadableStorage, path: str) -> None:
+        """Remember the file without opening it."""
+        self._storage = storage
+        self._path = path
+        self._last: Transaction | None = None
+
+    def reload(self) -> Reload:
+        """Read the committed version; raises as `safe_read` does and then keeps the last one for the next call."""
+        transaction = safe_read(self._storage, self._path)
+        last, self._last = self._last, transaction
+        if last is None:
+            return Reload(transaction=transaction, unchanged=(), unannounced=())
+        # After TRUNCATE new rows may come back under the same name, token and count.
+        kept = last.partitions if last.record.truncate_version == transaction.record.truncate_version else ()
+        known = {partition.timestamp: _identity(partition) for partition in kept}
+        unchanged = tuple(
+            partition for partition in transaction.partitions if known.get(partition.timestamp) == _identity(partition)
+        )
+        return Reload(transaction=transaction, unchanged=unchanged, unannounced=_unannounced(last, transaction))
+
+
+def _identity(partition: Partition) -> tuple[int, ...]:
+    return partition.row_count, partition.name_txn, partition.token, partition.flags
+
+
+def _unannounced(last: Transaction, now: Transaction) -> tuple[Partition, ...]:
+    announced = (
+        last.record.partition_table_version != now.record.partition_table_version
+        or last.record.column_version != now.record.column_version
+        or last.record.truncate_version != now.record.truncate_version
+    )
+    if announced:
+        return ()
+    # The entry that was the last one grows without announcement; every older one must stand as it stood.
+    older = last.partitions[:-1]
+    changed = tuple(
+        partition
+        for partition, before in zip(now.partitions, older, strict=False)
+        if partition.timestamp != before.timestamp or _identity(partition) != _identity(before)
+    )
+    return changed + older[len(now.partitions) :]

@@ -1,0 +1,295 @@
+"""`_txn`: which version of a table is committed, and which partitions belong to it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from tornproof.impl.errors import BusyError, CorruptError, UnsupportedError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.storage.interface import ReadableFile, ReadableStorage
+
+TXN_FILE = "_txn"
+AREA_ALIGNMENT_BYTES = 8
+AREA_LIMIT_BYTES = 64 * 1024 * 1024
+RECORD_LIMIT_BYTES = 2 * 1024 * 1024
+SPIN_SECONDS = 1.0
+SPIN_PAUSE_SECONDS = 0.001
+HEADER_BYTES = layout.BaseHeader.layout.size_bytes
+VERSION_BYTES = layout.BaseHeader.layout.field("version").wire.size_bytes
+RECORD_BYTES = layout.TransactionRecord.layout.size_bytes
+ENTRY_BYTES = layout.PartitionEntry.layout.size_bytes
+SYMBOL_BYTES = layout.SymbolCount.layout.size_bytes
+SIZE_BYTES = layout.PartitionTableSize.layout.size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition of a committed version; the offsets are places in `_txn`.
+
+    `row_count` is the authoritative one, also for the last partition, where it stands in the record itself;
+    `next_timestamp` is the start of the partition after this one.
+    """
+
+    timestamp: int
+    row_count: int
+    name_txn: int
+    token: int
+    flags: int
+    entry_offset_bytes: int
+    row_count_offset_bytes: int
+    next_timestamp: int | None = None
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the rows live in data.parquet."""
+        return bool(layout.PARQUET_FORMAT.get(self.flags))
+
+    @property
+    def parquet_was_generated(self) -> bool:
+        """Whether the entry carries the mark of releases that write `_pm`."""
+        return bool(layout.PARQUET_GENERATED.get(self.flags))
+
+    @property
+    def flags_offset_bytes(self) -> int:
+        """Where row count and flags stand in `_txn`."""
+        return self.entry_offset_bytes + layout.PartitionEntry.layout.offset_of("row_count_and_flags")
+
+    @property
+    def token_offset_bytes(self) -> int:
+        """Where the token stands in `_txn`."""
+        return self.entry_offset_bytes + layout.PartitionEntry.layout.offset_of("token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """One committed version of a table."""
+
+    version: int
+    record: layout.TransactionRecord
+    symbol_counts: tuple[layout.SymbolCount, ...]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """Where one of the two records stands; sizes are those of its slot in the base header."""
+
+    name: str
+    slot_offset_bytes: int
+    record_offset: int
+    symbols_size: int
+    partitions_size: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from the record's start to the end of its partition table."""
+        return RECORD_BYTES + self.symbols_size + SIZE_BYTES + self.partitions_size
+
+
+def area_of(base: layout.BaseHeader, version: int) -> Area:
+    """Return the area that `version` selects: A for even ones, B for odd ones (format notes 5.1)."""
+    name = "ab"[version % 2]
+    return Area(
+        name=name.upper(),
+        slot_offset_bytes=layout.BaseHeader.layout.offset_of(f"{name}_record_offset"),
+        record_offset=getattr(base, f"{name}_record_offset"),
+        symbols_size=getattr(base, f"{name}_symbols_size"),
+        partitions_size=getattr(base, f"{name}_partitions_size"),
+    )
+
+
+def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -> Transaction:
+    """Decode the committed record of `_txn`, or with `version` the one that this version selects.
+
+    Only the selected area is judged: the other one may be empty or half written at any time (protocol notes, section
+    4). Raises CorruptError.
+    """
+    base = layout.BaseHeader.unpack(data, 0, file=file)
+    selected = base.version if version is None else version
+    if selected < 0:
+        raise CorruptError(file=file, field="VERSION", offset_bytes=0, expected="0 or more", actual=selected)
+    area = area_of(base, selected)
+    check_area(area, len(data), file=file)
+    if area.size_bytes > RECORD_LIMIT_BYTES:
+        raise UnsupportedError(
+            file=file,
+            field=f"{area.name}_PARTITIONS_SIZE",
+            offset_bytes=area.slot_offset_bytes,
+            expected=f"a record of at most {RECORD_LIMIT_BYTES} bytes",
+            actual=f"{area.size_bytes} bytes",
+        )
+    return _decode_area(memoryview(data)[: area.record_offset + area.size_bytes], area, selected, file)
+
+
+def check_area(area: Area, file_size_bytes: int, *, file: str) -> None:
+    """Raise CorruptError unless the area can stand where its slot says."""
+
+    def reject(name: str, expected: str, actual: object) -> None:
+        offset_bytes = layout.BaseHeader.layout.offset_of(f"{area.name.lower()}_{name}")
+        field = f"{area.name}_{name}".upper()
+        raise CorruptError(file=file, field=field, offset_bytes=offset_bytes, expected=expected, actual=actual)
+
+    if area.record_offset < HEADER_BYTES or area.record_offset % AREA_ALIGNMENT_BYTES:
+        reject("record_offset", f"a multiple of {AREA_ALIGNMENT_BYTES} from {HEADER_BYTES} on", area.record_offset)
+    if area.symbols_size < 0 or area.symbols_size % SYMBOL_BYTES:
+        reject("symbols_size", f"a multiple of {SYMBOL_BYTES}", area.symbols_size)
+    if area.partitions_size < 0 or area.partitions_size % ENTRY_BYTES:
+        reject("partitions_size", f"a multiple of {ENTRY_BYTES}", area.partitions_size)
+    if area.record_offset + area.size_bytes > file_size_bytes:
+        reject(
+            "record_offset",
+            f"a record of {area.size_bytes} bytes inside the file's {file_size_bytes}",
+            area.record_offset,
+        )
+
+
+def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> Transaction:
+    """Read the committed version while a writer may be at work: the version must be the same before and after.
+
+    `file` is what errors call it. Spins for at most a second of the storage's clock, then raises BusyError; raises
+    CorruptError, UnsupportedError for a record that ends beyond 8 MiB, and StorageError (format notes 5.6; `pread`
+    only, because releases up to 9.4.3 cut files under their readers).
+    """
+    deadline = storage.monotonic_seconds() + SPIN_SECONDS
+    with storage.open_for_reading(path) as handle:
+        while True:
+            before = read_version(handle, file)
+            content = _read_live_area(handle, before, file)
+            if read_version(handle, file) == before:
+                # Judging comes after the second look, so that a torn record of a moving file is never called damage.
+                _check_place(content, before, file)
+                return decode_transaction(content, file=file, version=before)
+            if storage.monotonic_seconds() > deadline:
+                raise BusyError(f"{file}: the version kept changing for {SPIN_SECONDS:g} s; try again")
+            storage.sleep_seconds(SPIN_PAUSE_SECONDS)
+
+
+def read_version(handle: ReadableFile, file: str) -> int:
+    """Return the committed version of now from an open `_txn`; CorruptError where it is too short for one."""
+    field = layout.BaseHeader.layout.field("version")
+    raw = handle.pread(field.wire.size_bytes, field.offset_bytes)
+    if len(raw) < field.wire.size_bytes:
+        raise CorruptError(
+            file=file,
+            field=layout.BaseHeader.layout.title,
+            offset_bytes=0,
+            expected=f"{HEADER_BYTES} bytes",
+            actual=f"{len(raw)} bytes",
+        )
+    return int.from_bytes(raw, "little", signed=True)
+
+
+def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
+    """Return the base header and the live area in place, up to the limit.
+
+    Between them there are zeros: a writer may be at work there, and what it writes is nobody's business yet.
+    """
+    # The version was read already; reading it once more would make every look depend on every store of one.
+    start = version.to_bytes(VERSION_BYTES, "little", signed=True)
+    head = start + handle.pread(HEADER_BYTES - VERSION_BYTES, VERSION_BYTES)
+    if len(head) < HEADER_BYTES:
+        return head
+    area = area_of(layout.BaseHeader.unpack(head, 0, file=file), version)
+    if area.record_offset < HEADER_BYTES or min(area.symbols_size, area.partitions_size) < 0:
+        return head
+    end_bytes = min(area.record_offset + area.size_bytes, AREA_LIMIT_BYTES)
+    if area.record_offset < end_bytes:
+        content = handle.pread(end_bytes - area.record_offset, area.record_offset)
+        if len(content) == end_bytes - area.record_offset:
+            return head.ljust(area.record_offset, b"\0") + content
+    # The file ends earlier, and whoever judges it needs to see where.
+    return head + handle.pread(end_bytes - HEADER_BYTES, HEADER_BYTES)
+
+
+def _check_place(content: bytes, version: int, file: str) -> None:
+    """Refuse a record that is really there but too far behind the start to be read."""
+    area = area_of(layout.BaseHeader.unpack(content, 0, file=file), version)
+    if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == len(content):
+        raise UnsupportedError(
+            file=file,
+            field=f"{area.name}_RECORD_OFFSET",
+            offset_bytes=area.slot_offset_bytes,
+            expected=f"a record within the first {AREA_LIMIT_BYTES} bytes",
+            actual=f"{area.size_bytes} bytes at {area.record_offset}",
+        )
+
+
+def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Transaction:
+    record = layout.TransactionRecord.unpack(window, area.record_offset, file=file)
+    _check_record(record, area, version, file)
+    position = area.record_offset + RECORD_BYTES
+    symbol_counts = tuple(
+        layout.SymbolCount.unpack(window, position + index * SYMBOL_BYTES, file=file)
+        for index in range(record.symbol_column_count)
+    )
+    position += area.symbols_size
+    stored = layout.PartitionTableSize.unpack(window, position, file=file).partitions_size
+    if stored != area.partitions_size:
+        raise CorruptError(
+            file=file,
+            field="PARTITIONS_SIZE",
+            offset_bytes=position,
+            expected=f"{area.partitions_size}, as the base header says",
+            actual=stored,
+        )
+    partitions = _decode_partitions(window, position + SIZE_BYTES, record, area.record_offset, file)
+    fixed_row_count = sum(partition.row_count for partition in partitions[:-1])
+    if fixed_row_count != record.fixed_row_count:
+        raise CorruptError(
+            file=file,
+            field="FIXED_ROW_COUNT",
+            offset_bytes=area.record_offset + layout.TransactionRecord.layout.offset_of("fixed_row_count"),
+            expected=f"{fixed_row_count}, the rows of all partitions but the last",
+            actual=record.fixed_row_count,
+        )
+    return Transaction(version=version, record=record, symbol_counts=symbol_counts, partitions=partitions)
+
+
+def _check_record(record: layout.TransactionRecord, area: Area, version: int, file: str) -> None:
+    def reject(name: str, expected: str, actual: object) -> None:
+        offset_bytes = area.record_offset + layout.TransactionRecord.layout.offset_of(name)
+        raise CorruptError(file=file, field=name.upper(), offset_bytes=offset_bytes, expected=expected, actual=actual)
+
+    if record.txn != version:
+        reject("txn", f"{version}, the version", record.txn)
+    if record.transient_row_count < 0:
+        reject("transient_row_count", "0 or more", record.transient_row_count)
+    if record.symbol_column_count * SYMBOL_BYTES != area.symbols_size:
+        reject("symbol_column_count", f"{area.symbols_size // SYMBOL_BYTES}, by the size", record.symbol_column_count)
+
+
+def _decode_partitions(
+    window: memoryview, start: int, record: layout.TransactionRecord, record_offset: int, file: str
+) -> tuple[Partition, ...]:
+    partitions: list[Partition] = []
+    transient_offset = record_offset + layout.TransactionRecord.layout.offset_of("transient_row_count")
+    stored_offset = layout.PartitionEntry.layout.offset_of("row_count_and_flags")
+    for offset_bytes in range(start, len(window), ENTRY_BYTES):
+        entry = layout.PartitionEntry.unpack(window, offset_bytes, file=file)
+        is_last = offset_bytes + ENTRY_BYTES == len(window)
+        stored = layout.ROW_COUNT.get(entry.row_count_and_flags)
+        if partitions and entry.timestamp <= partitions[-1].timestamp:
+            raise CorruptError(
+                file=file,
+                field="TIMESTAMP of a partition",
+                offset_bytes=offset_bytes,
+                expected=f"more than {partitions[-1].timestamp}, the partition before",
+                actual=entry.timestamp,
+            )
+        partitions.append(
+            Partition(
+                timestamp=entry.timestamp,
+                row_count=record.transient_row_count if is_last else stored,
+                name_txn=entry.name_txn,
+                token=entry.token,
+                flags=entry.row_count_and_flags & ~layout.ROW_COUNT.mask,
+                entry_offset_bytes=offset_bytes,
+                row_count_offset_bytes=transient_offset if is_last else offset_bytes + stored_offset,
+            )
+        )
+    return tuple(
+        replace(partition, next_timestamp=following.timestamp)
+        for partition, following in itertools.pairwise(partitions)
+    ) + tuple(partitions[-1:])

@@ -1,0 +1,296 @@
+"""The next version of `_txn`, and the stores that publish it; the caller carries them out between its barriers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.txn.transaction import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    RECORD_BYTES,
+    RECORD_LIMIT_BYTES,
+    SIZE_BYTES,
+    SYMBOL_BYTES,
+    TXN_FILE,
+    Area,
+    Partition,
+    Transaction,
+    area_of,
+    check_area,
+)
+
+FILE_STEP_BYTES = 4096
+I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+_BASE = layout.BaseHeader.layout
+_RECORD = layout.TransactionRecord.layout
+_SLOT_WORD_BYTES = 4
+_NOTHING_LEFT_OVER = bytes(_RECORD.field("left_over").wire.size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What a version says about one partition; `flags` are those of the entry's row count word, without the count."""
+
+    timestamp: int
+    row_count: int
+    flags: int
+    name_txn: int
+    token: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> Self:
+        """Return the state that a committed version gives a partition."""
+        return cls(
+            timestamp=partition.timestamp,
+            row_count=partition.row_count,
+            flags=partition.flags,
+            name_txn=partition.name_txn,
+            token=partition.token,
+        )
+
+    def entry(self) -> layout.PartitionEntry:
+        """Return the entry, with the true row count; UnsupportedError for more rows than its bits can count."""
+        if self.row_count > layout.ROW_COUNT.mask:
+            raise _unsupported("ROW_COUNT of a partition", f"at most {layout.ROW_COUNT.mask}", self.row_count)
+        return layout.PartitionEntry(
+            timestamp=self.timestamp,
+            row_count_and_flags=layout.ROW_COUNT.put(self.flags, self.row_count),
+            name_txn=self.name_txn,
+            token=self.token,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextVersion:
+    """Everything that one version says: its area in `_txn`, wherever that will stand.
+
+    `record.left_over` never reaches a file that exists: the gap keeps what stands there, as it does in real files.
+    """
+
+    record: layout.TransactionRecord
+    symbol_counts: tuple[layout.SymbolCount, ...]
+    entries: tuple[layout.PartitionEntry, ...]
+
+    @property
+    def symbols_size(self) -> int:
+        """Bytes of the symbol counts."""
+        return len(self.symbol_counts) * SYMBOL_BYTES
+
+    @property
+    def partitions_size(self) -> int:
+        """Bytes of the partition table."""
+        return len(self.entries) * ENTRY_BYTES
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from the record's start to the end of the partition table."""
+        return RECORD_BYTES + self.symbols_size + SIZE_BYTES + self.partitions_size
+
+    def encode(self) -> bytes:
+        """Return the area's bytes: record, symbol counts, size and partition table (format notes 5.2, 5.3)."""
+        size = layout.PartitionTableSize(partitions_size=self.partitions_size)
+        return b"".join(part.pack() for part in (self.record, *self.symbol_counts, size, *self.entries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordStore:
+    """One aligned little-endian store of 4 or 8 bytes; `value` is unsigned."""
+
+    offset_bytes: int
+    size_bytes: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlan:
+    """How a version gets into the file: first make it `file_size_bytes` long, then store; never less than it is.
+
+    None of `record_stores` touches what the committed version says; `version_store` alone commits.
+    """
+
+    file_size_bytes: int
+    record_stores: tuple[WordStore, ...]
+    version_store: WordStore
+
+
+def lag_checksum(record: layout.TransactionRecord) -> int:
+    """Return the checksum of the lag fields, a signed 32-bit number (format notes 5.4)."""
+    hashed = record.lag_min_timestamp
+    for name in ("lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count"):
+        hashed = (hashed * 31 + getattr(record, name)) % (1 << 64)
+    return _signed(hashed ^ hashed >> 32, 32)
+
+
+def first_version(symbol_column_count: int) -> NextVersion:
+    """Return version 0, that of a table without rows."""
+    fields: dict[str, Any] = dict.fromkeys(_RECORD.names, 0)
+    fields |= {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN, "symbol_column_count": symbol_column_count}
+    fields |= {"lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN, "left_over": _NOTHING_LEFT_OVER}
+    record = layout.TransactionRecord(**fields)
+    no_symbols = layout.SymbolCount(count=0, transient_count=0)
+    return NextVersion(
+        record=replace(record, lag_checksum=lag_checksum(record)),
+        symbol_counts=(no_symbols,) * symbol_column_count,
+        entries=(),
+    )
+
+
+def next_version(
+    current: Transaction,
+    *,
+    partitions: Sequence[PartitionState],
+    min_timestamp: int,
+    max_timestamp: int,
+    symbol_counts: tuple[layout.SymbolCount, ...] | None = None,
+    seq_txn: int | None = None,
+) -> NextVersion:
+    """Return the version after `current` with these partitions, which ascend; None keeps what `current` has.
+
+    Raises UnsupportedError where a number has no successor or a version would be larger than readers accept.
+    """
+    assert all(earlier.timestamp < later.timestamp for earlier, later in itertools.pairwise(partitions))
+    if current.version == I64_MAX:
+        raise _unsupported("VERSION", f"less than {I64_MAX}", current.version)
+    before = tuple(PartitionState.of(partition) for partition in current.partitions)
+    # Long-lived readers load older entries again only when this number has grown (format notes 5.6).
+    table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
+    symbols = current.symbol_counts if symbol_counts is None else symbol_counts
+    record = replace(
+        current.record,
+        txn=current.version + 1,
+        transient_row_count=partitions[-1].row_count if partitions else 0,
+        fixed_row_count=sum(partition.row_count for partition in partitions[:-1]),
+        min_timestamp=min_timestamp,
+        max_timestamp=max_timestamp,
+        partition_table_version=_signed(current.record.partition_table_version + table_has_changed, 64),
+        seq_txn=current.record.seq_txn if seq_txn is None else seq_txn,
+        left_over=_NOTHING_LEFT_OVER,
+        symbol_column_count=len(symbols),
+    )
+    following = NextVersion(
+        record=replace(record, lag_checksum=lag_checksum(record)),
+        symbol_counts=symbols,
+        entries=tuple(partition.entry() for partition in partitions),
+    )
+    if following.size_bytes > RECORD_LIMIT_BYTES:
+        raise _unsupported("record", f"at most {RECORD_LIMIT_BYTES} bytes", f"{following.size_bytes} bytes")
+    return following
+
+
+def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
+    """Plan how `following` gets into a `_txn` that holds the version before it (format notes 5.5).
+
+    With `area_is_durable` the caller vouches that a writer's barrier has covered all that stands in the free area; an
+    area that is used again in place then gets only the words that change. Raises CorruptError where the file has
+    another version or its live area cannot be.
+    """
+    base = layout.BaseHeader.unpack(current_file, 0, file=TXN_FILE)
+    version = following.record.txn
+    if base.version != version - 1:
+        raise CorruptError(file=TXN_FILE, field="VERSION", offset_bytes=0, expected=version - 1, actual=base.version)
+    live, free = area_of(base, base.version), area_of(base, version)
+    check_area(live, len(current_file), file=TXN_FILE)
+    area = replace(
+        free,
+        record_offset=_place_beside(live, following.size_bytes),
+        symbols_size=following.symbols_size,
+        partitions_size=following.partitions_size,
+    )
+    stores = (*_area_stores(area, following.encode()), *_slot_stores(area))
+    if area_is_durable and area == free and _word_at(current_file, area.record_offset, 8) == version - 2:
+        stores = tuple(
+            store for store in stores if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value
+        )
+    return StorePlan(
+        file_size_bytes=max(len(current_file), _whole_steps(area.record_offset + area.size_bytes)),
+        record_stores=stores,
+        version_store=WordStore(offset_bytes=_BASE.offset_of("version"), size_bytes=8, value=version),
+    )
+
+
+def encode_new_file(first: NextVersion) -> bytes:
+    """Return the `_txn` of a new table, which holds version 0 and nothing else (format notes 5.1)."""
+    assert first.record.txn == 0
+    base = layout.BaseHeader(
+        version=0,
+        a_record_offset=HEADER_BYTES,
+        a_symbols_size=first.symbols_size,
+        a_partitions_size=first.partitions_size,
+        a_padding=bytes(_BASE.field("a_padding").wire.size_bytes),
+        b_record_offset=0,
+        b_symbols_size=0,
+        b_partitions_size=0,
+        b_padding=bytes(_BASE.field("b_padding").wire.size_bytes),
+    )
+    content = base.pack() + first.encode()
+    return content.ljust(_whole_steps(len(content)), b"\0")
+
+
+def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[WordStore]:
+    """Yield the stores of `size_bytes` each that put `content` at an aligned offset."""
+    assert size_bytes in (4, 8) and offset_bytes % size_bytes == len(content) % size_bytes == 0
+    for start in range(0, len(content), size_bytes):
+        value = int.from_bytes(content[start : start + size_bytes], "little")
+        yield WordStore(offset_bytes=offset_bytes + start, size_bytes=size_bytes, value=value)
+
+
+def _place_beside(live: Area, size_bytes: int) -> int:
+    """Return where the free area goes: before the live one if it fits there, else right behind it."""
+    fits_before = HEADER_BYTES + size_bytes <= live.record_offset
+    return HEADER_BYTES if fits_before else live.record_offset + live.size_bytes
+
+
+def _area_stores(area: Area, content: bytes) -> Iterator[WordStore]:
+    """Yield the stores of an area: all but the gap, in words that its alignment allows.
+
+    TXN comes last: until then a version that reached the disk too early finds another number there and is refused.
+    This only narrows the window, because blocks reach the disk in any order; the barrier closes it.
+    """
+    body, lag, gap, symbols = (
+        _RECORD.offset_of(name) for name in ("transient_row_count", "lag_checksum", "left_over", "symbol_column_count")
+    )
+    table = area.size_bytes - area.partitions_size
+    for start, end, size_bytes in (
+        (body, lag, 8),
+        (lag, gap, 4),
+        (symbols, table, 4),
+        (table, area.size_bytes, 8),
+        (0, body, 8),
+    ):
+        yield from words_of(content[start:end], area.record_offset + start, size_bytes)
+
+
+def _slot_stores(area: Area) -> Iterator[WordStore]:
+    values = (area.record_offset, area.symbols_size, area.partitions_size)
+    content = b"".join(value.to_bytes(_SLOT_WORD_BYTES, "little") for value in values)
+    return words_of(content, area.slot_offset_bytes, _SLOT_WORD_BYTES)
+
+
+def _word_at(content: Buffer, offset_bytes: int, size_bytes: int) -> int:
+    """Return a word as it is once the file has grown, with zeros, to hold it."""
+    return int.from_bytes(content[offset_bytes : offset_bytes + size_bytes], "little")
+
+
+def _without_last_row_count(partitions: Sequence[PartitionState]) -> tuple[PartitionState, ...]:
+    """Leave out the one number of the table that every reader loads anew: it stands in the record."""
+    return (*partitions[:-1], *(replace(partition, row_count=0) for partition in partitions[-1:]))
+
+
+def _whole_steps(size_bytes: int) -> int:
+    return -(-size_bytes // FILE_STEP_BYTES) * FILE_STEP_BYTES
+
+
+def _signed(value: int, size_bits: int) -> int:
+    """Wrap a number as Java's integers do."""
+    half = 1 << size_bits - 1
+    return (value + half) % (2 * half) - half
+
+
+def _unsupported(field: str, expected: str, actual: object) -> UnsupportedError:
+    return UnsupportedError(file=TXN_FILE, field=field, offset_bytes=None, expected=expected, actual=actual)

@@ -1,0 +1,120 @@
+"""QuestDB's column type codes: a tag in the low byte, precision and flags above it (format notes 3)."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+
+from tornproof.impl.layout.bits import Bits, BitTable
+
+
+class TypeTag(enum.IntEnum):
+    """The low byte of a column type."""
+
+    BOOLEAN = 1
+    BYTE = 2
+    SHORT = 3
+    CHAR = 4
+    INT = 5
+    LONG = 6
+    DATE = 7
+    TIMESTAMP = 8
+    FLOAT = 9
+    DOUBLE = 10
+    STRING = 11
+    SYMBOL = 12
+    LONG256 = 13
+    GEOBYTE = 14
+    GEOSHORT = 15
+    GEOINT = 16
+    GEOLONG = 17
+    BINARY = 18
+    UUID = 19
+    LONG128 = 24
+    IPV4 = 25
+    VARCHAR = 26
+    ARRAY = 27
+    DECIMAL8 = 28
+    DECIMAL16 = 29
+    DECIMAL32 = 30
+    DECIMAL64 = 31
+    DECIMAL128 = 32
+    DECIMAL256 = 33
+
+
+COLUMN_TYPE = BitTable(
+    "Column type",
+    "format notes 3",
+    32,
+    (
+        Bits("TAG", 0, 8, "the type; the bits above mean different things for different tags"),
+        Bits("DESIGNATED", 17, 1, "designated timestamp (in `_pm` only)"),
+        Bits("NANOSECOND", 18, 1, "a timestamp counts nanoseconds, else microseconds"),
+    ),
+)
+TAG, DESIGNATED, NANOSECOND = COLUMN_TYPE.bits
+
+ARRAY_TYPE = BitTable(
+    "Array type",
+    "format notes 3",
+    32,
+    (
+        Bits("ARRAY_TAG", 0, 8, "27"),
+        Bits("ELEMENT_TAG", 8, 6, "type of the elements"),
+        Bits("DIMENSIONS_MINUS_1", 14, 5, "number of dimensions, less 1"),
+    ),
+)
+_, ELEMENT_TAG, DIMENSIONS_MINUS_1 = ARRAY_TYPE.bits
+
+DECIMAL_TYPE = BitTable(
+    "Decimal type",
+    "format notes 3",
+    32,
+    (
+        Bits("DECIMAL_TAG", 0, 8, "28 to 33"),
+        Bits("PRECISION", 8, 8, "digits"),
+        Bits("SCALE", 18, 8, "digits after the point"),
+    ),
+)
+_, PRECISION, SCALE = DECIMAL_TYPE.bits
+
+GEOHASH_TYPE = BitTable(
+    "Geohash type",
+    "format notes 3 and 11",
+    32,
+    (
+        Bits("GEOHASH_TAG", 0, 8, "14 to 17"),
+        Bits("PRECISION_BITS", 8, 8, "bits of the geohash"),
+        Bits("GEOHASH_FLAG", 16, 1, "always set on geohashes"),
+    ),
+)
+_, GEOHASH_PRECISION, _ = GEOHASH_TYPE.bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecimalShape:
+    """Digits of a decimal, and how many of them stand after the point."""
+
+    precision: int
+    scale: int
+
+
+@functools.cache
+def _tag(value: int) -> TypeTag | None:
+    return next((tag for tag in TypeTag if tag == value), None)
+
+
+def tag_of(column_type: int) -> TypeTag | None:
+    """Return the tag of a type code, or None for -1 and for tags that are not known here."""
+    return None if column_type < 0 else _tag(TAG.get(column_type))
+
+
+def decimal_shape(column_type: int) -> DecimalShape:
+    """Return precision and scale of a decimal's type code."""
+    return DecimalShape(precision=PRECISION.get(column_type), scale=SCALE.get(column_type))
+
+
+def array_dimensions(column_type: int) -> int:
+    """Return the number of dimensions of an array's type code."""
+    return DIMENSIONS_MINUS_1.get(column_type) + 1

@@ -1,0 +1,108 @@
+"""The pages of one generation, all of them: by their checksums where these say enough, else by their values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tornproof.impl.chunk.chunk import are_vouched, check_pages, decode_checked
+from tornproof.impl.errors import Problem, ProblemError
+from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.header import Column
+from tornproof.impl.read.decoding import Decoding, InOrder
+from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.partition import ResolvedPartition, read_chunk
+from tornproof.impl.verify.bloom_filters import ChunkFilter, chunk_filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedChunk:
+    """A chunk of so many bytes, whether its values were looked at, and what is wrong with it."""
+
+    size_bytes: int
+    is_decoded: bool
+    problem: Problem | None
+
+
+def page_checks(
+    resolved: ResolvedPartition, footer: ParquetFooter | None, decoding: Decoding
+) -> Iterator[CheckedChunk]:
+    """Yield every chunk once it is checked, in the order of row groups and columns; raises StorageError."""
+    metadata = resolved.metadata
+    groups = zip(metadata.blocks, _uncompressed_sizes(metadata, footer), strict=True)
+    chunks = (
+        (ordinal, index, chunk, size)
+        for ordinal, (block, sizes) in enumerate(groups)
+        for index, (chunk, size) in enumerate(zip(block.chunks, sizes, strict=True))
+    )
+    bloom_columns = frozenset(metadata.header.bloom_columns)
+    checks: InOrder[CheckedChunk] = InOrder(decoding)
+    with resolved.files.open_data() as handle:
+        for ordinal, index, chunk, size in chunks:
+            bloom = None
+            if index in bloom_columns:
+                bloom = functools.partial(filter_of, resolved, handle, ordinal, index)
+            column, label = metadata.header.columns[index], resolved.files.data_label
+            checks.begin(_check(handle, column, chunk, size, label, bloom), chunk.total_compressed)
+            yield from checks.due()
+    yield from checks.rest()
+
+
+def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
+    """Return for each row group what the Thrift footer says that each chunk takes with its pages' headers."""
+    sizes: list[list[int | None]] = []
+    if footer is not None:
+        sizes = [[chunk.total_uncompressed_size for chunk in group.chunks] for group in footer.row_groups]
+    if list(map(len, sizes)) == [len(block.chunks) for block in metadata.blocks]:
+        return sizes
+    return [[None] * len(block.chunks) for block in metadata.blocks]
+
+
+def filter_of(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
+    """Return the filter of a column in a row group, None without one; raises CorruptError."""
+    content, label = resolved.published.content, resolved.files.pm_label
+    return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
+
+
+def _check(
+    handle: ReadableFile,
+    column: Column,
+    chunk: Chunk,
+    uncompressed_size: int | None,
+    file: str,
+    bloom: Callable[[], ChunkFilter | None] | None,
+) -> Callable[[], CheckedChunk]:
+    """Fetch a chunk and its filter, and return the work of checking them."""
+    bloom_filter, bloom_problem = None, None
+    try:
+        content = read_chunk(handle, chunk, file=file)
+    except ProblemError as error:
+        return functools.partial(_verdict, chunk, error.problem)
+    try:
+        bloom_filter = bloom() if bloom else None
+    except ProblemError as error:
+        bloom_problem = error.problem
+
+    def check() -> CheckedChunk:
+        is_decoded = False
+        try:
+            checked = check_pages(content, column, chunk, file=file)
+            # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
+            size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
+            is_vouched = size == uncompressed_size and are_vouched(checked.pages, chunk)
+            if bloom_problem is not None or (bloom_filter is None and is_vouched):
+                return _verdict(chunk, bloom_problem)
+            is_decoded = True
+            values = decode_checked(content, column, chunk, checked, file=file)
+        except ProblemError as error:
+            return _verdict(chunk, error.problem, is_decoded=is_decoded)
+        return _verdict(chunk, bloom_filter.problem(values) if bloom_filter else None, is_decoded=True)
+
+    return check
+
+
+def _verdict(chunk: Chunk, problem: Problem | None, *, is_decoded: bool = False) -> CheckedChunk:
+    return CheckedChunk(size_bytes=chunk.total_compressed, is_decoded=is_decoded, problem=problem)

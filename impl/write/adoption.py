@@ -1,0 +1,75 @@
+"""Prepared partitions: directories with complete files, made away from the writer, that a commit gives their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.read.reader import raise_first
+from tornproof.impl.read.reader_protocol import HARDENED_READER
+from tornproof.impl.table.check import check_against_table
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.write.commit import PartitionWrite
+from tornproof.impl.write.partition_change import PartitionChange
+from tornproof.impl.write.partition_writer import load_state
+
+PREPARED_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPartition:
+    """A directory in the table's own with a durable data.parquet of `token` bytes and its `_pm`.
+
+    `timestamp` is the start of the partition; no version names the directory yet.
+    """
+
+    directory_path: str
+    timestamp: int
+    row_count: int
+    token: int
+
+
+def adopted(
+    table: Table, transaction: Transaction, prepared: PreparedPartition, files: PartitionFiles
+) -> PartitionChange:
+    """Return the change that makes a prepared directory the partition in `files`.
+
+    What the directory holds is checked like any partition: raises CorruptError and UnsupportedError, and
+    RowsRefusedError where the table has a partition with that start already.
+    """
+    if any(partition.timestamp == prepared.timestamp for partition in transaction.partitions):
+        raise RowsRefusedError(f"{files.name}: there is a partition already that starts at {prepared.timestamp}")
+    entry = Partition(
+        timestamp=prepared.timestamp,
+        row_count=prepared.row_count,
+        name_txn=transaction.version,
+        token=prepared.token,
+        flags=PREPARED_FLAGS,
+        entry_offset_bytes=0,
+        row_count_offset_bytes=0,
+    )
+    resolved = HARDENED_READER.resolve(replace(files, path=prepared.directory_path), entry)
+    raise_first(HARDENED_READER.check(resolved))
+    raise_first(check_against_table(resolved, table.metadata))
+    state = load_state(resolved)
+    write = PartitionWrite(
+        directory_path=files.path,
+        is_new=True,
+        data_offset_bytes=prepared.token,
+        data=b"",
+        pm_offset_bytes=state.point.base_bytes,
+        pm=b"",
+        published_bytes=state.point.base_bytes,
+        prepared_path=prepared.directory_path,
+    )
+    return PartitionChange(write=write, partition=replace(state, files=files))
+
+
+def demand_apart(staged: Iterable[int], prepared: Iterable[int]) -> None:
+    """Raise RowsRefusedError where rows are staged for a partition that is prepared; both are its timestamps."""
+    for timestamp in sorted(set(staged) & set(prepared)):
+        raise RowsRefusedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")

@@ -1,0 +1,292 @@
+"""The commit as data: ordered tuples of named actions, and the one function that carries them out.
+
+Everything is encoded before the first action, so an action only moves bytes. Acknowledged is what `execute` returned
+from; after an error the storage is left to the next writer's recovery (design, sections 4, 5).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tornproof.impl.errors import StorageError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
+from tornproof.impl.storage.interface import File, Mapping, OpenMode, Storage
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles
+from tornproof.impl.txn.pins import WriterLock
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.txn.write import StorePlan, WordStore
+
+U32_BYTES = 4
+
+
+class Action(enum.Enum):
+    """One step of a commit; F1 to F6 are the barriers of protocol notes, section 0."""
+
+    MAKE_DIRECTORY = "make directory"
+    NAME_DIRECTORY = "give a prepared directory its name"
+    APPEND_DATA = "append data"
+    SYNC_DATA = "sync data (F1)"
+    APPEND_PM = "append pm"
+    SYNC_PM = "sync pm (F2)"
+    PATCH_HEADER = "patch header"
+    SYNC_HEADER = "sync header (F3)"
+    SYNC_DIRECTORY = "sync partition directory (F6)"
+    SYNC_TABLE_DIRECTORY = "sync table directory (F6)"
+    STORE_RECORD = "store record"
+    SYNC_RECORD = "sync record (F4)"
+    FENCE_BEFORE_VERSION = "fence before version"
+    STORE_VERSION = "store version"
+    SYNC_VERSION = "sync version (F5)"
+    FENCE_AFTER_VERSION = "fence after version"
+
+
+class RecoveryAction(enum.Enum):
+    """One step of what a writer does before it goes on from the files of another life (`recovery.py`)."""
+
+    SETTLE_PARTITIONS = "publish each committed generation again, as the newest"
+    STORE_VERSION_AGAIN = "store the committed version again"
+    REMOVE_UNBORN = "remove the directories of commits that never came about"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWrite:
+    """All bytes that a commit puts into one partition's directory.
+
+    `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
+    Where `prepared_path` names a directory that holds complete, durable files, there are no bytes left to write.
+    """
+
+    directory_path: str
+    is_new: bool
+    data_offset_bytes: int
+    data: bytes
+    pm_offset_bytes: int
+    pm: bytes
+    published_bytes: int
+    prepared_path: str | None = None
+
+
+ADOPTION = (Action.NAME_DIRECTORY, Action.SYNC_TABLE_DIRECTORY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """What a commit does in order, and what else releases differ in (design, section 5).
+
+    `update` is done to each partition that grows in place, `rewrite` to each new directory, `adoption` to each that was
+    prepared, then `publish` to `_txn`.
+    `base` finds the row groups that a commit goes on from, and a life that `remembers` its own does so once; `token_of`
+    says, before a write, what `_txn` will call the size of data.parquet; `undo` follows a partition's failed write; and
+    `replaced`, with the new version, says what becomes of directories that it no longer names.
+    """
+
+    update: tuple[Action, ...]
+    rewrite: tuple[Action, ...]
+    publish: tuple[Action, ...]
+    recovery: tuple[RecoveryAction, ...]
+    base: ReaderProtocol
+    remembers: bool
+    token_of: Callable[[Storage, PartitionWrite], int]
+    undo: Callable[[Storage, PartitionWrite], None]
+    replaced: Callable[[Storage, WriterLock, int, Iterable[PartitionFiles]], None]
+    adoption: tuple[Action, ...] = ADOPTION
+
+    def actions(self, write: PartitionWrite) -> tuple[Action, ...]:
+        """Return what is done to a partition's directory."""
+        if write.prepared_path is not None:
+            return self.adoption
+        return self.rewrite if write.is_new else self.update
+
+
+def encoded_end(_: Storage, write: PartitionWrite) -> int:
+    """Name the size that the encoder has reckoned, whatever lies behind it."""
+    return write.data_offset_bytes + len(write.data)
+
+
+def leave_dead_bytes(_storage: Storage, _write: PartitionWrite) -> None:
+    """Undo nothing, because readers may live: the next writer's recovery goes on past it."""
+
+
+def leave_to_purger(_storage: Storage, _lock: WriterLock, _version: int, _files: Iterable[PartitionFiles]) -> None:
+    """Remove nothing: pinned readers may need it, and the purger asks them."""
+
+
+HARDENED = Protocol(
+    update=(
+        Action.APPEND_DATA,
+        Action.SYNC_DATA,
+        Action.APPEND_PM,
+        Action.SYNC_PM,
+        Action.PATCH_HEADER,
+        Action.SYNC_HEADER,
+    ),
+    rewrite=(
+        Action.MAKE_DIRECTORY,
+        Action.APPEND_DATA,
+        Action.SYNC_DATA,
+        Action.APPEND_PM,
+        Action.SYNC_PM,
+        Action.SYNC_DIRECTORY,
+        Action.SYNC_TABLE_DIRECTORY,
+    ),
+    publish=(
+        Action.STORE_RECORD,
+        Action.SYNC_RECORD,
+        Action.FENCE_BEFORE_VERSION,
+        Action.STORE_VERSION,
+        Action.SYNC_VERSION,
+        Action.FENCE_AFTER_VERSION,
+    ),
+    recovery=tuple(RecoveryAction),
+    base=HARDENED_READER,
+    remembers=True,
+    token_of=encoded_end,
+    undo=leave_dead_bytes,
+    replaced=leave_to_purger,
+)
+
+
+def execute(
+    protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
+) -> None:
+    """Carry out a commit; raises StorageError, after which the writer must not go on (design, section 13)."""
+    for write in writes:
+        try:
+            with ExitStack() as opened:
+                run = _PartitionRun(storage, table_path, write, opened)
+                for action in protocol.actions(write):
+                    _PARTITION_ACTIONS[action](run)
+        except StorageError:
+            protocol.undo(storage, write)
+            raise
+    with ExitStack() as opened:
+        publication = _Publication(storage, table_path, plan, opened)
+        publication.grow(is_synced=Action.SYNC_RECORD in protocol.publish)
+        for action in protocol.publish:
+            _PUBLISH_ACTIONS[action](publication)
+
+
+def publish(pm: File, published_bytes: int, opened: ExitStack) -> Mapping:
+    """Store the size of a `_pm` that readers go by, and return the mapping that makes the store durable.
+
+    One aligned store, because a write of eight bytes can end after some of them, and then no chain has a root.
+    """
+    field = layout.Header.layout.field("parquet_meta_file_size")
+    mapping = opened.enter_context(pm.map(field.end_bytes))
+    mapping.store_u64(field.offset_bytes, published_bytes)
+    return mapping
+
+
+class _PartitionRun:
+    """The actions on one partition's directory; each file is opened when an action first needs it."""
+
+    def __init__(self, storage: Storage, table_path: str, write: PartitionWrite, opened: ExitStack) -> None:
+        self._storage = storage
+        self._table_path = table_path
+        self._write = write
+        self._opened = opened
+        self._files: dict[str, File] = {}
+        self._header: Mapping | None = None
+
+    def make_directory(self) -> None:
+        self._storage.mkdir(self._write.directory_path)
+
+    def name_directory(self) -> None:
+        assert self._write.prepared_path is not None
+        self._storage.rename(self._write.prepared_path, self._write.directory_path)
+
+    def append_data(self) -> None:
+        self._file(DATA_FILE).pwrite(self._write.data, self._write.data_offset_bytes)
+
+    def sync_data(self) -> None:
+        self._file(DATA_FILE).fdatasync()
+
+    def append_pm(self) -> None:
+        self._file(PM_FILE).pwrite(self._write.pm, self._write.pm_offset_bytes)
+
+    def sync_pm(self) -> None:
+        self._file(PM_FILE).fdatasync()
+
+    def patch_header(self) -> None:
+        self._header = publish(self._file(PM_FILE), self._write.published_bytes, self._opened)
+
+    def sync_header(self) -> None:
+        assert self._header is not None, "the header is patched before it is synced"
+        self._header.msync()
+
+    def sync_directory(self) -> None:
+        self._storage.sync_directory(self._write.directory_path)
+
+    def sync_table_directory(self) -> None:
+        self._storage.sync_directory(self._table_path)
+
+    def _file(self, name: str) -> File:
+        if name not in self._files:
+            mode = OpenMode.NEW if self._write.is_new else OpenMode.EXISTING
+            path = f"{self._write.directory_path}/{name}"
+            self._files[name] = self._opened.enter_context(self._storage.open_for_writing(path, mode))
+        return self._files[name]
+
+
+class _Publication:
+    """The actions on `_txn`."""
+
+    def __init__(self, storage: Storage, table_path: str, plan: StorePlan, opened: ExitStack) -> None:
+        self._storage = storage
+        self._plan = plan
+        self._opened = opened
+        self._file = opened.enter_context(storage.open_for_writing(f"{table_path}/{TXN_FILE}"))
+
+    def grow(self, *, is_synced: bool) -> None:
+        if self._file.size_bytes() < self._plan.file_size_bytes:
+            self._file.truncate(self._plan.file_size_bytes)
+            if is_synced:
+                # msync does not promise the new size (format notes, B10).
+                self._file.fsync()
+        self._mapping = self._opened.enter_context(self._file.map(self._plan.file_size_bytes))
+
+    def store_record(self) -> None:
+        for store in self._plan.record_stores:
+            self._store(store)
+
+    def store_version(self) -> None:
+        self._store(self._plan.version_store)
+
+    def fence(self) -> None:
+        self._storage.store_fence()
+
+    def sync(self) -> None:
+        self._mapping.msync()
+
+    def _store(self, store: WordStore) -> None:
+        if store.size_bytes == U32_BYTES:
+            self._mapping.store_u32(store.offset_bytes, store.value)
+        else:
+            self._mapping.store_u64(store.offset_bytes, store.value)
+
+
+_PARTITION_ACTIONS: dict[Action, Callable[[_PartitionRun], None]] = {
+    Action.MAKE_DIRECTORY: _PartitionRun.make_directory,
+    Action.NAME_DIRECTORY: _PartitionRun.name_directory,
+    Action.APPEND_DATA: _PartitionRun.append_data,
+    Action.SYNC_DATA: _PartitionRun.sync_data,
+    Action.APPEND_PM: _PartitionRun.append_pm,
+    Action.SYNC_PM: _PartitionRun.sync_pm,
+    Action.PATCH_HEADER: _PartitionRun.patch_header,
+    Action.SYNC_HEADER: _PartitionRun.sync_header,
+    Action.SYNC_DIRECTORY: _PartitionRun.sync_directory,
+    Action.SYNC_TABLE_DIRECTORY: _PartitionRun.sync_table_directory,
+}
+_PUBLISH_ACTIONS: dict[Action, Callable[[_Publication], None]] = {
+    Action.STORE_RECORD: _Publication.store_record,
+    Action.SYNC_RECORD: _Publication.sync,
+    Action.FENCE_BEFORE_VERSION: _Publication.fence,
+    Action.STORE_VERSION: _Publication.store_version,
+    Action.SYNC_VERSION: _Publication.sync,
+    Action.FENCE_AFTER_VERSION: _Publication.fence,
+}

@@ -1,0 +1,153 @@
+"""Rows on their way into a table: in the table's columns and types, in time order, one row for each key, by partition.
+
+Of rows with equal keys the last one written wins and stands where the first one stood (format notes 8, DEDUP_KEY).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition_names import interval_end, interval_start
+from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.write.merge_plan import Timestamps
+
+POSITION = "position of a row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Rows of one partition; `timestamp` is the start of it, whether or not the partition is there yet."""
+
+    timestamp: int
+    rows: pa.Table
+    timestamps: Timestamps
+
+
+def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: str) -> pa.Table:
+    """Return rows in the table's columns and types; columns that are not given hold nulls, or 0 where there are none.
+
+    Raises RowsRefusedError for unknown columns, values that do not fit the type and times that are missing.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    names = rows.schema.names
+    if len(set(names)) < len(names):
+        raise RowsRefusedError("the rows have two columns of one name")
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise RowsRefusedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
+    if timestamp_name not in names:
+        raise RowsRefusedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
+    columns = [_column(rows, field) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and not field.nullable:
+            row = pc.index(column.is_null(), True).as_py()
+            raise RowsRefusedError.at(
+                field.name, row, expected=f"a value, as {field.type} is never null", actual="null"
+            )
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
+    """Return rows by ascending time; rows of one time stay in the order in which they came."""
+    timestamps = timestamps_of(rows, timestamp_name)
+    if len(timestamps) < 2 or not (timestamps[1:] < timestamps[:-1]).any():
+        return rows
+    return rows.take(np.argsort(timestamps, kind="stable"))
+
+
+def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return one row for each key, the last one, at the place of the first; nulls are equal here."""
+    positions = pa.array(np.arange(len(rows)))
+    try:
+        groups = (
+            pa.Table.from_arrays([*(_comparable(rows[key]) for key in keys), positions], names=[*keys, POSITION])
+            .group_by(list(keys), use_threads=False)
+            .aggregate([(POSITION, "min"), (POSITION, "max")])
+        )
+    except pa.ArrowNotImplementedError as error:
+        raise RowsRefusedError(f"rows cannot be told apart by the keys {', '.join(keys)}: {error}") from error
+    if len(groups) == len(rows):
+        return rows
+    order = groups.sort_by(f"{POSITION}_min")
+    return rows.take(order[f"{POSITION}_max"])
+
+
+def portions(
+    rows: pa.Table, timestamp_name: str, metadata: TableMetadata, partitions: Sequence[Partition]
+) -> Iterator[Portion]:
+    """Yield rows, which stand in time order, partition by partition.
+
+    A row belongs to the last partition that starts at or before it inside of the same interval, because partitions
+    may have been split (format notes 6).
+    """
+    timestamps = timestamps_of(rows, timestamp_name)
+    starts = [partition.timestamp for partition in partitions]
+    position = 0
+    while position < len(timestamps):
+        first = int(timestamps[position])
+        start, end = _interval(first, metadata)
+        inside = [known for known in starts if start <= known <= first]
+        later = [known for known in starts if first < known < end]
+        stop = int(np.searchsorted(timestamps, min([end, *later]), "left"))
+        yield Portion(
+            timestamp=max([start, *inside]),
+            rows=rows.slice(position, stop - position),
+            timestamps=timestamps[position:stop],
+        )
+        position = stop
+
+
+def timestamps_of(rows: pa.Table, timestamp_name: str) -> Timestamps:
+    """Return the designated timestamps as integers in the column's unit."""
+    return np.asarray(rows[timestamp_name].cast(pa.int64()).combine_chunks().to_numpy(zero_copy_only=False), np.int64)
+
+
+def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
+    nanoseconds = metadata.counts_nanoseconds
+    start = interval_start(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
+    end = interval_end(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
+    # The server takes no row from before 1970, so it would not go on from such a partition.
+    if start is None or end is None or timestamp < 0:
+        raise RowsRefusedError(f"a row at {timestamp} lies in no partition that the table can have")
+    return start, end
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
+    if field.name not in rows.schema.names:
+        if field.nullable:
+            return pa.nulls(rows.num_rows, _storage(field.type)).cast(field.type)
+        return pa.repeat(pa.scalar(False if field.type == pa.bool_() else 0, field.type), rows.num_rows)
+    column = rows[field.name].combine_chunks()
+    if column.type == field.type:
+        return column
+    try:
+        fitting = column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RowsRefusedError.at(field.name, None, expected=field.type, actual=f"{column.type}: {error}") from error
+    if pa.types.is_floating(column.type) and pa.types.is_floating(field.type):
+        _refuse_overflow(column, fitting, field)
+    return fitting
+
+
+def _refuse_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
+    """Refuse finite numbers that a narrower float can only hold as infinity, which a cast lets pass."""
+    row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
+    if row >= 0:
+        raise RowsRefusedError.at(field.name, row, expected=f"a number that {field.type} holds", actual=column[row])
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _storage(of: pa.DataType) -> pa.DataType:
+    return of.storage_type if isinstance(of, pa.BaseExtensionType) else of

@@ -1,0 +1,111 @@
+"""A new partition written row group by row group, away from the writer, into a directory that no version names.
+
+Memory is bound by a row group, not by the partition. A commit makes the directory part of the table (`adoption.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Self
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
+from tornproof.impl.parquet.footer import SortingColumn
+from tornproof.impl.parquet.footer_parts import empty_footer, file_tail
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, lay_out_generation, patch_header, start_file
+from tornproof.impl.storage.interface import File, OpenMode, Storage
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.partition_schema import new_header, schema_elements
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.partition_change import CREATED_BY
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json
+from tornproof.impl.write.stored_arrays import stored_table
+from tornproof.impl.write.writer_options import WriterOptions, check_options, encode_options
+
+
+class PartitionBuild:
+    """Writes the files of one new partition, without bloom filters; leaving its `with` block closes them.
+
+    Encoding (`encoded`) may go on in several threads; `append` is called in the order of time, one at a time.
+    """
+
+    def __init__(
+        self, storage: Storage, directory_path: str, metadata: TableMetadata, options: WriterOptions, *, table_name: str
+    ) -> None:
+        """Make the directory, with an empty data.parquet; raises StorageError, OptionsRefusedError."""
+        check_options(options, metadata)
+        self._storage = storage
+        self._path = directory_path
+        self._header = new_header(metadata)
+        self._table_name = table_name
+        (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+        names = {column.name: column.name for column in metadata.columns}
+        self._options = encode_options(options, names, timestamp)
+        self._sorting = (
+            SortingColumn(column_index=self._header.designated_timestamp, descending=False, nulls_first=False),
+        )
+        self._row_groups: list[NewRowGroup] = []
+        self._thrift: list[bytes] = []
+        self._opened = ExitStack()
+        storage.mkdir(directory_path)
+        self._data = self._create(DATA_FILE)
+        self._data.pwrite(MAGIC, 0)
+        self._end_bytes = len(MAGIC)
+
+    def encoded(self, rows: pa.Table) -> EncodedRowGroup:
+        """Encode rows, which are in the table's columns and types and in time order, as one row group.
+
+        Raises RowsRefusedError for what cannot be stored.
+        """
+        stored, bounds = stored_table(rows, self._header.columns)
+        if self._options is None:
+            return encode_row_group(stored, bounds=bounds)
+        return encode_row_group(stored, bounds=bounds, options=self._options)
+
+    def append(self, group: EncodedRowGroup) -> None:
+        """Write a row group behind those that are there."""
+        placed = group.place(self._end_bytes, sorting=self._sorting)
+        self._data.pwrite(placed.content, self._end_bytes)
+        self._end_bytes += len(placed.content)
+        self._thrift.append(placed.thrift)
+        self._row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=placed.chunks))
+
+    def finish(self, timestamp: int) -> PreparedPartition:
+        """Write both footers and make all of the directory durable; `timestamp` is the start of the partition."""
+        row_count = sum(group.num_rows for group in self._row_groups)
+        json = new_json([JsonColumn(column.type, False, False, None) for column in self._header.columns])
+        footer = empty_footer(
+            schema_elements(self._header, table_name=self._table_name), {QUESTDB_KEY: json}, created_by=CREATED_BY
+        )
+        encoded = footer.with_row_groups(self._thrift, row_count).encode()
+        tail = file_tail(encoded)
+        self._data.pwrite(tail, self._end_bytes)
+        self._data.fsync()
+        head, point = start_file(self._header)
+        facts = FooterFacts(parquet_footer_offset=self._end_bytes, parquet_footer_length=len(encoded))
+        laid_out = lay_out_generation(self._header, point, self._row_groups, facts)
+        published = patch_header(laid_out.generation.place.end_bytes)
+        pm = self._create(PM_FILE)
+        pm.pwrite(published + head[len(published) :] + laid_out.content, 0)
+        pm.fsync()
+        self._storage.sync_directory(self._path)
+        return PreparedPartition(
+            directory_path=self._path,
+            timestamp=timestamp,
+            row_count=row_count,
+            token=self._end_bytes + len(tail),
+        )
+
+    def _create(self, name: str) -> File:
+        return self._opened.enter_context(self._storage.open_for_writing(f"{self._path}/{name}", OpenMode.NEW))
+
+    def __enter__(self) -> Self:
+        """Return the build itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the files."""
+        self._opened.close()

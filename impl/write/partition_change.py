@@ -1,0 +1,225 @@
+"""What a commit makes of one partition: rows merged into it in place, the whole of it written anew, or a first file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.parquet.bloom import bitset_of_values
+from tornproof.impl.parquet.footer_parts import empty_footer
+from tornproof.impl.pm.header import FileHeader
+from tornproof.impl.read.reader_protocol import ReaderProtocol
+from tornproof.impl.read.row_group import row_group_columns
+from tornproof.impl.table.check import is_same_type
+from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.partition_schema import new_header, physical_form, schema_elements
+from tornproof.impl.table.symbols import SymbolTable
+from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.impl.write.commit import PartitionWrite
+from tornproof.impl.write.incoming_rows import Portion, in_time_order, without_duplicates
+from tornproof.impl.write.merge_plan import Insert, Keep, Merge, plan_merge
+from tornproof.impl.write.partition_writer import (
+    KeptRowGroups,
+    NextRowGroups,
+    OpenPartition,
+    next_in_new_directory,
+    next_in_place,
+)
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json
+from tornproof.impl.write.readable_row_groups import readable_row_groups
+from tornproof.impl.write.stored_arrays import stored_table
+from tornproof.impl.write.writer_options import (
+    DEFAULT_FALSE_POSITIVE_RATE,
+    BloomPlace,
+    WriterOptions,
+    check_options,
+    encode_options,
+    has_hashes,
+)
+
+__all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOptions"]
+CREATED_BY = "tornproof"
+RowGroupEncoder = Callable[..., EncodedRowGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChange:
+    """The bytes to write, and the partition as it will be once they are committed."""
+
+    write: PartitionWrite
+    partition: OpenPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionChanger:
+    """Plans changes of one table's partitions; reads old rows where they merge with new ones, writes nothing.
+
+    `keys` are the columns by which rows replace each other, none in a table without deduplication.
+    """
+
+    name: str
+    metadata: TableMetadata
+    columns: tuple[SnapshotColumn, ...]
+    schema: pa.Schema
+    timestamp_name: str
+    keys: tuple[str, ...]
+    options: WriterOptions
+    encode: RowGroupEncoder
+    reader: ReaderProtocol
+    symbols_of: Callable[[str], SymbolTable] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise OptionsRefusedError for options that do not fit the columns."""
+        check_options(self.options, self.metadata)
+
+    def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
+        """Whether a partition cannot or should not grow in place (format notes 6)."""
+        header = partition.metadata.header
+        if not self._has_columns_of_now(header) or (portion is not None and self._breaks_ascii(header, portion.rows)):
+            return True
+        ratio = partition.unused_bytes / partition.token
+        return ratio > self.options.rewrite_unused_ratio or partition.unused_bytes > self.options.rewrite_unused_bytes
+
+    def grow(self, partition: OpenPartition, portion: Portion) -> PartitionChange:
+        """Merge rows into a partition's row groups where they belong, and append what comes after them."""
+        row_groups: list[NextRowGroups] = []
+        for step in plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys)):
+            match step:
+                case Keep(first, end):
+                    row_groups.append(KeptRowGroups(first, end))
+                case Merge(first, last, start, end):
+                    old = pa.concat_tables(self._old_rows(partition, range(first, last + 1)))
+                    rows = self._joined(old, portion.rows.slice(start, end - start))
+                    row_groups += self._encoded(rows, partition.metadata.header)
+                case Insert(start, end):
+                    row_groups += self._encoded(portion.rows.slice(start, end - start), partition.metadata.header)
+        write, after = next_in_place(partition, row_groups)
+        return PartitionChange(write=write, partition=after)
+
+    def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
+        """Write all rows, old and new, into a new directory, with the table's columns of now."""
+        rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
+        header = self._header(partition.metadata.header)
+        return self._create(self._joined(rows, portion.rows) if portion else rows, header, files)
+
+    def create(self, portion: Portion, files: PartitionFiles) -> PartitionChange:
+        """Write the first rows of a partition."""
+        return self._create(portion.rows, self._header(None), files)
+
+    def _header(self, before: FileHeader | None) -> FileHeader:
+        """Return the header of a new directory, with the bloom filters that are asked for or were there `before`."""
+        asked, known = self.options.blooms, {column.id: column for column in self.metadata.columns}
+        if asked is not None:
+            ids = {column.id for column in known.values() if column.name in asked.columns}
+            return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.place is BloomPlace.EXTERNAL)
+        if before is None:
+            return new_header(self.metadata)
+        # By id, because the columns of now may stand at other places.
+        ids = {before.columns[index].id for index in before.bloom_columns}
+        ids = {key for key in ids & known.keys() if has_hashes(known[key].type)}
+        return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
+
+    def _create(self, rows: pa.Table, header: FileHeader, files: PartitionFiles) -> PartitionChange:
+        json = new_json(
+            [
+                JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
+                for column in header.columns
+            ]
+        )
+        footer = empty_footer(schema_elements(header, table_name=self.name), {QUESTDB_KEY: json}, created_by=CREATED_BY)
+        write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header)))
+        return PartitionChange(write=write, partition=after)
+
+    def _joined(self, old: pa.Table, new: pa.Table) -> pa.Table:
+        rows = pa.concat_tables([old, new])
+        if self.keys:
+            rows = without_duplicates(rows, self.keys)
+        return in_time_order(rows, self.timestamp_name)
+
+    def _old_rows(self, partition: OpenPartition, ordinals: Sequence[int]) -> list[pa.Table]:
+        parts = [self.schema.empty_table()]
+        with partition.files.open_data() as handle:
+            for ordinal in ordinals:
+                block = self.reader.described(partition.metadata.blocks[ordinal])
+                parts += [
+                    pa.Table.from_arrays(arrays, schema=self.schema)
+                    for arrays in row_group_columns(partition, block, handle, self.columns)
+                ]
+        return parts
+
+    def _encoded(self, rows: pa.Table, header: FileHeader) -> Iterator[EncodedRowGroup]:
+        names = {column.id: column.name for column in self.metadata.columns}
+        # A renamed column keeps its first name in the files.
+        in_file_order = pa.Table.from_arrays(
+            [rows[names[column.id]] for column in header.columns], names=[column.name for column in header.columns]
+        )
+        symbols = {
+            column.name: self.symbols_of(names[column.id])
+            for column in header.columns
+            if tag_of(column.type) is TypeTag.SYMBOL
+        }
+        file_names = {names[column.id]: column.name for column in header.columns}
+        options = encode_options(self.options, file_names, self.timestamp_name)
+
+        def encoded(part: pa.Table) -> EncodedRowGroup:
+            stored, bounds = stored_table(part, header.columns, symbols)
+            bitsets = self._bitsets(stored, header, names)
+            settings: dict[str, Any] = {} if options is None else {"options": options}
+            if bitsets and (header.blooms_external or self._also_in_data()):
+                settings["bitsets"] = bitsets
+            # By default nothing but bounds is given, so that any encoder of row groups will do.
+            group = self.encode(stored, bounds=bounds, **settings)
+            return replace(group, bitsets=bitsets) if bitsets else group
+
+        for part in self._parts(in_file_order):
+            yield from readable_row_groups(part, encoded)
+
+    def _parts(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows of each row group."""
+        size_bytes_max = self.options.row_group_size_bytes_max
+        start = 0
+        while start < rows.num_rows:
+            part = rows.slice(start, self.options.row_group_row_count_max)
+            while size_bytes_max is not None and part.nbytes > size_bytes_max and part.num_rows > 1:
+                part = part.slice(0, max(1, min(part.num_rows - 1, part.num_rows * size_bytes_max // part.nbytes)))
+            yield part
+            start += part.num_rows
+
+    def _bitsets(self, stored: pa.Table, header: FileHeader, names: Mapping[int, str]) -> dict[int, bytes]:
+        """Return filters for the bloom columns of the file, which are the same in all of its generations."""
+        rates = self.options.blooms.columns if self.options.blooms else {}
+        return {
+            index: bitset_of_values(
+                stored.column(index).combine_chunks(),
+                rates.get(names[header.columns[index].id], DEFAULT_FALSE_POSITIVE_RATE),
+            )
+            for index in header.bloom_columns
+            if has_hashes(header.columns[index].type)
+        }
+
+    def _also_in_data(self) -> bool:
+        return self.options.blooms is not None and self.options.blooms.place is BloomPlace.BOTH
+
+    def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
+        """Whether rows hold other text in a column that its file promises to be ASCII: no update changes the header."""
+        names = {column.id: column.name for column in self.metadata.columns}
+        promised = [column.id for column in header.columns if layout.IS_ASCII.get(column.flags)]
+        return any(pc.any(pc.invert(pc.string_is_ascii(rows[names[key]]))).as_py() for key in promised)
+
+    def _has_columns_of_now(self, header: FileHeader) -> bool:
+        """Whether the file has the table's columns, in a form that new row groups are written in."""
+        types = {column.id: column.type for column in self.metadata.columns}
+        return types.keys() == {column.id for column in header.columns} and all(
+            is_same_type(column, types[column.id])
+            and physical_form(column.type) == (column.physical_type, column.fixed_byte_len)
+            and column.max_rep_level == 0
+            for column in header.columns
+        )

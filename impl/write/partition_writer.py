@@ -1,0 +1,259 @@
+"""The bytes of a partition's next generation, from the one that is committed and the row groups that change.
+
+Nothing here touches a file: the result is a `PartitionWrite` for the commit and the state to go on from after it.
+The cost does not grow with the file, but for the names of its row groups, which every footer repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGroup
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import MAGIC, ParquetTail
+from tornproof.impl.parquet.footer import SortingColumn
+from tornproof.impl.parquet.footer_parts import FooterParts, file_tail, split_footer, unused_bytes_of
+from tornproof.impl.pm.block import Block
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.encode import (
+    AppendedGeneration,
+    AppendPoint,
+    FooterFacts,
+    NewRowGroup,
+    ReusedRowGroup,
+    append_point,
+    lay_out_generation,
+    patch_header,
+    start_file,
+)
+from tornproof.impl.pm.footer import BloomReference, FooterSections
+from tornproof.impl.pm.header import FileHeader
+from tornproof.impl.pm.statistics import bounds_of
+from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition
+from tornproof.impl.write.commit import PartitionWrite
+from tornproof.impl.write.merge_plan import Span
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPartition:
+    """A parquet partition's committed generation as its writer remembers it; `point` is where the next one goes."""
+
+    files: PartitionFiles
+    metadata: Metadata
+    footer: FooterParts
+    point: AppendPoint
+    spans: tuple[Span, ...]
+
+    @property
+    def token(self) -> int:
+        """The committed size of data.parquet."""
+        return self.metadata.token
+
+    @property
+    def unused_bytes(self) -> int:
+        """Bytes before the token that no row group of the committed generation uses."""
+        return self.metadata.generation.place.fixed.unused_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRowGroups:
+    """The row groups [first, end) of the committed generation."""
+
+    first: int
+    end: int
+
+
+NextRowGroups: TypeAlias = KeptRowGroups | EncodedRowGroup
+
+
+def load_state(resolved: ResolvedPartition) -> OpenPartition:
+    """Remember a resolved partition; reads the footer of data.parquet; raises CorruptError, UnsupportedError."""
+    fixed = resolved.metadata.generation.place.fixed
+    label = resolved.files.data_label
+    with resolved.files.open_data() as handle:
+        footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
+    if len(footer) < fixed.parquet_footer_length:
+        raise CorruptError(
+            file=label,
+            field="size",
+            offset_bytes=None,
+            expected=f"{resolved.metadata.token} bytes or more, the committed token",
+            actual=f"{fixed.parquet_footer_offset + len(footer)} bytes",
+        )
+    parts = split_footer(footer, file=label, offset_bytes=fixed.parquet_footer_offset)
+    if len(parts.row_groups) != len(resolved.metadata.blocks):
+        raise CorruptError(
+            file=label,
+            field="row_groups",
+            offset_bytes=fixed.parquet_footer_offset,
+            expected=f"{len(resolved.metadata.blocks)}, as in {resolved.files.pm_label}",
+            actual=len(parts.row_groups),
+        )
+    content = resolved.published.content
+    return OpenPartition(
+        files=resolved.files,
+        metadata=resolved.metadata,
+        footer=parts,
+        point=append_point(content, resolved.resolved.place, base_bytes=len(content)),
+        spans=tuple(_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks),
+    )
+
+
+def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> tuple[PartitionWrite, OpenPartition]:
+    """Return what grows the committed files by new row groups and by the footers that name all of `row_groups`."""
+    kept = [range(group.first, group.end) for group in row_groups if isinstance(group, KeptRowGroups)]
+    dropped = set(range(len(state.footer.row_groups))).difference(*kept)
+    footer_length = state.metadata.generation.place.fixed.parquet_footer_length
+    unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
+    unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
+    placed = _place(state.metadata.header, row_groups, state.token, state)
+    # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (format notes 2).
+    scratchpad = state.metadata.generation.sections.scratchpad
+    data, footer, laid_out = _lay_out(
+        state.metadata.header, state.footer, state.point, placed, unused_bytes, scratchpad
+    )
+    write = PartitionWrite(
+        directory_path=state.files.path,
+        is_new=False,
+        data_offset_bytes=state.token,
+        data=data,
+        pm_offset_bytes=state.point.base_bytes,
+        pm=laid_out.content,
+        published_bytes=laid_out.generation.place.end_bytes,
+    )
+    return write, _state(state.files, state.metadata.header, footer, laid_out, placed)
+
+
+def next_in_new_directory(
+    files: PartitionFiles, header: FileHeader, footer: FooterParts, row_groups: Sequence[EncodedRowGroup]
+) -> tuple[PartitionWrite, OpenPartition]:
+    """Return the whole files of a new partition or of a rewrite; `footer` gives the schema and the key-values."""
+    head, point = start_file(header)
+    placed = _place(header, row_groups, len(MAGIC), None)
+    data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
+    published = patch_header(laid_out.generation.place.end_bytes)
+    write = PartitionWrite(
+        directory_path=files.path,
+        is_new=True,
+        data_offset_bytes=0,
+        data=MAGIC + data,
+        pm_offset_bytes=0,
+        pm=published + head[len(published) :] + laid_out.content,
+        published_bytes=laid_out.generation.place.end_bytes,
+    )
+    return write, _state(files, header, footer, laid_out, placed)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """Row groups at their places: the new bytes, how both footers name each group, and the blocks kept from before."""
+
+    end_bytes: int
+    content: list[bytes] = field(default_factory=list)
+    thrift: list[bytes] = field(default_factory=list)
+    row_groups: list[NewRowGroup | ReusedRowGroup] = field(default_factory=list)
+    kept_blocks: list[Block | None] = field(default_factory=list)
+    kept_spans: list[Span | None] = field(default_factory=list)
+    row_count: int = 0
+
+
+def _place(
+    header: FileHeader, row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None
+) -> _Placed:
+    placed = _Placed(offset_bytes)
+    is_sorted = layout.SORTING_IS_DTS_ASC.get(header.feature_flags)
+    sorting = [SortingColumn(column_index=header.designated_timestamp, descending=False, nulls_first=False)] * is_sorted
+    for group in row_groups:
+        if isinstance(group, KeptRowGroups):
+            assert state is not None, "a new file keeps nothing"
+            kept = slice(group.first, group.end)
+            blocks, generation = state.metadata.blocks[kept], state.metadata.generation
+            placed.thrift += state.footer.row_groups[kept]
+            placed.row_groups += map(ReusedRowGroup, generation.block_offsets[kept], generation.blooms[kept])
+            placed.kept_blocks += blocks
+            placed.kept_spans += state.spans[kept]
+            placed.row_count += sum(block.num_rows for block in blocks)
+            continue
+        there = group.place(placed.end_bytes, sorting=sorting)
+        placed.content.append(there.content)
+        placed.end_bytes += len(there.content)
+        placed.thrift.append(there.thrift)
+        blooms = _blooms(header, group, there)
+        placed.row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=there.chunks, blooms=blooms))
+        placed.kept_blocks.append(None)
+        placed.kept_spans.append(None)
+        placed.row_count += group.row_count
+    return placed
+
+
+def _blooms(
+    header: FileHeader, group: EncodedRowGroup, there: PlacedRowGroup
+) -> tuple[bytes | BloomReference | None, ...]:
+    """Return for each bloom column of the file the bitset to inline, or where it stands in data.parquet."""
+    if not header.blooms_external:
+        return tuple(map(group.bitsets.get, header.bloom_columns))
+    return tuple(
+        BloomReference(offset_bytes=there.bitset_offsets[index], length_bytes=len(group.bitsets[index]))
+        if index in there.bitset_offsets
+        else None
+        for index in header.bloom_columns
+    )
+
+
+def _lay_out(
+    header: FileHeader,
+    footer: FooterParts,
+    point: AppendPoint,
+    placed: _Placed,
+    unused_bytes: int,
+    scratchpad: tuple[tuple[int, bytes], ...] | None,
+) -> tuple[bytes, FooterParts, AppendedGeneration]:
+    """Return the bytes of data.parquet, their footer in parts, and the generation of `_pm` that describes them."""
+    footer = footer.with_row_groups(placed.thrift, placed.row_count)
+    json = footer.key_value(QUESTDB_KEY)
+    if json is not None:
+        footer = footer.with_key_value(QUESTDB_KEY, updated_json(json, unused_bytes=unused_bytes))
+    encoded = footer.encode()
+    facts = FooterFacts(
+        parquet_footer_offset=placed.end_bytes,
+        parquet_footer_length=len(encoded),
+        unused_bytes=unused_bytes,
+        footer_feature_flags=layout.SCRATCHPAD.put(0, int(scratchpad is not None)),
+        sections=FooterSections(scratchpad=scratchpad),
+    )
+    data = b"".join([*placed.content, file_tail(encoded)])
+    return data, footer, lay_out_generation(header, point, placed.row_groups, facts)
+
+
+def _state(
+    files: PartitionFiles, header: FileHeader, footer: FooterParts, laid_out: AppendedGeneration, placed: _Placed
+) -> OpenPartition:
+    new_blocks = iter(laid_out.new_blocks)
+    blocks = tuple(block or next(new_blocks) for block in placed.kept_blocks)
+    spans = tuple(span or _span(header, block, files) for span, block in zip(placed.kept_spans, blocks, strict=True))
+    return OpenPartition(
+        files=files,
+        metadata=Metadata(header=header, generation=laid_out.generation, blocks=blocks),
+        footer=footer,
+        point=laid_out.next_point,
+        spans=spans,
+    )
+
+
+def _span(header: FileHeader, block: Block, files: PartitionFiles) -> Span:
+    """Return a row group's first and last timestamp; CorruptError where `_pm` does not say."""
+    place = header.designated_timestamp
+    bounds = bounds_of(header.columns[place], block.chunks[place]) if place >= 0 else None
+    if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):
+        raise CorruptError(
+            file=files.pm_label,
+            field="statistics of the designated timestamp",
+            offset_bytes=block.offset_bytes,
+            expected="a minimum and a maximum, as every writer stores them",
+            actual="none",
+        )
+    return Span(bounds[0], bounds[1])

@@ -1,0 +1,70 @@
+"""Row groups that every reader of this library takes, however well their values compress.
+
+A reader bounds what a page, a chunk, and all columns of a row group together may cost in memory by their bytes on disk,
+so that a few hostile bytes cannot stand for gigabytes (format document, "Limits"). Rows that would look like that to it
+are written as more row groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, pages_of
+from tornproof.impl.chunk.expansion import bound_bytes
+from tornproof.impl.chunk.row_group_encoder import HOME_BYTES, EncodedRowGroup
+from tornproof.impl.errors import RowsRefusedError, UnsupportedError
+from tornproof.impl.parquet.pages import PAGE_SIZE_MAX_BYTES
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES, batch_bound_bytes
+from tornproof.impl.table.columns import VARIABLE_WIDTH_BYTES
+from tornproof.impl.table.partition import CHUNK_LIMIT_BYTES
+
+
+def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowGroup]) -> Iterator[EncodedRowGroup]:
+    """Yield rows as one row group, or as halves and their halves until each can be read.
+
+    The columns are in the order of the chunks. Raises as `encode`, and RowsRefusedError for a row that no reader takes.
+    """
+    group = encode(rows)
+    if _is_readable(rows, group):
+        yield group
+        return
+    if rows.num_rows == 1:
+        sizes = {name: column.nbytes for name, column in zip(rows.column_names, rows.columns, strict=True)}
+        largest = max(sizes, key=lambda name: sizes[name])
+        expected = f"at most {PAGE_SIZE_MAX_BYTES} bytes a value and {BATCH_FLOOR_BYTES} a row"
+        raise RowsRefusedError.at(largest, None, expected=expected, actual=f"{sizes[largest]} in one row")
+    middle = rows.num_rows // 2
+    del group
+    yield from readable_row_groups(rows.slice(0, middle), encode)
+    yield from readable_row_groups(rows.slice(middle), encode)
+
+
+def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
+    """Whether readers are sure to take a row group of these rows."""
+    row_count = rows.num_rows
+    if row_count > VALUE_COUNT_MAX:
+        return False
+    sizes = [int(column.nbytes) for column in rows.columns]
+    together = sum(max(size, VARIABLE_WIDTH_BYTES * row_count) + row_count for size in sizes)
+    return together <= batch_bound_bytes(group.chunks) and all(
+        _is_readable_chunk(size, row_count, chunk, group) for size, chunk in zip(sizes, group.chunks, strict=True)
+    )
+
+
+def _is_readable_chunk(size_bytes: int, row_count: int, chunk: Chunk, group: EncodedRowGroup) -> bool:
+    # The values, the pages that they come from, and eight bytes a value for levels, offsets and narrow types. One
+    # value repeats no other, so it is measured by its page alone.
+    cost_bytes = size_bytes * min(row_count, 2) + VARIABLE_WIDTH_BYTES * row_count
+    if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > CHUNK_LIMIT_BYTES:
+        return False
+    if cost_bytes <= PAGE_SIZE_MAX_BYTES:
+        return True
+    start = chunk.byte_range_start - HOME_BYTES
+    try:
+        pages_of(group.content[start : start + chunk.total_compressed], chunk, file="")
+    except UnsupportedError:
+        return False
+    return True

@@ -1,0 +1,311 @@
+"""The one writer of a table: rows are staged, and `commit` makes all of them a version, or none.
+
+What a commit does to the files is in `commit.py`; what becomes of each partition is in `partition_change.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.errors import NotATableError, RowsRefusedError, TornproofError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.txn import READ_ONLY
+from tornproof.impl.read.reader import open_snapshot, raise_first
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.check import check_against_table
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.table.partition_names import directory_names
+from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import WriterLock, take_writer_lock
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
+from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.impl.write.adoption import PreparedPartition, adopted, demand_apart
+from tornproof.impl.write.commit import HARDENED, Protocol, execute
+from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
+from tornproof.impl.write.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
+from tornproof.impl.write.partition_writer import OpenPartition, load_state
+from tornproof.impl.write.purge import purge
+from tornproof.impl.write.recovery import recover_for_writing
+from tornproof.impl.write.stored_arrays import symbol_keys
+
+NEW_PARTITION_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
+
+
+class WriterDeadError(TornproofError):
+    """A commit of this writer failed half-way; opening a new writer recovers the table."""
+
+
+def open_writer(
+    storage: Storage,
+    path: str,
+    *,
+    options: WriterOptions | None = None,
+    protocol: Protocol = HARDENED,
+    encode: RowGroupEncoder = encode_row_group,
+) -> TableWriter:
+    """Become the one writer of the table in the directory `path`, after recovery from whatever the last one left.
+
+    Raises BusyError while another writer has it; NotATableError for what is no table, or has no `_meta` or no
+    designated timestamp; CorruptError where the committed version is damaged; UnsupportedError, StorageError.
+    """
+    table = open_table(storage, path)
+    if table.metadata is None or table.metadata.timestamp_id < 0:
+        raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+    lock = take_writer_lock(storage, path)
+    try:
+        transaction = recover_for_writing(storage, table, protocol.recovery)
+        return TableWriter(storage, table, lock, transaction, options or WriterOptions(), protocol, encode)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class TableWriter:
+    """Stages changes and commits them; not for use by several threads. Leaving its `with` block closes it."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        table: Table,
+        lock: WriterLock,
+        transaction: Transaction,
+        options: WriterOptions,
+        protocol: Protocol,
+        encode: RowGroupEncoder,
+    ) -> None:
+        """Go on from a recovered version; `lock` is given back by `close`. Use `open_writer`."""
+        assert table.metadata is not None
+        self.table = table
+        self.transaction = transaction
+        self._storage = storage
+        self._lock = lock
+        self._protocol = protocol
+        self._metadata = table.metadata
+        snapshot = open_snapshot(table, protocol.base)
+        names = {column.id: column.name for column in self._metadata.columns}
+        self._timestamp_name = names[self._metadata.timestamp_id]
+        keys = [column.name for column in self._metadata.columns if column.is_dedup_key]
+        self._changer = PartitionChanger(
+            name=table.path.rpartition("/")[2],
+            metadata=self._metadata,
+            columns=snapshot.columns,
+            schema=snapshot.schema,
+            timestamp_name=self._timestamp_name,
+            keys=(self._timestamp_name, *(name for name in keys if name != self._timestamp_name)) if keys else (),
+            options=options,
+            encode=encode,
+            reader=protocol.base,
+            symbols_of=self._symbols_of,
+        )
+        self._symbols: Mapping[str, SymbolTable] | None = None
+        self._open: dict[int, OpenPartition] = {}
+        self._is_dead = False
+        self._commit_count = 0
+        self.rollback()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow names and types of the table's columns, which written rows are brought to."""
+        return self._changer.schema
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Stage rows of any times in any order; RowsRefusedError where the table cannot take them."""
+        self._check_alive()
+        taken = conform(rows, self.schema, self._timestamp_name)
+        for column in self._metadata.columns:
+            if tag_of(column.type) is TypeTag.SYMBOL:
+                symbol_keys(taken[column.name].combine_chunks(), column.name, self._symbols_of(column.name))
+        self._staged.append(taken)
+
+    def drop_partition(self, timestamp: int) -> None:
+        """Stage the removal of the partition that starts at `timestamp`; rows staged with it make it anew."""
+        self._dropped.add(self._partition_at(timestamp).timestamp)
+
+    def rewrite_partition(self, timestamp: int) -> None:
+        """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
+        partition = self._partition_at(timestamp)
+        _refuse_unless_writable(self.table, partition)
+        self._rewritten.add(partition.timestamp)
+
+    def adopt(self, prepared: PreparedPartition) -> None:
+        """Stage a new partition whose files are complete in a directory beside; `commit` gives it its name."""
+        self._check_alive()
+        change = adopted(self.table, self.transaction, prepared, self._new_files(prepared.timestamp))
+        self._adopted[prepared.timestamp] = change
+
+    def rollback(self) -> None:
+        """Forget what is staged; nothing of it has reached a file, and prepared directories stay."""
+        self._staged: list[pa.Table] = []
+        self._adopted: dict[int, PartitionChange] = {}
+        self._dropped: set[int] = set()
+        self._rewritten: set[int] = set()
+
+    def commit(self) -> int:
+        """Make all that is staged the next version and return its number; returning acknowledges it.
+
+        With nothing staged there is no new version. Rows that are refused, or old rows that cannot be read, leave the
+        table and the stage as they were. Any StorageError kills the writer: `open_writer` recovers.
+        """
+        self._check_alive()
+        changes = self._plan()
+        if not changes and not self._dropped:
+            self.rollback()
+            return self.transaction.version
+        following = self._following(changes)
+        with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
+            # The free area holds the version before the committed one: this writer's own from its third commit on.
+            plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
+        self._is_dead = True
+        execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
+        self._commit_count += 1
+        kept = {timestamp: partition for timestamp, partition in self._open.items() if timestamp not in self._dropped}
+        written = {timestamp: change.partition for timestamp, change in changes.items()}
+        self._open = kept | written if self._protocol.remembers else {}
+        gone = self._dropped | {timestamp for timestamp, change in changes.items() if change.write.is_new}
+        unnamed = [partition for partition in self.transaction.partitions if partition.timestamp in gone]
+        self.transaction = self.table.transaction()
+        self._protocol.replaced(self._storage, self._lock, self.transaction.version, map(self.table.files_of, unnamed))
+        self.rollback()
+        # Only now: a writer that cannot read its own version would commit the same rows once more.
+        self._is_dead = False
+        return self.transaction.version
+
+    def purge(self) -> tuple[str, ...]:
+        """Remove the partition directories that no version names that is committed or pinned; return their names."""
+        self._check_alive()
+        return purge(self._storage, self.table, self.transaction, self._lock)
+
+    def close(self) -> None:
+        """Forget what is staged and let other writers in; closing twice is harmless."""
+        self.rollback()
+        self._is_dead = True
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def _plan(self) -> dict[int, PartitionChange]:
+        """Return the changes of partitions, by their timestamps, in order."""
+        remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
+        staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
+        demand_apart(staged, self._adopted)
+        return {
+            key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
+            for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))
+        }
+
+    def _portions(self, partitions: tuple[Partition, ...]) -> Iterable[Portion]:
+        if not self._staged:
+            return ()
+        rows = pa.concat_tables(self._staged)
+        if self._changer.keys:
+            rows = without_duplicates(rows, self._changer.keys)
+        return portions(in_time_order(rows, self._timestamp_name), self._timestamp_name, self._metadata, partitions)
+
+    def _change(self, timestamp: int, partition: Partition | None, portion: Portion | None) -> PartitionChange:
+        files = self._new_files(timestamp)
+        if partition is None:
+            assert portion is not None
+            return self._changer.create(portion, files)
+        _refuse_unless_writable(self.table, partition)
+        known = self._open_partition(partition)
+        if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
+            return self._changer.rewrite(known, portion, files)
+        return self._changer.grow(known, portion)
+
+    def _following(self, changes: dict[int, PartitionChange]) -> NextVersion:
+        states = {p.timestamp: PartitionState.of(p) for p in self.transaction.partitions}
+        for timestamp in self._dropped:
+            del states[timestamp]
+        for timestamp, change in changes.items():
+            before = states.get(timestamp)
+            states[timestamp] = PartitionState(
+                timestamp=timestamp,
+                row_count=change.partition.metadata.row_count,
+                flags=(before.flags if before else 0) | NEW_PARTITION_FLAGS,
+                name_txn=self.transaction.version if change.write.is_new or before is None else before.name_txn,
+                token=self._protocol.token_of(self._storage, change.write),
+            )
+        low, high = self._times(changes, sorted(states))
+        return next_version(
+            self.transaction, partitions=[states[key] for key in sorted(states)], min_timestamp=low, max_timestamp=high
+        )
+
+    def _times(self, changes: dict[int, PartitionChange], timestamps: list[int]) -> tuple[int, int]:
+        """Return the table's first and last timestamp in the next version."""
+        if not timestamps:
+            return I64_MAX, I64_MIN
+        record = self.transaction.record
+        known = [p.timestamp for p in self.transaction.partitions]
+        first, last = timestamps[0], timestamps[-1]
+        low = self._bound(changes, first, 0) if first in changes or first != known[0] else record.min_timestamp
+        high = self._bound(changes, last, 1) if last in changes or last != known[-1] else record.max_timestamp
+        return low, high
+
+    def _bound(self, changes: dict[int, PartitionChange], timestamp: int, side: int) -> int:
+        if timestamp in changes:
+            partition = changes[timestamp].partition
+        else:
+            entry = self._partition_at(timestamp)
+            if not entry.is_parquet:
+                raise RowsRefusedError(
+                    f"{self.table.directory_of(entry)}: cannot drop its neighbour, because then this partition has the "
+                    "table's first or last row, and its rows are not in Parquet"
+                )
+            partition = self._open_partition(entry)
+        return max(span.high for span in partition.spans) if side else min(span.low for span in partition.spans)
+
+    def _open_partition(self, partition: Partition) -> OpenPartition:
+        if partition.timestamp not in self._open:
+            resolved = self._protocol.base.resolve(self.table.files_of(partition), partition)
+            raise_first(self._protocol.base.check(resolved))
+            raise_first(check_against_table(resolved, self._metadata))
+            self._open[partition.timestamp] = load_state(resolved)
+        return self._open[partition.timestamp]
+
+    def _partition_at(self, timestamp: int) -> Partition:
+        for partition in self.transaction.partitions:
+            if partition.timestamp == timestamp:
+                return partition
+        raise RowsRefusedError(f"{self.table.path}: no partition starts at {timestamp}")
+
+    def _new_files(self, timestamp: int) -> PartitionFiles:
+        metadata = self._metadata
+        (name,) = directory_names(
+            timestamp, self.transaction.version, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds
+        )
+        return PartitionFiles(storage=self._storage, path=f"{self.table.path}/{name}", name=name)
+
+    def _symbols_of(self, name: str) -> SymbolTable:
+        if self._symbols is None:
+            # New symbols are refused, so those that are there when the writer opens are all that it needs.
+            self._symbols = read_table_symbols(self.table, self.transaction)
+        return self._symbols[name]
+
+    def _check_alive(self) -> None:
+        if self._is_dead:
+            raise WriterDeadError(
+                f"{self.table.path}: this writer is closed or its last commit failed; open another one"
+            )
+
+
+def _refuse_unless_writable(table: Table, partition: Partition) -> None:
+    """Raise RowsRefusedError for a partition that only a server writes to."""
+    name = table.directory_of(partition)
+    if not partition.is_parquet:
+        raise RowsRefusedError(f"{name}: its rows are not in Parquet; only the server writes to it")
+    if READ_ONLY.get(partition.flags):
+        raise RowsRefusedError(f"{name}: it is marked as read-only")
+    if not table.files_of(partition).has_pm():
+        raise RowsRefusedError(f"{name}: it has no _pm, because a release before 9.4.0 wrote it")

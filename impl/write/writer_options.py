@@ -1,0 +1,151 @@
+"""What a writer decides by: sizes, how pages are encoded, which columns of new files have bloom filters."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
+from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.types.questdb import TypeTag, tag_of
+
+DEFAULT_OPTIONS = EncodeOptions()
+DEFAULT_FALSE_POSITIVE_RATE = 0.01
+"""What QuestDB's own filters are sized for (measured on real files of release 9.4.2)."""
+
+
+class OptionsRefusedError(TornproofError, ValueError):
+    """Options that no writer, or not one of this table, can follow."""
+
+
+class BloomPlace(enum.Enum):
+    """Where the bloom filters of a new file lie."""
+
+    INLINED = "in _pm"
+    EXTERNAL = "in data.parquet, where _pm leads"
+    BOTH = "in _pm, and in data.parquet for other readers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomOptions:
+    """Columns of new files that have bloom filters: their names, and how often a filter may be wrong about a value."""
+
+    columns: Mapping[str, float]
+    place: BloomPlace = BloomPlace.INLINED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """Sizes by which a writer decides, and what it writes; the defaults of sizes are QuestDB's (format notes 9).
+
+    A row group ends before either of its bounds; its bytes are those of its rows in Arrow's form, and one row may
+    have more. A partition is written anew, into a new directory, once its unused bytes exceed either bound. Without
+    `blooms` new partitions have no filters, and what is written anew has those that it had. Columns are called as the
+    table calls them. Raises OptionsRefusedError for what is impossible in any table.
+    """
+
+    row_group_row_count_max: int = 100_000
+    row_group_size_bytes_max: int | None = None
+    rewrite_unused_ratio: float = 0.5
+    rewrite_unused_bytes: int = 1 << 30
+    encoding: EncodeOptions = field(default_factory=EncodeOptions)
+    blooms: BloomOptions | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is impossible."""
+        for problem in _problems(self):
+            raise OptionsRefusedError(problem)
+
+
+def check_options(options: WriterOptions, metadata: TableMetadata) -> None:
+    """Raise OptionsRefusedError for options that do not fit the table's columns."""
+    columns = {column.name: column for column in metadata.columns}
+    for name, own in options.encoding.columns.items():
+        column = _column(columns, name)
+        if own.encoding is not None:
+            _check_encoding(column, own.encoding)
+        if own.statistics is False and column.id == metadata.timestamp_id:
+            raise OptionsRefusedError(f"column {name!r}: the designated timestamp always has statistics")
+    for name in options.blooms.columns if options.blooms else ():
+        column = _column(columns, name)
+        if not has_hashes(column.type):
+            raise OptionsRefusedError(f"column {name!r}: there are no bloom filters of booleans and arrays")
+
+
+def has_hashes(column_type: int) -> bool:
+    """Return whether a column can have a bloom filter."""
+    return tag_of(column_type) not in (None, TypeTag.BOOLEAN, TypeTag.ARRAY)
+
+
+def encode_options(options: WriterOptions, file_names: Mapping[str, str], timestamp: str) -> EncodeOptions | None:
+    """Return how to encode a file's row groups, or None where all is as the encoder does by itself.
+
+    `file_names` are the columns' names in the file by those in the table; `timestamp` is the table's name for the
+    designated timestamp, which has statistics in any case, because rows are found by them.
+    """
+    asked = options.encoding
+    if asked == DEFAULT_OPTIONS:
+        return None
+    columns = dict(asked.columns)
+    if not asked.statistics:
+        columns[timestamp] = replace(columns.get(timestamp, ColumnOptions()), statistics=True)
+    return replace(asked, columns={file_names[name]: own for name, own in columns.items()})
+
+
+def _problems(options: WriterOptions) -> Iterator[str]:
+    if options.row_group_row_count_max < 1:
+        yield f"a row group has rows, not at most {options.row_group_row_count_max}"
+    if options.row_group_size_bytes_max is not None and options.row_group_size_bytes_max < 1:
+        yield f"a row group has bytes, not at most {options.row_group_size_bytes_max}"
+    encoding = options.encoding
+    for what, size in (("bytes", encoding.page_size_bytes), ("rows", encoding.page_row_count_max)):
+        if size is not None and size < 1:
+            yield f"a page has {what}, not at most {size}"
+    if encoding.sorting:
+        yield "the sorting of row groups is not asked for: all are sorted by the designated timestamp, and say so"
+    for name in (None, *encoding.columns):
+        whose = "all columns" if name is None else f"column {name!r}"
+        codec, level = (encoding.codec, encoding.level) if name is None else encoding.codec_of(name)
+        problem = _codec_problem(codec, level)
+        if problem:
+            yield f"{whose}: {problem}"
+    for name, rate in (options.blooms.columns if options.blooms else {}).items():
+        if not 0 < rate < 1:
+            yield f"column {name!r}: a false-positive rate is above 0 and below 1, not {rate}"
+
+
+def _codec_problem(codec: Codec, level: int | None) -> str | None:
+    if codec not in PYARROW_CODECS:
+        return f"{codec.name} is not written; there are {', '.join(known.name for known in PYARROW_CODECS)}"
+    if level is None:
+        return None
+    name = PYARROW_CODECS[codec]
+    if codec in (Codec.UNCOMPRESSED, Codec.SNAPPY):
+        return f"{codec.name} has no levels"
+    low, high = pa.Codec.minimum_compression_level(name), pa.Codec.maximum_compression_level(name)
+    return None if low <= level <= high else f"the levels of {codec.name} are {low} to {high}, not {level}"
+
+
+def _column(columns: Mapping[str, TableColumn], name: str) -> TableColumn:
+    if name not in columns:
+        raise OptionsRefusedError(f"there is no column {name!r}; the table has {', '.join(columns)}")
+    return columns[name]
+
+
+def _check_encoding(column: TableColumn, encoding: Encoding) -> None:
+    form = physical_form(column.type)
+    if tag_of(column.type) is TypeTag.SYMBOL and encoding is not Encoding.DICTIONARY:
+        raise OptionsRefusedError(f"column {column.name!r}: symbols are encoded by dictionary, not as {encoding.name}")
+    if form is None or form[0] not in ENCODABLE[encoding]:
+        able = [other.name for other in Encoding if form and form[0] in ENCODABLE[other]]
+        stored = form[0].name if form else "of an unknown type"
+        raise OptionsRefusedError(
+            f"column {column.name!r}: {encoding.name} is not for its values, which are {stored}; "
+            f"there are {', '.join(able)}"
+        )

@@ -1,0 +1,1 @@
+"""Many explorations as one job. Begin with `job.py`."""

@@ -1,0 +1,129 @@
+"""A campaign on Spark: its tasks fan out over executors, which write to a directory that all of them see.
+
+The directory is the state: a task is done where its results stand. So a run that was interrupted goes on where it was,
+and what is shown while it runs is what has come there. On a cluster the directory is on a file system that driver and
+executors share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from tornproof.pipeline.campaign.results import Arrivals, Conviction, Summary, control_names, summarise
+from tornproof.pipeline.campaign.spec import CampaignError, Spec, digest_of
+from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS, Task, complete_task, plan_of
+from tornproof.pipeline.spark.progress import watched
+from tornproof.pipeline.spark.session import innermost_message
+from tornproof.pipeline.whole_file import PARTIAL, whole_file
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
+SPEC_FILE = "campaign.json"
+OnProgress: TypeAlias = Callable[[int, int, int], None]
+"""Is told how many runs are done, how many there are, and how many signatures of findings have come."""
+OnConviction: TypeAlias = Callable[[Conviction], None]
+Work: TypeAlias = Callable[[Task, Path], None]
+_DONE = "task long, runs long"
+
+
+def run_campaign(
+    spark: SparkSession,
+    spec: Spec,
+    out: Path,
+    *,
+    on_progress: OnProgress = lambda done, total, found: None,
+    on_conviction: OnConviction = lambda conviction: None,
+    partition_count: int | None = None,
+    work: Work = complete_task,
+) -> Summary:
+    """Do what is left of a campaign, and return what came of all of it; raises CampaignError.
+
+    `on_conviction` gets a run of each signature as it comes, those of controls left out. Tasks are spread over
+    `partition_count` partitions, by default one for each.
+    """
+    tasks = plan_of(spec)
+    claim(spec, out)
+    arrivals = Arrivals(tasks, out)
+    controls = control_names(spec)
+    total = sum(task.run_count for task in tasks)
+
+    def tell(*_: int) -> None:
+        for conviction in arrivals.new(controls):
+            on_conviction(conviction)
+        on_progress(arrivals.run_count, total, len(arrivals.known))
+
+    tell()
+    if arrivals.missing:
+        _clear_partials(out)
+        _run_tasks(spark, arrivals.missing, out.absolute(), partition_count, work, tell)
+        tell()
+    return summarise(spec, tasks, out)
+
+
+def claim(spec: Spec, out: Path) -> None:
+    """Make the directory this campaign's, or find that it is; CampaignError where it is somebody else's."""
+    path, wanted = out / SPEC_FILE, {"format": 1, "name": spec.name, "digest": digest_of(spec)}
+    try:
+        if not path.exists():
+            out.mkdir(parents=True, exist_ok=True)
+            if any(out.iterdir()):
+                raise CampaignError(f"{out}: is not empty, and holds no campaign; name another --out")
+            with whole_file(path) as file:
+                file.write(msgspec.json.encode({**wanted, "spec": spec}))
+        found = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise CampaignError(f"{error.filename or out}: cannot be a campaign's directory: {error.strerror}") from error
+    except ValueError as error:
+        raise CampaignError(f"{path}: not what a campaign writes: {error}") from error
+    if not isinstance(found, dict) or found.get("digest") != wanted["digest"]:
+        raise CampaignError(f"{out}: holds a campaign of another spec, or of other scenarios; name another --out")
+
+
+def _run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[Task],
+    out: Path,
+    partition_count: int | None,
+    work: Work,
+    on_tasks: Callable[[int, int], None],
+) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    sent = spark.sparkContext.broadcast(tasks)
+    run = partial(_work_on, sent, out, work)
+    places = spark.range(0, len(tasks), 1, partition_count or len(tasks))
+    try:
+        done = watched(spark, places.mapInArrow(run, _DONE).collect, on_tasks)
+    except (PySparkException, Py4JError) as error:
+        raise CampaignError(f"a task of the campaign failed: {innermost_message(error)}") from error
+    finally:
+        sent.unpersist()
+    lost = {task.number for task in tasks} - {row.task for row in done}
+    assert not lost, f"Spark lost tasks {sorted(lost)}"
+
+
+def _work_on(
+    sent: Broadcast[Sequence[Task]], out: Path, work: Work, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Do the tasks whose places come in batches, and yield which are done."""
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            task = sent.value[place]
+            work(task, out)
+            yield pa.record_batch({"task": pa.array([task.number]), "runs": pa.array([task.run_count])})
+
+
+def _clear_partials(out: Path) -> None:
+    """Remove what workers that were killed have left; one that is still at it, and loses, has nothing to say."""
+    for kind in (RESULTS, EVENTS):
+        for path in (out / kind).glob(f"group=*/.*{PARTIAL}"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Tables as a data source of Spark: batch, stream and write. Begin with `source.py`."""

@@ -1,0 +1,80 @@
+"""What a query read and was spared, as files in a folder: Spark's Python data sources have no metrics of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tornproof.impl.query.pruning import Reason
+from tornproof.impl.read.account import ReadAccount
+from tornproof.pipeline.datasource.plan import Plan, ReadRequest
+
+TASK_COUNTS = ("scanned_row_count", "returned_row_count", "read_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """The file of one plan, and beside it one for each task that ended; an attempt replaces that of another one."""
+
+    path: str
+
+    def write_plan(self, request: ReadRequest, plan: Plan, task_count: int) -> None:
+        """Say what the tasks will read, and what was left out and why."""
+        account = plan.account
+        _replace(
+            Path(self.path),
+            {
+                "format": 1,
+                "table": request.path,
+                "version": request.version,
+                "columns": [column.name for column in request.columns],
+                "tasks": task_count,
+                "partitions": plan.partition_count,
+                "partitions_left_out": plan.partitions_left_out,
+                "row_groups": account.row_group_count,
+                "row_groups_read": len(plan.row_groups),
+                "row_groups_left_out": {reason.value.replace(" ", "_"): account.pruned[reason] for reason in Reason},
+                "data_bytes": account.data_bytes,
+            },
+        )
+
+    def write_task(self, number: int, account: ReadAccount) -> None:
+        """Say what a task has read."""
+        counts = {name: getattr(account, name) for name in TASK_COUNTS}
+        _replace(Path(self.path).with_suffix(f".task-{number:05d}"), counts)
+
+
+def new_plan_file(folder: str) -> PlanFile:
+    """Make an empty file for a plan in a folder that all machines share; makes the folder, too."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    handle, path = tempfile.mkstemp(prefix="plan-", suffix=".json", dir=folder)
+    os.close(handle)
+    return PlanFile(path)
+
+
+def read_metrics(folder: str) -> list[dict[str, Any]]:
+    """Return what each query did whose option `metrics` was this folder, in the order in which they were planned.
+
+    Counts of row groups are those of the plan; `tasks_done`, `scanned_row_count`, `returned_row_count` and `read_bytes`
+    those of the tasks that have ended by now.
+    """
+    plans = sorted((path for path in Path(folder).glob("plan-*.json")), key=lambda path: path.stat().st_mtime_ns)
+    return [_with_tasks(path) for path in plans if path.stat().st_size]
+
+
+def _with_tasks(path: Path) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads(path.read_text())
+    tasks = [json.loads(task.read_text()) for task in sorted(path.parent.glob(f"{path.stem}.task-*"))]
+    sums = {name: sum(task[name] for task in tasks) for name in TASK_COUNTS}
+    return {**plan, "tasks_done": len(tasks), **sums}
+
+
+def _replace(path: Path, content: dict[str, Any]) -> None:
+    handle, partial = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w") as file:
+        json.dump(content, file)
+    Path(partial).rename(path)

@@ -1,0 +1,216 @@
+"""A committed version of a table through Spark's own Parquet reader, which takes it at its own speed.
+
+A source in Python hands every value over from another process, which takes Spark longer than to read it. So what
+`_pm` says is resolved and checked here, and Spark gets the committed beginnings of the data files as files.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.pm import CODEC_NAMES
+from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.read.reader import Snapshot, snapshot_of
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.columns import SnapshotColumn, column_places
+from tornproof.impl.table.partition import ResolvedPartition
+from tornproof.impl.table.partition_schema import has_questdb_form
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.impl.types.arrow import is_nullable
+from tornproof.impl.verify.verify import check_thrift_footer
+from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
+from tornproof.pipeline.datasource.options import OptionRefusedError, path_of
+from tornproof.pipeline.datasource.plan import ReadRequest, explained
+from tornproof.pipeline.datasource.source import NAME, register
+from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, spark_schema
+from tornproof.pipeline.spark.session import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+READABLE_CODECS = frozenset({Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW})
+BYTE_STREAM_SPLIT = 9
+READ_OPTIONS = {
+    # An archive without a file system in its address lies in the default one.
+    "fs.defaultFS": "file:///",
+    # Not all that is damaged is so broken that it cannot be decoded.
+    "parquet.page.verify-checksum.enabled": "true",
+    # Whatever a session is set to: a version is read whole and as it was written, or not at all.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
+PATTERN = re.compile(r"[][{}*?\\]")
+"""What makes Spark take a path for a pattern, which it cannot look for in an archive."""
+UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+
+
+class SlowScanWarning(UserWarning):
+    """Spark's own reader cannot read a table, so its rows come through Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """How a partition's file calls a column, and whether it can hold nulls there."""
+
+    name: str
+    is_optional: bool
+
+
+_Layout: TypeAlias = tuple[_Stored | None, ...]
+"""How a partition stores the columns that are asked for, None for those that it predates."""
+
+
+class _NotForSparkError(Exception):
+    """Why Spark's own reader cannot read a partition."""
+
+
+@contextmanager
+def scan(
+    spark: SparkSession, path: str, *, columns: Sequence[str] | None = None, staging: str | None = None
+) -> Iterator[DataFrame]:
+    """Yield the committed version of a table, or some of its columns, readable inside of the `with` block.
+
+    The rows and types are those of the format `tornproof`. In `staging`, a folder that every machine sees, a list of
+    files is kept meanwhile; it may be left out where driver and executors are one machine. Warns with SlowScanWarning
+    where it has to read as that format does. Raises as that format does when it loads a table.
+    """
+    place, storage = path_of(path), OperatingSystemStorage()
+    table = open_table(storage, place)
+    with pin_committed(storage, place) as pin, _archive_directory(spark, staging) as directory:
+        snapshot = snapshot_of(table, pin.transaction)
+        wanted = snapshot.selected(None if columns is None else list(columns))
+        try:
+            frame = _native_frame(spark, snapshot, wanted, directory)
+        except _NotForSparkError as reason:
+            warnings.warn(f"{place}: rows come through Python: {reason}", SlowScanWarning, stacklevel=3)
+            register(spark)
+            names = json.dumps([column.name for column in wanted])
+            frame = spark.read.format(NAME).option("columns", names).load(place)
+        yield frame
+
+
+@contextmanager
+def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Path]:
+    master = str(spark.sparkContext.master)
+    if staging is None and not is_local(master):
+        raise OptionRefusedError(f"on {master} name a folder that every machine sees: scan(…, staging=FOLDER)")
+    parent = None if staging is None else path_of(staging)
+    with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=parent) as name:
+        if found := PATTERN.search(name):
+            raise OptionRefusedError(f"staging: {name}: Spark takes {found.group()!r} for a part of a pattern")
+        directory = Path(name)
+        # Executors may be other users.
+        directory.chmod(0o755)
+        yield directory
+
+
+def _native_frame(
+    spark: SparkSession, snapshot: Snapshot, columns: Sequence[SnapshotColumn], directory: Path
+) -> DataFrame:
+    """Return one frame of all partitions, each read as its file calls the columns; raises _NotForSparkError."""
+    request = ReadRequest.of(snapshot, tuple(columns))
+    folders: dict[_Layout, str] = {}
+    beginnings = []
+    for partition in snapshot.parquet_partitions():
+        files = snapshot.table.files_of(partition)
+        with explained(files, request):
+            layout = _layout_of(snapshot.resolve(partition), columns)
+        folder = folders.setdefault(layout, str(len(folders)))
+        path = Path(files.path, DATA_FILE)
+        beginnings.append(Beginning(folder=folder, name=f"{files.name}.parquet", path=path, size_bytes=partition.token))
+    write_archive(directory, beginnings)
+    frames = [
+        _frame(spark, f"har://{directory}/{folder}", request.schema, list(zip(columns, layout, strict=True)))
+        for layout, folder in folders.items()
+    ]
+    if not frames:
+        return spark.createDataFrame([], spark_schema(request.schema))
+    return functools.reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -> _Layout:
+    """Return how a partition stores the columns; raises _NotForSparkError."""
+    label = resolved.files.data_label
+    footer, problems = check_thrift_footer(resolved)
+    if problems:
+        raise _NotForSparkError(problems[0])
+    if footer is None:
+        raise _NotForSparkError(f"{label}: its Thrift footer is too large or too new to be compared with _pm")
+    for row_group in footer.row_groups:
+        for leaf, chunk in zip(footer.leaves, row_group.chunks, strict=True):
+            if chunk.path_in_schema != leaf.path:
+                old = ".".join(chunk.path_in_schema)
+                raise _NotForSparkError(f"{label}: column {leaf.dotted_path!r} is still called {old!r} in row groups")
+    name_counts = Counter(leaf.top.name.casefold() for leaf in footer.leaves)
+    places = column_places(resolved.metadata.header)
+    layout: list[_Stored | None] = []
+    for column in columns:
+        if column.id not in places:
+            layout.append(None)
+            continue
+        leaf = footer.leaves[places[column.id]]
+        reason = _why_unreadable(footer, places[column.id], column)
+        if name_counts[leaf.top.name.casefold()] > 1:
+            reason = "is called like another one but for case"
+        if reason is not None:
+            raise _NotForSparkError(f"{label}: column {leaf.top.name!r} {reason}")
+        layout.append(_Stored(leaf.top.name, leaf.max_def > 0))
+    return tuple(layout)
+
+
+def _why_unreadable(footer: ParquetFooter, place: int, column: SnapshotColumn) -> str | None:
+    leaf, of = footer.leaves[place], column.arrow_type
+    if pa.types.is_list(of) or (pa.types.is_decimal(of) and of.precision > DECIMAL_DIGITS_MAX):
+        return f"holds {of}, which Spark has no reader for"
+    if leaf.max_rep or not has_questdb_form(leaf.element, column.type):
+        return f"is not stored as QuestDB stores {of}"
+    for chunk in (row_group.chunks[place] for row_group in footer.row_groups):
+        if chunk.codec not in READABLE_CODECS:
+            return f"is compressed with {CODEC_NAMES[chunk.codec]}"
+        if BYTE_STREAM_SPLIT in chunk.encodings:
+            return "is encoded as BYTE_STREAM_SPLIT"
+    return None
+
+
+def _frame(
+    spark: SparkSession, address: str, schema: pa.Schema, columns: Sequence[tuple[SnapshotColumn, _Stored | None]]
+) -> DataFrame:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    fields, values = [], []
+    for field, (column, stored) in zip(spark_schema(schema).fields, columns, strict=True):
+        if stored is not None:
+            is_uuid = column.arrow_type == pa.uuid()
+            fields.append(StructField(stored.name, BinaryType() if is_uuid else field.dataType))
+        values.append(_value(column, stored).cast(field.dataType).alias(column.name))
+    return spark.read.options(**READ_OPTIONS).schema(StructType(fields)).parquet(address).select(*values)
+
+
+def _value(column: SnapshotColumn, stored: _Stored | None) -> Column:
+    from pyspark.sql import functions
+
+    missing = functions.lit(column.constant(1)[0].as_py())
+    if stored is None:
+        return missing
+    value = functions.col(f"`{stored.name.replace('`', '``')}`")
+    if column.arrow_type == pa.uuid():
+        digits = functions.lower(functions.hex(value))
+        parts = [functions.substring(digits, start, length) for start, length in UUID_PARTS]
+        return functools.reduce(lambda left, right: functions.concat(left, functions.lit("-"), right), parts)
+    return value if is_nullable(column.type) or not stored.is_optional else functions.coalesce(value, missing)

@@ -1,0 +1,185 @@
+"""`spark.read.format("tornproof").load(TABLE)`: one committed version of a table as a data source of Spark.
+
+A version is chosen when the table is loaded and stays that of the DataFrame, whatever is committed meanwhile. Spark
+asks the methods here in helper processes of its own, so nothing is shared between them but what is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.reader import Snapshot, snapshot_of
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import Pin, pin_committed
+from tornproof.pipeline.datasource.filters import predicate_of
+from tornproof.pipeline.datasource.metrics import PlanFile, new_plan_file
+from tornproof.pipeline.datasource.options import (
+    OptionRefusedError,
+    boolean_of,
+    columns_of_schema,
+    condition_predicate,
+    integer_of,
+    names_of,
+    path_of,
+    refuse_unknown,
+    times_predicate,
+)
+from tornproof.pipeline.datasource.pins import held, hold_committed
+from tornproof.pipeline.datasource.plan import Piece, ReadRequest, core_count, plan_read, read_pieces, splits_of
+from tornproof.pipeline.datasource.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "tornproof"
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
+READ_OPTIONS = frozenset({"path", "version", "columns", "from", "to", "where", "pushdown", "splits", "metrics"})
+SCANS_KEEP_THEIR_PLANS = hasattr(DataSourceReader, "pushLimit")
+"""Whether Spark keeps what filters have left of a table for the scan that they belong to.
+
+Up to 4.3 it keeps it for the loaded table: a later query without filters, or a second scan of the same query, then
+reads what the filters of another scan have left. Later releases, which also push limits, do not.
+"""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `tornproof` known to a session, and let Spark push filters to it."""
+    spark.conf.set(PUSHDOWN_SETTING, "true")
+    spark.dataSource.register(TornproofSource)
+
+
+@contextmanager
+def pinned(path: str) -> Iterator[Pin]:
+    """Keep the files of all versions from the committed one on from being purged inside of the `with` block.
+
+    For queries that read while a writer of this library rewrites and purges: what is loaded inside stays readable
+    inside. `is_held` of what is yielded says whether the table takes pins.
+    """
+    with pin_committed(OperatingSystemStorage(), path_of(path)) as pin:
+        yield pin
+
+
+class TornproofSource(DataSource):
+    """The format `tornproof`; its options are in docs/source.md."""
+
+    _snapshot: Snapshot | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name that it is asked for by."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Choose the version, and return its columns, or those of the option `columns`, in Spark's types."""
+        self._snapshot = self._open()
+        names = names_of(self.options.get("columns"))
+        return spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of the version that was chosen, of columns that the user may have named by a schema."""
+        refuse_unknown(self.options, READ_OPTIONS, "reading")
+        snapshot, self._snapshot = self._snapshot or self._open(), None
+        options = dict(self.options.items())
+        pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
+        return (PushdownReader if pushes else TornproofReader)(snapshot, schema, options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return a reader of what is appended to the table."""
+        from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
+
+        refuse_unknown(self.options, STREAM_OPTIONS, "streaming")
+        snapshot, self._snapshot = self._snapshot or self._open(), None
+        return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return a writer that makes all rows of a job one commit."""
+        from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
+
+        refuse_unknown(self.options, WRITE_OPTIONS, "writing")
+        return TornproofWriter(path_of(self.options.get("path")), schema, self.options.get("staging"), overwrite)
+
+    def _open(self) -> Snapshot:
+        storage, path = OperatingSystemStorage(), path_of(self.options.get("path"))
+        table = open_table(storage, path)
+        snapshot = snapshot_of(table, hold_committed(storage, path))
+        wanted, found = self.options.get("version"), snapshot.transaction.version
+        if wanted is not None and integer_of("version", wanted) != found:
+            raise OptionRefusedError(
+                f"{snapshot.table.path}: version {wanted} is not the committed one, which is {found}; a table keeps "
+                "the list of its partitions for that one only, so load a version while it is committed"
+            )
+        return snapshot
+
+
+class TornproofReader(DataSourceReader):
+    """Reads one version; made and asked for its plan in one process, and pickled for the tasks."""
+
+    def __init__(self, snapshot: Snapshot, schema: StructType, options: dict[str, str]) -> None:
+        """Choose the columns that `schema` names; raises UnknownColumnError, OptionRefusedError."""
+        columns = columns_of_schema(snapshot, schema)
+        self._snapshot: Snapshot | None = snapshot
+        self._options = options
+        self._by_name = {column.name: column for column in snapshot.columns}
+        self._plan_file: PlanFile | None = new_plan_file(options["metrics"]) if "metrics" in options else None
+        self._request = ReadRequest.of(snapshot, columns)
+        self._request = self._request.where(times_predicate(snapshot, options.get("from"), options.get("to")))
+        self._request = self._request.where(condition_predicate(snapshot, options.get("where")))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the read: which row groups, in how many tasks."""
+        assert self._snapshot is not None
+        storage, request = OperatingSystemStorage(), self._request
+        with held(storage, request.path, request.version):
+            plan = plan_read(self._snapshot, request)
+        split_count = integer_of("splits", self._options["splits"]) if "splits" in self._options else None
+        if split_count is not None and split_count < 1:
+            raise OptionRefusedError(f"option splits: {split_count} is not a number of tasks")
+        splits = splits_of(plan.row_groups, core_count(), split_count)
+        if self._plan_file is not None:
+            self._plan_file.write_plan(request, plan, len(splits))
+        return [InputPartition((number, pieces)) for number, pieces in enumerate(splits)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task; Spark makes a task without value where there is nothing to read."""
+        if partition.value is None:
+            return
+        number, pieces = partition.value
+        yield from read_split(self._request, number, pieces, self._plan_file)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what tasks do not need: the list of all partitions is long."""
+        return {**self.__dict__, "_snapshot": None, "_by_name": {}}
+
+
+class PushdownReader(TornproofReader):
+    """Reads what Spark's filters leave of a version."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take note of the filters, and give all of them back: Spark checks the rows again."""
+        self._request = self._request.where(predicate_of(filters, self._by_name))
+        return filters
+
+
+def read_split(
+    request: ReadRequest, number: int, pieces: Sequence[Piece], plan_file: PlanFile | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, and say in the plan's folder what it cost once all are read."""
+    account = ReadAccount()
+    yield from read_pieces(OperatingSystemStorage(), request, pieces, account)
+    if plan_file is not None:
+        plan_file.write_task(number, account)

@@ -1,0 +1,127 @@
+"""`spark.readStream.format("tornproof").load(TABLE)`: the rows that commits append, each once.
+
+A partition's rows stand in time order, so what was appended to it are its rows from a number on. An offset is a version
+with, for each partition, how many rows it had and its last time. That the rows before are still the same is shown in
+one of two ways: the row groups of then are still its first ones; or, in a table without deduplication keys, its rows
+up to that number are those that are not later than the last time of then, so nothing was put among them. A commit of
+which neither can be shown is not an append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import Pin, pin_committed
+from tornproof.pipeline.datasource.changes import Mark, NotAppendedError, appended_rows, mark_of
+from tornproof.pipeline.datasource.options import OptionRefusedError
+from tornproof.pipeline.datasource.plan import ReadRequest, core_count, read_pieces, splits_of
+
+STREAM_OPTIONS = frozenset({"path", "columns", "start", "changes"})
+CHOICES = {"start": ("beginning", "latest"), "changes": ("fail", "skip")}
+Offset = dict[str, Any]
+
+
+class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Tells which rows are new from one offset to another, and reads them."""
+
+    def __init__(self, snapshot: Snapshot, columns: tuple[SnapshotColumn, ...], options: dict[str, str]) -> None:
+        """Take note of the columns to return; raises OptionRefusedError."""
+        for option, choices in CHOICES.items():
+            if options.get(option, choices[0]) not in choices:
+                raise OptionRefusedError(f"option {option}: {options[option]!r} is none of {', '.join(choices)}")
+        self._starts_latest = options.get("start") == "latest"
+        self._skips_changes = options.get("changes") == "skip"
+        self._until: Offset | None = None
+        self._pins: list[Pin] = []
+        self._request = ReadRequest.of(snapshot, columns)
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return the offset of a new stream: before the first row, or behind the last one of now."""
+        start: Offset = {"version": -1, "partitions": {}}
+        return self._offset(start) if self._starts_latest else start
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return the offset of the committed version, or `start` where no partition has changed since."""
+        return self._until or self._offset(start)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the stream end at the version that is committed now."""
+        self._until = self._offset({"version": -1, "partitions": {}})
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Plan the rows between two offsets, which may come from a checkpoint; raises NotAppendedError."""
+        snapshot = open_snapshot(open_table(OperatingSystemStorage(), self._request.path))
+        before, after = _marks(start), _marks(end)
+        row_groups = []
+        for timestamp in sorted(before.keys() | after.keys()):
+            if before.get(timestamp) == after.get(timestamp):
+                continue
+            try:
+                row_groups += appended_rows(
+                    snapshot, self._request, timestamp, before.get(timestamp), after.get(timestamp)
+                )
+            except NotAppendedError:
+                if not self._skips_changes:
+                    raise
+        splits = splits_of(row_groups, core_count())
+        return [InputPartition((snapshot.transaction.version, pieces)) for pieces in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        version, pieces = partition.value
+        request = replace(self._request, version=version)
+        yield from read_pieces(OperatingSystemStorage(), request, pieces, ReadAccount())
+
+    def commit(self, end: Offset) -> None:
+        """Let go of versions before an offset that is done with."""
+        self._release(end["version"])
+
+    def stop(self) -> None:
+        """Let go of all versions."""
+        self._release(None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the pins, which stay with this process."""
+        return {**self.__dict__, "_pins": [], "_until": None}
+
+    def _offset(self, start: Offset) -> Offset:
+        """Return the offset of the committed version, which stays readable until a later one is done with."""
+        storage, known = OperatingSystemStorage(), _marks(start)
+        table = open_table(storage, self._request.path)
+        pin = pin_committed(storage, table.path)
+        self._pins.append(pin)
+        snapshot = snapshot_of(table, pin.transaction)
+        found = {
+            partition.timestamp: mark_of(snapshot, partition, known.get(partition.timestamp))
+            for partition in pin.transaction.partitions
+            if partition.is_parquet
+        }
+        if found == known:
+            return start
+        stored = {str(timestamp): mark.as_json() for timestamp, mark in found.items()}
+        return {"version": pin.version, "partitions": stored}
+
+    def _release(self, below_version: int | None) -> None:
+        kept: list[Pin] = []
+        for pin in self._pins:
+            is_known = pin.version in {other.version for other in kept}
+            if below_version is not None and pin.version >= below_version and not is_known:
+                kept.append(pin)
+            else:
+                pin.release()
+        self._pins = kept
+
+
+def _marks(offset: Offset) -> dict[int, Mark]:
+    return {int(timestamp): Mark.of_json(stored) for timestamp, stored in offset["partitions"].items()}

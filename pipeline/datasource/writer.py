@@ -1,0 +1,153 @@
+"""`df.write.format("tornproof").mode("append").save(TABLE)`: all rows of a job become one commit, or none do.
+
+Tasks write their rows beside each other into a folder of the job, where no reader looks; only `commit` opens the
+table's writer. Spark makes the writer, commits and aborts in different processes (Spark notes, 2), so all that one
+must know of another stands in that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tornproof.impl.errors import NotATableError, RowsRefusedError, TornproofError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE, safe_read
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.pipeline.datasource.types import from_spark
+
+WRITE_OPTIONS = frozenset({"path", "staging"})
+STAGING_PREFIX = "_staging-"
+INTENT_FILE = "commit.json"
+
+
+class CommitUnclearError(TornproofError):
+    """A commit that failed but may have made its version; the message says what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows(WriterCommitMessage):
+    """What a task has staged: the name of its file in the job's folder, and how many rows are in it."""
+
+    file: str
+    row_count: int
+
+
+class TornproofWriter(DataSourceArrowWriter):
+    """Stages the rows of one job and commits them at once."""
+
+    def __init__(self, path: str, schema: StructType, staging: str | None, overwrite: bool) -> None:
+        """Check that the table can take such rows at all, and make the job's folder.
+
+        Raises NotATableError, RowsRefusedError for unknown columns and for a missing designated timestamp.
+        """
+        snapshot = open_snapshot(open_table(OperatingSystemStorage(), path))
+        names = {column.id: column.name for column in snapshot.columns}
+        if snapshot.table.metadata is None or snapshot.timestamp_id not in names:
+            raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
+        unknown = [name for name in schema.names if name not in names.values()]
+        if unknown:
+            raise RowsRefusedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
+        if names[snapshot.timestamp_id] not in schema.names:
+            raise RowsRefusedError(f"the rows lack {names[snapshot.timestamp_id]!r}, the designated timestamp")
+        self._path = path
+        self._schema = snapshot.schema
+        self._overwrites = overwrite
+        self._folder = Path(staging or path, STAGING_PREFIX + secrets.token_hex(8))
+        self._folder.mkdir(parents=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Stage the rows of one attempt at a task, in the table's types; raises ValueRefusedError."""
+        context = TaskContext.get()
+        assert context is not None
+        return self.stage(iterator, f"{context.partitionId():05d}-{context.taskAttemptId()}.arrow")
+
+    def stage(self, batches: Iterator[pa.RecordBatch], file: str) -> StagedRows:
+        """Write batches to a file of the job's folder; an attempt that fails half way leaves its own file only."""
+        row_count, sink = 0, None
+        try:
+            for batch in batches:
+                rows = from_spark(batch, self._schema)
+                sink = sink or pa.ipc.new_file(str(self._folder / file), rows.schema)
+                sink.write_batch(rows)
+                row_count += rows.num_rows
+        finally:
+            if sink is not None:
+                sink.close()
+        return StagedRows(file=file, row_count=row_count)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make what successful tasks have staged one version of the table, and remove the job's folder.
+
+        Raises what the writer raises, and CommitUnclearError where the version may be there all the same.
+        """
+        staged = [message for message in messages if isinstance(message, StagedRows) and message.row_count]
+        if staged or self._overwrites:
+            with open_writer(OperatingSystemStorage(), self._path) as writer:
+                for message in staged:
+                    with pa.memory_map(str(self._folder / message.file)) as file:
+                        writer.write(pa.ipc.open_file(file).read_all())
+                if self._overwrites:
+                    for partition in writer.transaction.partitions:
+                        writer.drop_partition(partition.timestamp)
+                self._commit(writer)
+        self._clear()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what was staged, unless a commit was begun and the table has another version since.
+
+        Spark also asks for this after a commit that failed, or whose process was killed. The table itself is never
+        touched: what is in it was committed. Raises CommitUnclearError where the rows may be in it.
+        """
+        before = self._intended_version()
+        if before is not None and (now := self._version()) != before:
+            raise CommitUnclearError(
+                f"{self._path}: the table was at version {before} when this job began to commit, and is at {now} "
+                f"now: its rows may be in the table; see before you run it again. They are kept in {self._folder}"
+            )
+        self._clear()
+
+    def _commit(self, writer: TableWriter) -> None:
+        before = writer.transaction.version
+        (self._folder / INTENT_FILE).write_text(json.dumps({"version": before}))
+        try:
+            writer.commit()
+        except TornproofError as error:
+            if (now := self._version()) == before:
+                raise
+            raise CommitUnclearError(
+                f"{self._path}: the commit failed after version {now} was in place: its rows are in the table, but a "
+                f"power cut may still take them ({error})"
+            ) from error
+
+    def _intended_version(self) -> int | None:
+        """Return the version that the commit was to follow, or None where no commit was begun."""
+        try:
+            return int(json.loads((self._folder / INTENT_FILE).read_text())["version"])
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            # Written before the commit's first action, so a file that was cut says that there was none.
+            return None
+
+    def _version(self) -> int:
+        return safe_read(OperatingSystemStorage(), f"{self._path}/{TXN_FILE}").version
+
+    def _clear(self) -> None:
+        """Remove the job's folder; what a task that is still running wants to write there then fails."""
+        gone = self._folder.with_name(f"{self._folder.name}.gone")
+        with suppress(OSError):
+            self._folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)

@@ -1,0 +1,209 @@
+"""The check of one huge history as a job on Spark: NumPy beside the events, which workers read themselves.
+
+Moving columns through the JVM costs more than judging them (Spark notes, 2 and 4), so that one huge history is read by
+the workers from Parquet, slice by slice, in two passes: the first finds what slices must know of each other, the second
+judges. Memory is bounded by the largest slice, the writer's events, and a few events of each client in each slice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import resource
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.harness.checkers.attempts import read_writing
+from tornproof.harness.checkers.ordering import by_process
+from tornproof.harness.checkers.recorded import NAMES, MalformedHistoryError, read_columns
+from tornproof.harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
+from tornproof.harness.checkers.snapshot_isolation import (
+    Anomaly,
+    Judgement,
+    Part,
+    conclude,
+    deaths,
+    judge_readers,
+    judge_writer,
+    read_steps,
+    unknown,
+)
+from tornproof.harness.checkers.timeline import Timeline, timeline_of
+from tornproof.harness.common.arrow_bytes import arrow_bytes
+from tornproof.pipeline.history.events import Slice, event_files, plan_slices, read_slice
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+SLICE_EVENTS = 1_000_000
+"""Row groups are put together up to so many events; a larger row group is a slice of its own."""
+SLICES_A_TASK = 4
+"""Between two tasks a worker waits some 50 ms, a fifth of the time that a slice takes."""
+
+Work: TypeAlias = Callable[[int], pa.Table]
+RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.string()), ("reason", pa.string()), ("peak", pa.int64())])
+REFUSED = "refused"
+PART_TYPES = "part binary"
+"""The answer of each slice is one value for Spark, which would take its rows apart twice on their way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is legal beside the rules, as in `judge`."""
+
+    excused: tuple[str, ...] = ()
+    seen_survives: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What every slice is judged beside: the timeline, the deaths, and by slice what its clients bring along."""
+
+    timeline: Timeline
+    deaths: pa.Table
+    before: dict[int, pa.Table]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The judgement on one huge history, in how many slices it was made, and the most memory of a worker."""
+
+    judgement: Judgement
+    slice_count: int = 0
+    worker_peak_bytes: int = 0
+
+
+def check_files(
+    spark: SparkSession,
+    files: Sequence[Path],
+    *,
+    terms: Terms | None = None,
+    slice_events: int = SLICE_EVENTS,
+    scratch: Path | None = None,
+) -> Checked:
+    """Judge the events of some Parquet files, which all executors can read, as one history.
+
+    Raises UnreadableEventsError where a file holds no events. Where the events of a process are mixed up among row
+    groups they are sorted first, into files in a new directory in `scratch`; a client whose events are still mixed up
+    then, because two processes recorded it at the same time, is beyond what slices can judge.
+    """
+    terms = terms or Terms()
+    # Executors have another working directory.
+    files = [file.absolute() for file in files]
+    try:
+        return check_slices(spark, files, terms=terms, slice_events=slice_events)
+    except ScatteredHistoryError:
+        pass
+    with tempfile.TemporaryDirectory(prefix="tornproof-history-", dir=scratch) as directory:
+        events = spark.read.parquet(*map(str, files))
+        sorted_files = write_sorted(events, Path(directory))
+        try:
+            return check_slices(spark, sorted_files, terms=terms, slice_events=slice_events)
+        except ScatteredHistoryError as error:
+            event_count = plan_slices(sorted_files, slice_events)[1]
+            return Checked(judgement=unknown(f"{error}, because several processes recorded it", event_count))
+
+
+def write_sorted(events: DataFrame, directory: Path) -> list[Path]:
+    """Write events by process and sequence as Parquet files in a directory, and return these."""
+    events.select(*NAMES).sort("process", "sequence").write.parquet(str(directory), mode="overwrite")
+    return event_files([directory])
+
+
+def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, slice_events: int) -> Checked:
+    """Judge the events of some files where they stand; raises ScatteredHistoryError where they must be sorted first."""
+    slices, event_count = plan_slices(files, slice_events)
+    scans = _run(spark, len(slices), functools.partial(_scan_slice, slices), SCAN_SCHEMA)
+    try:
+        for refusal in scans.filter(pc.equal(scans.column("role"), REFUSED)).column("details").to_pylist():
+            raise MalformedHistoryError(refusal)
+        before, shared = link(scans), events_of(scans, SHARED)
+        writing = read_writing(shared)
+        timeline = timeline_of(writing)
+        known = Known(timeline=timeline, deaths=deaths(shared), before=before)
+    except MalformedHistoryError as error:
+        return Checked(judgement=unknown(str(error), event_count), slice_count=len(slices))
+    broadcast = spark.sparkContext.broadcast(known)
+    try:
+        work = functools.partial(_judge_slice, slices, broadcast, terms)
+        results = _run(spark, len(slices), work, RESULT_SCHEMA).to_pylist()
+    finally:
+        broadcast.unpersist()
+    writer = judge_writer(writing, timeline, seen_survives=terms.seen_survives)
+    reasons = sorted((result["slice"], result["reason"]) for result in results if result["reason"])
+    parts = [part_from_json(result["part"]) for result in results if result["part"]]
+    judgement = unknown(reasons[0][1], event_count) if reasons else conclude([writer, *parts])
+    peak = max((result["peak"] for result in results), default=0)
+    return Checked(judgement=judgement, slice_count=len(slices), worker_peak_bytes=peak)
+
+
+def part_to_json(part: Part) -> str:
+    """Return a part as text."""
+    return json.dumps({**dataclasses.asdict(part), "readers": sorted(part.readers)})
+
+
+def part_from_json(text: str) -> Part:
+    """Return the part of a text."""
+    content = json.loads(text)
+    return Part(**{**content, "anomalies": anomalies_of(content), "readers": frozenset(content["readers"])})
+
+
+def anomalies_of(content: Mapping[str, Any]) -> tuple[Anomaly, ...]:
+    """Return the anomalies of a part or of a judgement that was read from JSON."""
+    return tuple(Anomaly(**{**each, "events": tuple(each["events"])}) for each in content["anomalies"])
+
+
+def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
+    """Return what some work makes of each number below `count`."""
+    if count == 0:
+        return schema.empty_table()
+    task_count = max(-(-count // SLICES_A_TASK), min(count, 2 * spark.sparkContext.defaultParallelism))
+    numbers = spark.range(0, count, 1, task_count)
+    parts = numbers.mapInArrow(functools.partial(_work_on, work), PART_TYPES).toArrow().column("part")
+    return pa.concat_tables([pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts])
+
+
+def _work_on(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield pa.record_batch({"part": pa.array([arrow_bytes(work(number))])})
+
+
+def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
+    try:
+        return scan(read_slice(slices[number]), number)
+    except Exception as error:
+        row = {"slice": number, "role": REFUSED, "details": reason_of(error)}
+        return pa.Table.from_pylist([row], SCAN_SCHEMA)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why what the judge cannot cope with is UNKNOWN."""
+    is_malformed = isinstance(error, MalformedHistoryError)
+    return str(error) if is_malformed else f"the judge failed: {type(error).__name__}: {error}"
+
+
+def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Terms, number: int) -> pa.Table:
+    part, reason = "", ""
+    try:
+        part = part_to_json(judge_slice(read_slice(slices[number]), broadcast.value, number, terms))
+    except Exception as error:
+        reason = reason_of(error)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pa.table([[number], [part], [reason], [peak]], schema=RESULT_SCHEMA)
+
+
+def judge_slice(own: pa.Table, known: Known, number: int, terms: Terms) -> Part:
+    """Judge the events of a slice beside what is known; raises MalformedHistoryError."""
+    before = [known.deaths, known.before[number]] if number in known.before else [known.deaths]
+    columns = read_columns(own, known=pa.concat_tables(before))
+    readings = read_steps(columns, by_process(columns))
+    return judge_readers(columns, readings, known.timeline, excused=terms.excused, seen_survives=terms.seen_survives)

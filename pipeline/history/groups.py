@@ -1,0 +1,103 @@
+"""Many histories in one dataset, told apart by key columns, each judged by itself in a job on Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tornproof.harness.checkers.recorded import NAMES
+from tornproof.harness.checkers.snapshot_isolation import Judgement, judge, unknown
+from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history.check import Terms, anomalies_of, reason_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HISTORY = "history"
+EVENTS_MAX = 8_000_000
+"""A history among many is judged in the memory of one worker, which takes some 250 bytes an event."""
+TOO_LARGE = "has more than {:,} events: give it as the only history, without key columns"
+JUDGEMENT_TYPES = "history string, judgement string"
+
+
+def judge_histories(
+    frame: DataFrame, keys: Sequence[str], *, terms: Terms | None = None, events_max: int = EVENTS_MAX
+) -> dict[str, Judgement]:
+    """Return the judgement on each history of a frame of events, by its keys as a JSON object, in their order."""
+    judge_some = functools.partial(_judge_sorted, terms or Terms(), events_max)
+    judged = by_history(frame, keys).repartition(HISTORY).sortWithinPartitions(HISTORY)
+    rows = judged.mapInArrow(judge_some, JUDGEMENT_TYPES).toArrow()
+    found = zip(rows.column(HISTORY).to_pylist(), rows.column("judgement").to_pylist(), strict=True)
+    return {history: judgement_from_json(text) for history, text in sorted(found)}
+
+
+def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return events with one column `history` in the place of the keys."""
+    from pyspark.sql import functions
+
+    history = functions.to_json(functions.struct(*[functions.col(f"`{key}`") for key in keys]))
+    return frame.select(history.alias(HISTORY), *NAMES)
+
+
+def judgement_to_json(judgement: Judgement) -> str:
+    """Return a judgement as text."""
+    return json.dumps({**dataclasses.asdict(judgement), "verdict": judgement.verdict.name})
+
+
+def judgement_from_json(text: str) -> Judgement:
+    """Return the judgement of a text."""
+    content = json.loads(text)
+    return Judgement(**{**content, "verdict": Verdict[content["verdict"]], "anomalies": anomalies_of(content)})
+
+
+def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Judge histories that come one after another, in as many batches as they take."""
+    for history, events, count in histories_of(batches, events_max):
+        judgement = unknown(TOO_LARGE.format(events_max), count) if events is None else judge_one(events, terms)
+        yield pa.record_batch({"history": [history], "judgement": [judgement_to_json(judgement)]})
+
+
+def judge_one(events: pa.Table, terms: Terms) -> Judgement:
+    """Judge a history; what the judge cannot cope with is UNKNOWN, and no reason to end a job on many histories."""
+    try:
+        return judge(events, excused=terms.excused, seen_survives=terms.seen_survives)
+    except Exception as error:
+        return unknown(reason_of(error), len(events))
+
+
+def histories_of(batches: Iterable[pa.RecordBatch], events_max: int) -> Iterator[tuple[str, pa.Table | None, int]]:
+    """Yield each history with its events, or none where there are too many, and how many there are."""
+    current: str | None = None
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for run in _runs(batches):
+        history = run.column(0)[0].as_py()
+        if history != current:
+            if current is not None:
+                yield current, _table(held), count
+            current, held, count = history, [], 0
+        count += len(run)
+        held.append(run)
+        if count > events_max:
+            held.clear()
+    if current is not None:
+        yield current, _table(held), count
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches, cut where another history begins."""
+    for batch in batches:
+        start = 0
+        for end in pc.run_end_encode(batch.column(0)).run_ends.to_pylist():
+            yield batch.slice(start, end - start)
+            start = end
+
+
+def _table(held: list[pa.RecordBatch]) -> pa.Table | None:
+    return pa.Table.from_batches(held).select(NAMES) if held else None

@@ -1,0 +1,1 @@
+"""Archives of JSON lines as a table. Begin with `job.py`."""

@@ -1,0 +1,83 @@
+"""An executor's part in publishing: one new partition, from its runs to complete files that have no name yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.readable_row_groups import readable_row_groups
+from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.pipeline.ingest.commit import prepared_path
+from tornproof.pipeline.ingest.spill import Run, SortedRuns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTask:
+    """A partition to be built: its start, the runs with its rows, and where its directory may be.
+
+    `directory` lacks the mark of the attempt; `thread_count` row groups are encoded side by side.
+    """
+
+    timestamp: int
+    runs: tuple[Run, ...]
+    directory: str
+    table_name: str
+    metadata: TableMetadata
+    timestamp_name: str
+    options: WriterOptions
+    thread_count: int
+
+
+def build_partition(storage: Storage, task: BuildTask, attempt: str) -> PreparedPartition:
+    """Build a partition in a directory of this attempt; raises RowsRefusedError, StorageError."""
+    place = prepared_path(task.directory, attempt)
+    with (
+        SortedRuns(task.runs, task.timestamp_name) as runs,
+        PartitionBuild(storage, place, task.metadata, task.options, table_name=task.table_name) as build,
+        ThreadPoolExecutor(task.thread_count) as threads,
+    ):
+        waiting: deque[Future[list[EncodedRowGroup]]] = deque()
+
+        def encoded(rows: pa.Table) -> list[EncodedRowGroup]:
+            return list(readable_row_groups(rows, build.encoded))
+
+        def append_first() -> None:
+            for group in waiting.popleft().result():
+                build.append(group)
+
+        for rows in row_groups(runs, task.runs, task.options):
+            waiting.append(threads.submit(encoded, rows))
+            del rows
+            if len(waiting) >= task.thread_count:
+                append_first()
+        while waiting:
+            append_first()
+        return build.finish(task.timestamp)
+
+
+def row_groups(sorted_runs: SortedRuns, runs: Sequence[Run], options: WriterOptions) -> Iterator[pa.Table]:
+    """Yield the rows of each row group, which is as large as it may be by its bytes in Arrow's form."""
+    size_bytes_max = options.row_group_size_bytes_max
+    assert size_bytes_max is not None
+    row_count = sum(run.row_count for run in runs)
+    aimed = max(1, size_bytes_max * row_count // max(1, sum(run.size_bytes for run in runs)))
+    for rows in sorted_runs.slices(min(aimed, options.row_group_row_count_max)):
+        yield from _halves(rows, size_bytes_max)
+
+
+def _halves(rows: pa.Table, size_bytes_max: int) -> Iterator[pa.Table]:
+    if rows.nbytes <= size_bytes_max or rows.num_rows == 1:
+        yield rows
+        return
+    middle = rows.num_rows // 2
+    yield from _halves(rows.slice(0, middle), size_bytes_max)
+    yield from _halves(rows.slice(middle), size_bytes_max)

@@ -1,0 +1,284 @@
+"""How rows and the record of where they came from become part of a table: together, or not at all.
+
+Each run has an entry in the table's `_archive`: which files it took, by their digests, and the version that its commit
+makes. It is PENDING before that commit, with how many rows each interval of time then has, and DONE after it. A run
+that finds a pending entry knows from the committed version which of the two it is, so no file is taken twice, and none
+is taken for done that is not. All names that end in INPROGRESS are unfinished, and removed by the next run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tornproof.impl.errors import CorruptError, TornproofError
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, ReadableStorage, Storage
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition_names import interval_start
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import Transaction
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.recovery import remove_directory
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.writer_options import WriterOptions
+
+ARCHIVE_DIRECTORY = "_archive"
+SPOOL_DIRECTORY = "spool"
+INPROGRESS = ".inprogress"
+PENDING = ".pending"
+DONE = ".json"
+ENTRY_BYTES_MAX = 1 << 30
+FORMAT = 1
+
+
+class UnsettledRunError(TornproofError):
+    """A run was interrupted and other writers have gone on since, so that nobody can tell whether it was committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEntry:
+    """What one run took: the version with its rows, its sources as documents with a `digest`, its columns' keys."""
+
+    number: int
+    version: int
+    sources: tuple[Mapping[str, Any], ...]
+    keys: Mapping[str, Sequence[str]]
+    rows_after: str
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests of its files."""
+        return frozenset(source["digest"] for source in self.sources)
+
+
+def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
+    """Return the entries of all runs whose rows are in the committed version; changes nothing.
+
+    Raises UnsettledRunError, CorruptError for an entry that is none, StorageError.
+    """
+    directory = f"{table_path}/{ARCHIVE_DIRECTORY}"
+    if storage.kind(directory) is EntryKind.MISSING:
+        return ()
+    entries = []
+    for name in storage.listdir(directory):
+        if name.endswith(DONE):
+            entries.append(_read_entry(storage, directory, name))
+        elif name.endswith(PENDING):
+            table = open_table(storage, table_path)
+            entry = _read_entry(storage, directory, name)
+            if _is_committed(entry, table, table.transaction(), f"{directory}/{name}"):
+                entries.append(entry)
+    return tuple(sorted(entries, key=lambda entry: entry.number))
+
+
+@contextmanager
+def open_archive(storage: Storage, table_path: str, options: WriterOptions | None = None) -> Iterator[ArchiveTable]:
+    """Become the one writer of a table, and settle and clear away what an interrupted run left.
+
+    Raises as `open_writer` and `ingested` do.
+    """
+    with open_writer(storage, table_path, options=options) as writer:
+        archive = ArchiveTable(storage, writer)
+        archive.settle()
+        yield archive
+
+
+class ArchiveTable:
+    """A table that runs are added to, under its writer's lock. Use `open_archive`."""
+
+    def __init__(self, storage: Storage, writer: TableWriter) -> None:
+        self.table = writer.table
+        self.entries: tuple[RunEntry, ...] = ()
+        self._storage = storage
+        self._writer = writer
+        self._directory = f"{writer.table.path}/{ARCHIVE_DIRECTORY}"
+
+    @property
+    def transaction(self) -> Transaction:
+        """The committed version."""
+        return self._writer.transaction
+
+    @property
+    def spool_path(self) -> str:
+        """Where runs of rows wait until they are encoded; the next run removes what is left there."""
+        return f"{self._directory}/{SPOOL_DIRECTORY}"
+
+    def settle(self) -> None:
+        """Finish the entry of a run that was committed, remove that of one that was not, and all that is unfinished."""
+        self._make_directory()
+        self.entries = ingested(self._storage, self.table.path)
+        committed = {entry.number for entry in self.entries}
+        for name in self._storage.listdir(self._directory):
+            path = f"{self._directory}/{name}"
+            if name.endswith(PENDING) and int(name.removesuffix(PENDING)) in committed:
+                self._storage.rename(path, path.removesuffix(PENDING) + DONE)
+            elif name.endswith((PENDING, INPROGRESS)):
+                self._storage.unlink(path)
+            elif name == SPOOL_DIRECTORY:
+                remove_directory(self._storage, path)
+        # Also where nothing was done: a killed run may have given the names and not come to this.
+        self._storage.sync_directory(self._directory)
+        for name in self._storage.listdir(self.table.path):
+            if name.endswith(INPROGRESS):
+                remove_directory(self._storage, f"{self.table.path}/{name}")
+
+    def publish(
+        self,
+        *,
+        sources: Sequence[Mapping[str, Any]],
+        keys: Mapping[str, Sequence[str]],
+        prepared: Sequence[PreparedPartition],
+        rows: Iterable[pa.Table],
+    ) -> RunEntry:
+        """Commit prepared partitions and rows for those that are there, with the entry that says where they are from.
+
+        Raises as `TableWriter.commit` does; after an error the next `open_archive` finds out what has become of it.
+        """
+        for each in prepared:
+            self._writer.adopt(each)
+        counts = _interval_counts(self.table.metadata, self.transaction)
+        row_count = counts.total()
+        counts.update({each.timestamp: each.row_count for each in prepared})
+        for table in rows:
+            self._writer.write(table)
+            counts.update(_counts_of(self.table.metadata, table))
+        entry = RunEntry(
+            number=max((entry.number for entry in self.entries), default=0) + 1,
+            version=self.transaction.version + (counts.total() > row_count),
+            sources=tuple(sources),
+            keys=keys,
+            rows_after=_digest(counts),
+        )
+        name = f"{entry.number:09d}"
+        publish_file(self._storage, self._directory, name, PENDING, _encode(entry))
+        version = self._writer.commit()
+        assert version == entry.version, (version, entry.version)
+        self._storage.rename(f"{self._directory}/{name}{PENDING}", f"{self._directory}/{name}{DONE}")
+        self._storage.sync_directory(self._directory)
+        self.entries = (*self.entries, entry)
+        return entry
+
+    def _make_directory(self) -> None:
+        if self._storage.kind(self._directory) is EntryKind.MISSING:
+            self._storage.mkdir(self._directory)
+        self._storage.sync_directory(self.table.path)
+
+
+def unseen(found: Mapping[str, str], entries: Sequence[RunEntry]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files whose content is new, by path, and for the others the file that had it first."""
+    first = {source["digest"]: str(source["file"]) for entry in entries for source in entry.sources}
+    new: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for path, digest in found.items():
+        if digest in first:
+            skipped[path] = first[digest]
+        else:
+            new[path] = digest
+            first[digest] = path
+    return new, skipped
+
+
+def prepared_path(directory: str, attempt: str) -> str:
+    """Return where an attempt may build what is to be a partition's directory; INPROGRESS says that it is none yet."""
+    return f"{directory}.{attempt}{INPROGRESS}"
+
+
+def publish_file(storage: Storage, directory: str, name: str, suffix: str, content: bytes) -> None:
+    """Put a file with that content into a directory, as `published_file` does."""
+    with published_file(storage, directory, name, suffix) as file:
+        file.pwrite(content, 0)
+
+
+@contextmanager
+def published_file(storage: Storage, directory: str, name: str, suffix: str) -> Iterator[File]:
+    """Give an empty file to write to, and its name once all of it is durable; then make the name durable.
+
+    After an error it stays unfinished.
+    """
+    unfinished = f"{directory}/{name}{INPROGRESS}"
+    with storage.open_for_writing(unfinished, OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        yield file
+        file.fsync()
+    storage.rename(unfinished, f"{directory}/{name}{suffix}")
+    storage.sync_directory(directory)
+
+
+def _is_committed(entry: RunEntry, table: Table, transaction: Transaction, path: str) -> bool:
+    if transaction.version < entry.version:
+        return False
+    if transaction.version > entry.version:
+        raise UnsettledRunError(
+            f"{path}: this run was interrupted when it made version {entry.version}, and the table has version "
+            f"{transaction.version} now; give the file the ending {DONE} if the rows of its sources are there, else "
+            "remove it"
+        )
+    return _digest(_interval_counts(table.metadata, transaction)) == entry.rows_after
+
+
+def _interval_counts(metadata: TableMetadata | None, transaction: Transaction) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for partition in transaction.partitions:
+        counts[_interval(metadata, partition.timestamp)] += partition.row_count
+    return counts
+
+
+def _counts_of(metadata: TableMetadata | None, rows: pa.Table) -> Counter[int]:
+    """Return the rows of each interval; all of `rows` lie in one, as runs do."""
+    assert metadata is not None
+    (name,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    return Counter({_interval(metadata, rows[name][0].value): rows.num_rows}) if rows.num_rows else Counter()
+
+
+def _interval(metadata: TableMetadata | None, timestamp: int) -> int:
+    assert metadata is not None, "a writer has opened the table"
+    start = interval_start(timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
+    return timestamp if start is None else start
+
+
+def _digest(counts: Counter[int]) -> str:
+    return hashlib.blake2b(json.dumps(sorted(counts.items())).encode(), digest_size=16).hexdigest()
+
+
+def _encode(entry: RunEntry) -> bytes:
+    document = {
+        "format": FORMAT,
+        "number": entry.number,
+        "version": entry.version,
+        "rows_after": entry.rows_after,
+        "keys": {name: list(keys) for name, keys in entry.keys.items()},
+        "sources": list(entry.sources),
+    }
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def _read_entry(storage: ReadableStorage, directory: str, name: str) -> RunEntry:
+    with storage.open_for_reading(f"{directory}/{name}") as file:
+        content = file.pread(min(file.size_bytes(), ENTRY_BYTES_MAX), 0)
+    try:
+        document = json.loads(content)
+        entry = RunEntry(
+            number=int(document["number"]),
+            version=int(document["version"]),
+            sources=tuple(document["sources"]),
+            keys={str(column): tuple(map(str, keys)) for column, keys in document["keys"].items()},
+            rows_after=str(document["rows_after"]),
+        )
+        if entry.digests and document["format"] == FORMAT and name.startswith(f"{entry.number:09d}."):
+            return entry
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise CorruptError(
+        file=f"{ARCHIVE_DIRECTORY}/{name}",
+        field="content",
+        offset_bytes=None,
+        expected=f"the entry of a run of format {FORMAT}",
+        actual=content[:40],
+    )

@@ -1,0 +1,291 @@
+"""Files of telemetry into a time-partitioned table: reading and encoding on executors, one commit by the driver.
+
+All machines need the same file system at the same paths: rows go from readers to encoders through sorted runs in the
+table's own `_archive`, and encoders write the files of partitions where the commit finds them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.file_pieces import pieces_of
+from tornproof.impl.storage.interface import EntryKind, Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.partition_names import directory_names, interval_start
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.write.adoption import PreparedPartition
+from tornproof.impl.write.recovery import remove_directory
+from tornproof.pipeline.ingest.build import BuildTask, build_partition
+from tornproof.pipeline.ingest.commit import (
+    ARCHIVE_DIRECTORY,
+    INPROGRESS,
+    ArchiveTable,
+    ingested,
+    open_archive,
+    published_file,
+    unseen,
+)
+from tornproof.pipeline.ingest.sample import sample_frames
+from tornproof.pipeline.ingest.schema import (
+    ArchiveSchema,
+    Keys,
+    SchemaRefusedError,
+    infer_columns,
+    infer_schema,
+    schema_of_table,
+)
+from tornproof.pipeline.ingest.settings import ArchiveReport, ArchiveSettings
+from tornproof.pipeline.ingest.source import digest_of, task_groups
+from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
+from tornproof.pipeline.spark.progress import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+OnStage: TypeAlias = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is done, and how much there is."""
+COPY_ROWS = 1 << 20
+
+
+def run_archive(
+    spark: SparkSession,
+    paths: Sequence[str],
+    table_path: str,
+    settings: ArchiveSettings,
+    *,
+    on_stage: OnStage = lambda what, done, total: None,
+) -> ArchiveReport:
+    """Add what files hold to a table, which is made where it is not there; nothing is added twice.
+
+    Raises SchemaRefusedError, SourceUnreadableError, UnsettledRunError, and what a table's writer raises; the table is
+    as before then, or a version later with all that this run takes.
+    """
+    # Executors have other working directories.
+    return _Job(spark, str(Path(table_path).absolute()), settings, on_stage).run(paths)
+
+
+@dataclass(slots=True)
+class _Job:
+    spark: SparkSession
+    path: str
+    settings: ArchiveSettings
+    on_stage: OnStage
+    storage: Storage = field(default_factory=OperatingSystemStorage)
+
+    def run(self, paths: Sequence[str]) -> ArchiveReport:
+        digests = self._on_executors("looking at files", digest_of, list(paths), groups=task_groups(paths))
+        found = dict(zip(paths, digests, strict=True))
+        table = open_table(self.storage, self.path) if self.storage.kind(self.path) is not EntryKind.MISSING else None
+        new, skipped = unseen(found, ingested(self.storage, self.path) if table else ())
+        if not new:
+            version = table.transaction().version if table else None
+            return ArchiveReport(schema=None, sources=(), skipped=skipped, version=version)
+        schema = self._schema(list(new), table)
+        if self.settings.dry_run:
+            sources = self._read(new, schema, table, None)
+            return ArchiveReport(schema=schema, sources=sources, skipped=skipped, version=None)
+        if table is None:
+            columns = [NewColumn(name=column.name, type=column.type) for column in schema.columns]
+            by = self.settings.partition_by
+            create_table(self.storage, self.path, columns, timestamp=schema.timestamp, partition_by=by)
+        with open_archive(self.storage, self.path, self.settings.options) as archive:
+            # Another run may have come to its end in between.
+            new, skipped = unseen(found, archive.entries)
+            try:
+                return self._add(archive, new, skipped, schema)
+            finally:
+                self._clear(archive)
+
+    def _add(
+        self, archive: ArchiveTable, new: Mapping[str, str], skipped: Mapping[str, str], schema: ArchiveSchema
+    ) -> ArchiveReport:
+        if not new:
+            return ArchiveReport(schema=None, sources=(), skipped=skipped, version=archive.transaction.version)
+        self.storage.mkdir(archive.spool_path)
+        sources = self._read(new, schema, archive.table, archive.spool_path)
+        runs = by_partition(sources)
+        starts = {self._interval(archive, each.timestamp) for each in archive.transaction.partitions}
+        fresh = {start: group for start, group in runs.items() if start not in starts}
+        grown = {start: group for start, group in runs.items() if start in starts}
+        prepared = self._build(archive, schema, fresh)
+        rejects_path = self._keep_rejects(sources, archive)
+        entry = archive.publish(
+            sources=[_document(each) for each in sources],
+            keys={column.name: column.keys for column in schema.columns},
+            prepared=prepared,
+            rows=self._rows(grown, schema),
+        )
+        return ArchiveReport(
+            schema=schema,
+            sources=sources,
+            skipped=skipped,
+            version=entry.version,
+            new_partitions=tuple(self._name(archive, start) for start in fresh),
+            grown_partitions=tuple(self._name(archive, start) for start in grown),
+            rejects_path=rejects_path,
+        )
+
+    def _schema(self, paths: Sequence[str], table: Table | None) -> ArchiveSchema:
+        """Return the columns: given, or the sample's; those of the table where there is one, wherever values lie."""
+        given = self.settings.schema
+        sample = sample_frames(paths, self.settings.sample_lines)
+        if table is None:
+            return given or infer_schema(sample, self.settings.timestamp)
+        if table.metadata is None:
+            raise SchemaRefusedError(f"{self.path}: the table has no _meta, so its columns are not known")
+        known: dict[str, Keys] = {
+            column.name: column.keys for column in (given.columns if given else infer_columns(sample))
+        }
+        for entry in ingested(self.storage, self.path):
+            known |= {name: tuple(keys) for name, keys in entry.keys.items()} if given is None else {}
+        schema = schema_of_table(table.metadata, known)
+        types = {column.name: column.type for column in schema.columns}
+        for column in given.columns if given else ():
+            if types.get(column.name) != column.type:
+                raise SchemaRefusedError(f"column {column.name!r} of the schema is none of the table's of that type")
+        return schema
+
+    def _read(
+        self, new: Mapping[str, str], schema: ArchiveSchema, table: Table | None, directory: str | None
+    ) -> tuple[SourceLines, ...]:
+        metadata = table.metadata if table else None
+        by = metadata.partition_by if metadata else self.settings.partition_by
+        reading = Reading(schema=schema, partition_by=by, directory=directory)
+        work = [(path, digest, f"{number:06d}") for number, (path, digest) in enumerate(new.items())]
+        read = partial(_read_one, reading)
+        return tuple(self._on_executors("reading files", read, work, groups=task_groups(list(new))))
+
+    def _build(
+        self, archive: ArchiveTable, schema: ArchiveSchema, fresh: Mapping[int, Sequence[Run]]
+    ) -> list[PreparedPartition]:
+        slots = self.spark.sparkContext.defaultParallelism
+        assert archive.table.metadata is not None
+        tasks = [
+            BuildTask(
+                timestamp=start,
+                runs=tuple(runs),
+                directory=f"{self.path}/{self._name(archive, start)}",
+                table_name=self._table_name,
+                metadata=archive.table.metadata,
+                timestamp_name=schema.timestamp,
+                options=self.settings.options,
+                thread_count=max(1, slots // len(fresh)),
+            )
+            for start, runs in fresh.items()
+        ]
+        return self._on_executors("encoding partitions", partial(_build_one, self.storage), tasks)
+
+    def _rows(self, grown: Mapping[int, Sequence[Run]], schema: ArchiveSchema) -> Iterator[pa.Table]:
+        for runs in grown.values():
+            with SortedRuns(runs, schema.timestamp) as rows:
+                # In memory of their own: they outlive the mapping until the commit.
+                yield from map(_copied, rows.slices(COPY_ROWS))
+
+    def _keep_rejects(self, sources: Sequence[SourceLines], archive: ArchiveTable) -> str:
+        """Put the rejects of all sources into one file; it gets its name before the commit that goes with it."""
+        paths = [each.rejects_path for each in sources if each.rejects_path]
+        if not paths:
+            return ""
+        asked = self.settings.rejects_directory
+        directory = f"{self.path}/{ARCHIVE_DIRECTORY}" if asked is None else str(Path(asked).absolute())
+        if self.storage.kind(directory) is EntryKind.MISSING:
+            self.storage.mkdir(directory)
+        number = max((entry.number for entry in archive.entries), default=0) + 1
+        name = f"{'' if asked is None else self._table_name + '-'}rejects-{number:09d}.jsonl"
+        with published_file(self.storage, directory, name, "") as file:
+            end = 0
+            for path in paths:
+                with self.storage.open_for_reading(path) as source:
+                    for _, piece in pieces_of(source):
+                        file.pwrite(piece, end)
+                        end += len(piece)
+        return f"{directory}/{name}"
+
+    def _clear(self, archive: ArchiveTable) -> None:
+        """Remove what only this run needed; what cannot be removed now is for the next run."""
+        with suppress(StorageError):
+            if self.storage.kind(archive.spool_path) is EntryKind.DIRECTORY:
+                remove_directory(self.storage, archive.spool_path)
+            for name in self.storage.listdir(self.path):
+                if name.endswith(INPROGRESS):
+                    remove_directory(self.storage, f"{self.path}/{name}")
+
+    def _on_executors(
+        self,
+        what: str,
+        work: Callable[[Given], Made],
+        given: Sequence[Given],
+        *,
+        groups: Sequence[Sequence[int]] | None = None,
+    ) -> list[Made]:
+        """Return what comes of each, in order; a task does one, or those that `groups` name by their places."""
+        if not given:
+            return []
+        places = groups or [[place] for place in range(len(given))]
+        grouped = [[given[place] for place in group] for group in places]
+        tasks = self.spark.sparkContext.parallelize(grouped, len(grouped))
+        done = tasks.map(partial(_each, work)).collect
+        self.on_stage(what, 0, len(grouped))
+        results = watched(self.spark, done, lambda count, total: self.on_stage(what, count, total))
+        return list(itertools.chain.from_iterable(results))
+
+    @property
+    def _table_name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def _interval(self, archive: ArchiveTable, timestamp: int) -> int | None:
+        assert archive.table.metadata is not None
+        return interval_start(timestamp, archive.table.metadata.partition_by, nanoseconds=False)
+
+    def _name(self, archive: ArchiveTable, start: int) -> str:
+        assert archive.table.metadata is not None
+        (name,) = directory_names(start, -1, archive.table.metadata.partition_by, nanoseconds=False)
+        return name
+
+
+def _document(source: SourceLines) -> dict[str, Any]:
+    return {
+        "file": source.path,
+        "digest": source.digest,
+        "lines": source.line_count,
+        "rows": source.row_count,
+        "blank": source.blank_count,
+        "rejects": dict(source.reject_counts),
+    }
+
+
+def _each(work: Callable[[Given], Made], given: Sequence[Given]) -> list[Made]:
+    return [work(each) for each in given]
+
+
+def _attempt() -> str:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "0" if context is None else f"{context.taskAttemptId()}"
+
+
+def _read_one(reading: Reading, work: tuple[str, str, str]) -> SourceLines:
+    path, digest, number = work
+    return reading.read(path, digest, f"{number}.{_attempt()}")
+
+
+def _build_one(storage: Storage, task: BuildTask) -> PreparedPartition:
+    return build_partition(storage, task, _attempt())
+
+
+def _copied(rows: pa.Table) -> pa.Table:
+    return rows.take(np.arange(rows.num_rows))

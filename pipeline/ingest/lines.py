@@ -1,0 +1,208 @@
+"""The rows of a file's lines: quickly for blocks of sound ones, line by line where something is wrong.
+
+The quick way takes a block only whole, and then exactly as the slow one would: pyarrow's reader of JSON ends no line
+and knows no line numbers, takes numbers that JSON does not have, and stops the process at a first line of `null`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.pipeline.ingest.schema import DOUBLES, ArchiveColumn, ArchiveSchema
+from tornproof.pipeline.ingest.source import BLANKS, RAW_BYTES_KEPT, Block, Reject
+from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, Leaf, LineRefusedError, Tree, exact_row, micros_of, tree_of
+
+PIECES = 16
+EXACT_LINES_MAX = 64
+NEWLINE, RETURN, OPENING, CLOSING = b"\n\r{}"
+_JSON_TYPES = {
+    TypeTag.BOOLEAN: pa.bool_(),
+    **dict.fromkeys((TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG), pa.int64()),
+    **dict.fromkeys((TypeTag.FLOAT, TypeTag.DOUBLE), pa.float64()),
+    **dict.fromkeys((TypeTag.STRING, TypeTag.VARCHAR), pa.string()),
+    DOUBLES: pa.list_(pa.field("element", pa.float64())),
+}
+Offsets: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, kw_only=True)
+class Taken:
+    """What became of the lines of a block; they are as many as the rows, the rejects and the blank ones together."""
+
+    tables: list[pa.Table]
+    rejects: list[Reject]
+    blank_count: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """The rows of all tables."""
+        return sum(table.num_rows for table in self.tables)
+
+
+class LineReader:
+    """Turns blocks of lines into rows of one schema."""
+
+    def __init__(self, schema: ArchiveSchema) -> None:
+        self._schema = schema
+        self._tree = tree_of(schema)
+        self._arrow = schema.arrow
+
+    def take(self, block: Block) -> Taken:
+        """Return the rows of a block in the order of its lines, and what is no row."""
+        taken = Taken(tables=[], rejects=[])
+        content = np.frombuffer(block.text, np.uint8)
+        ends = np.flatnonzero(content == NEWLINE)
+        if not block.text.endswith(b"\n"):
+            ends = np.append(ends, len(content))
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
+        kinds = _kinds_of_times(block.text[: ends[0]], self._tree)
+        quick = _QuickWay(self._schema, self._tree, self._arrow, kinds)
+        self._take(quick, block, content, starts, ends, 0, taken)
+        return taken
+
+    def _take(
+        self,
+        quick: _QuickWay,
+        block: Block,
+        content: npt.NDArray[np.uint8],
+        starts: Offsets,
+        ends: Offsets,
+        first: int,
+        taken: Taken,
+    ) -> None:
+        """Take lines, `first` of which is the number of those before them in the block."""
+        text = block.text[starts[0] : ends[-1]]
+        rows = quick.rows(text, len(starts)) if _are_objects(content, starts, ends) else None
+        if rows is not None:
+            taken.tables.append(rows)
+        elif len(starts) <= EXACT_LINES_MAX:
+            self._take_exactly(block, starts, ends, first, taken)
+        else:
+            borders = np.linspace(0, len(starts), PIECES + 1).astype(np.int64).tolist()
+            for low, high in itertools.pairwise(borders):
+                self._take(quick, block, content, starts[low:high], ends[low:high], first + low, taken)
+
+    def _take_exactly(self, block: Block, starts: Offsets, ends: Offsets, first: int, taken: Taken) -> None:
+        rows = []
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        for number, (start, end) in enumerate(places, block.first_line + first):
+            line = block.text[start:end]
+            if not line.strip(BLANKS):
+                taken.blank_count += 1
+                continue
+            try:
+                rows.append(exact_row(line, self._schema, self._tree))
+            except LineRefusedError as refused:
+                raw = line[:RAW_BYTES_KEPT]
+                taken.rejects.append(Reject(line=number, reason=refused.reason, detail=refused.detail, raw=raw))
+        if rows:
+            columns = [
+                pa.array(values, field.type) for field, values in zip(self._arrow, zip(*rows, strict=True), strict=True)
+            ]
+            taken.tables.append(pa.Table.from_arrays(columns, schema=self._arrow))
+
+
+class _QuickWay:
+    """Lines of one block at once, if nothing is wrong with any of them."""
+
+    def __init__(self, schema: ArchiveSchema, tree: Tree, arrow: pa.Schema, kinds: dict[int, pa.DataType]) -> None:
+        self._schema = schema
+        self._arrow = arrow
+        self._options = pj.ParseOptions(
+            explicit_schema=pa.schema(_json_fields(tree, kinds)), unexpected_field_behavior="error"
+        )
+
+    def rows(self, text: bytes, line_count: int) -> pa.Table | None:
+        """Return the rows of so many lines that begin and end as objects do, or None unless all of them are sound."""
+        if not text.isascii():
+            try:
+                text.decode("utf-8")
+            except UnicodeDecodeError:
+                return None
+        reading = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
+        try:
+            found = pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=self._options)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        # Each line holds a row at least, so where the numbers agree it holds just one.
+        if found.num_rows != line_count:
+            return None
+        try:
+            columns = [self._column(found, column) for column in self._schema.columns]
+        except ValueError:
+            return None
+        return pa.Table.from_arrays(columns, schema=self._arrow)
+
+    def _column(self, found: pa.Table, column: ArchiveColumn) -> pa.Array:
+        """Return the values of a column; raises ValueError (ArrowInvalid is one) where one of them is out of place."""
+        values = found[column.keys[0]].combine_chunks()
+        if len(column.keys) > 1:
+            values = pc.struct_field(values, list(column.keys[1:]))
+        is_designated = column.name == self._schema.timestamp
+        if is_designated and values.null_count:
+            raise ValueError("no timestamp")
+        if column.type == TypeTag.TIMESTAMP:
+            return micros_of(values, is_designated=is_designated).cast(column.arrow)
+        if values.null_count and not self._schema.has_null(column):
+            values = values.fill_null(False if column.type == TypeTag.BOOLEAN else 0)
+        if column.type in (TypeTag.FLOAT, TypeTag.DOUBLE, DOUBLES):
+            values = values.cast(column.arrow)
+            _demand_finite(values)
+        return values.cast(column.arrow)
+
+
+def _demand_finite(values: pa.Array) -> None:
+    numbers = values.flatten() if pa.types.is_list(values.type) else values
+    content = numbers.fill_null(0) if numbers.null_count else numbers
+    if not np.isfinite(content.to_numpy(zero_copy_only=False)).all():
+        raise ValueError("a number that JSON does not have")
+
+
+def _are_objects(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> bool:
+    """Whether each line begins and ends as an object does and is not too long, so that no object spans two."""
+    if (ends <= starts).any() or (ends - starts > LINE_BYTES_MAX).any():
+        return False
+    last = content[ends - 1]
+    if (last == RETURN).any():
+        last = np.where((last == RETURN) & (ends - starts > 1), content[ends - 2], last)
+    return bool((content[starts] == OPENING).all() and (last == CLOSING).all())
+
+
+def _json_fields(tree: Tree, kinds: dict[int, pa.DataType]) -> list[pa.Field]:
+    fields = []
+    for key, place in tree.items():
+        if isinstance(place, Leaf):
+            kind = kinds.get(place.index, pa.string()) if place.column.type == TypeTag.TIMESTAMP else None
+            fields.append(pa.field(key, kind or _JSON_TYPES[place.column.type]))
+        else:
+            fields.append(pa.field(key, pa.struct(_json_fields(place, kinds))))
+    return fields
+
+
+def _kinds_of_times(line: bytes, tree: Tree) -> dict[int, pa.DataType]:
+    """Return by column whether times are given as whole numbers, numbers or texts, going by one line."""
+    try:
+        frame = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return dict(_kinds(frame, tree))
+
+
+def _kinds(frame: Any, tree: Tree) -> Iterator[tuple[int, pa.DataType]]:
+    for key, place in tree.items() if isinstance(frame, dict) else ():
+        value = frame.get(key)
+        if not isinstance(place, Leaf):
+            yield from _kinds(value, place)
+        elif type(value) in (int, float):
+            yield place.index, pa.int64() if type(value) is int else pa.float64()

@@ -1,0 +1,231 @@
+"""The columns of an archive: which values of a frame they hold, by a file, a sample of frames, or a table."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.table.create import NAME_CHARACTERS_REFUSED, NAME_LENGTH_MAX
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.types.arrow import arrow_type, is_nullable
+from tornproof.impl.types.questdb import DESIGNATED, ELEMENT_TAG, TypeTag
+
+TIMESTAMP_NAMES = ("timestamp", "ts", "time")
+DOUBLES = ELEMENT_TAG.put(TypeTag.ARRAY, TypeTag.DOUBLE)
+_TAGS = ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "TIMESTAMP", "STRING", "VARCHAR")
+TYPES: Mapping[str, int] = {**{name: int(TypeTag[name]) for name in _TAGS}, "DOUBLE[]": DOUBLES}
+TYPE_NAMES = {code: name for name, code in TYPES.items()}
+LONGS = range(-(1 << 63), 1 << 63)
+SEPARATOR = "_"
+
+Keys: TypeAlias = tuple[str, ...]
+"""The way to a value in a frame: a key for each object that it lies in, and its own."""
+
+
+class SchemaRefusedError(TornproofError):
+    """The columns that were asked for or found cannot be those of this archive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveColumn:
+    """A column of the table, its QuestDB type code without flags, and the keys of its value in a frame."""
+
+    name: str
+    keys: Keys
+    type: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that the table's writer takes."""
+        form = physical_form(self.type)
+        assert form is not None, self
+        return arrow_type(self.type, physical_type=form[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSchema:
+    """The columns in the table's order; `timestamp` names the designated one."""
+
+    columns: tuple[ArchiveColumn, ...]
+    timestamp: str
+
+    def __post_init__(self) -> None:
+        """Raise SchemaRefusedError for columns that cannot be told apart, or without a designated timestamp."""
+        for what, seen in (("name", [c.name.lower() for c in self.columns]), ("place", [c.keys for c in self.columns])):
+            if len(set(seen)) < len(seen):
+                first, second = _twins(self.columns, seen)
+                raise SchemaRefusedError(f"{_path(first)} and {_path(second)} get columns of one {what}, {second.name}")
+        places = {column.keys for column in self.columns}
+        for column in self.columns:
+            if any(column.keys[:end] in places for end in range(1, len(column.keys))):
+                raise SchemaRefusedError(f"{_path(column)}: lies in a value that is to be a column of its own")
+        if all(column.name != self.timestamp or column.type != TypeTag.TIMESTAMP for column in self.columns):
+            raise SchemaRefusedError(f"there is no column {self.timestamp!r} of type TIMESTAMP")
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The table's columns as its writer takes them."""
+        return pa.schema(
+            [pa.field(column.name, column.arrow, nullable=self.has_null(column)) for column in self.columns]
+        )
+
+    def has_null(self, column: ArchiveColumn) -> bool:
+        """Whether a frame can leave the column out; without null it holds false or 0 then, but a time is needed."""
+        return is_nullable(DESIGNATED.put(column.type, 1) if column.name == self.timestamp else column.type)
+
+
+def read_schema_file(path: Path, timestamp: str | None) -> ArchiveSchema:
+    """Read columns from a TOML or JSON file: names and types, in tables or with dots where objects are nested.
+
+    Raises SchemaRefusedError.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SchemaRefusedError(f"{path}: cannot be read as a schema: {reason}") from error
+    if not isinstance(document, dict):
+        raise SchemaRefusedError(f"{path}: a schema is an object of names and types")
+    try:
+        columns = tuple(_given(document, ()))
+        return ArchiveSchema(columns=columns, timestamp=timestamp_name(columns, timestamp))
+    except SchemaRefusedError as error:
+        raise SchemaRefusedError(f"{path}: {error}") from error
+
+
+def infer_schema(frames: Iterable[Mapping[str, Any]], timestamp: str | None) -> ArchiveSchema:
+    """Return the columns of a sample of frames; SchemaRefusedError where no designated timestamp is found."""
+    columns = infer_columns(frames)
+    name = timestamp_name(columns, timestamp)
+    return ArchiveSchema(
+        columns=tuple(
+            ArchiveColumn(name=each.name, keys=each.keys, type=TypeTag.TIMESTAMP) if each.name == name else each
+            for each in columns
+        ),
+        timestamp=name,
+    )
+
+
+def infer_columns(frames: Iterable[Mapping[str, Any]]) -> list[ArchiveColumn]:
+    """Return the columns that a sample of frames has, in the order in which their keys first appear."""
+    found: dict[Keys, int | None] = {}
+    for frame in frames:
+        for keys, value in _leaves(frame, ()):
+            found[keys] = _wider(found.get(keys), _type_of(value))
+    # Where a value is an object in one frame and something else in another, the something else is the column.
+    claimed = {keys for keys, kind in found.items() if kind is not None}
+    above = {keys[:end] for keys in found for end in range(1, len(keys))}
+    kept = {
+        keys: kind
+        for keys, kind in found.items()
+        if not any(keys[:end] in claimed for end in range(1, len(keys))) and (kind is not None or keys not in above)
+    }
+    return [
+        ArchiveColumn(name=column_name(keys), keys=keys, type=TypeTag.VARCHAR if kind is None else kind)
+        for keys, kind in kept.items()
+    ]
+
+
+def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> ArchiveSchema:
+    """Return the columns of a table that exists; `keys_of` says by column where values lie, else under its name.
+
+    Raises SchemaRefusedError for tables that an archive cannot add to.
+    """
+    for column in metadata.columns:
+        if column.type not in TYPE_NAMES:
+            raise SchemaRefusedError(f"column {column.name!r} of the table has a type that frames are not read into")
+        if column.is_dedup_key:
+            raise SchemaRefusedError("the table has deduplication keys, by which rows of an archive would be lost")
+    (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
+    columns = [
+        ArchiveColumn(name=column.name, keys=keys_of.get(column.name, (column.name,)), type=column.type)
+        for column in metadata.columns
+    ]
+    return ArchiveSchema(columns=tuple(columns), timestamp=timestamp)
+
+
+def column_name(keys: Keys) -> str:
+    """Return the name of the column for a value: its keys with `_` between them and for what no name can hold."""
+    joined = SEPARATOR.join(keys)
+    name = "".join(SEPARATOR if char in NAME_CHARACTERS_REFUSED else char for char in joined)
+    return name[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode() or SEPARATOR
+
+
+def timestamp_name(columns: Sequence[ArchiveColumn], asked: str | None) -> str:
+    """Return the name of the designated timestamp: the one asked for, else the first usual one that is there."""
+    names = [column.name for column in columns]
+    if asked is not None:
+        wanted = column_name(tuple(asked.split(".")))
+        if wanted not in names:
+            raise SchemaRefusedError(f"there is no {asked!r} to be the designated timestamp; found are {_some(names)}")
+        return wanted
+    for name in TIMESTAMP_NAMES:
+        if name in names:
+            return name
+    raise SchemaRefusedError(
+        f"none of {', '.join(TIMESTAMP_NAMES)} is there to be the designated timestamp; found are {_some(names)}"
+    )
+
+
+def _given(document: Mapping[str, Any], above: Keys) -> Iterator[ArchiveColumn]:
+    for name, value in document.items():
+        keys = (*above, *name.split("."))
+        if isinstance(value, Mapping):
+            yield from _given(value, keys)
+        elif not isinstance(value, str) or value.upper() not in TYPES:
+            raise SchemaRefusedError(f"{'.'.join(keys)}: {value!r} is not one of the types {', '.join(TYPES)}")
+        else:
+            yield ArchiveColumn(name=column_name(keys), keys=keys, type=TYPES[value.upper()])
+
+
+def _leaves(frame: Mapping[str, Any], above: Keys) -> Iterator[tuple[Keys, Any]]:
+    for key, value in frame.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _type_of(value: Any) -> int | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return TypeTag.BOOLEAN
+        case int():
+            return TypeTag.LONG if value in LONGS else TypeTag.DOUBLE
+        case float():
+            return TypeTag.DOUBLE
+        case list() if all(type(element) in (int, float, type(None)) for element in value):
+            return DOUBLES
+        case _:
+            return TypeTag.VARCHAR
+
+
+def _wider(known: int | None, found: int | None) -> int | None:
+    """Return the type for both: of what has nothing in common the first one, which later frames then contradict."""
+    if {known, found} == {TypeTag.LONG, TypeTag.DOUBLE}:
+        return TypeTag.DOUBLE
+    return found if known is None else known
+
+
+def _twins(columns: Sequence[ArchiveColumn], seen: Sequence[object]) -> tuple[ArchiveColumn, ArchiveColumn]:
+    second = next(index for index, value in enumerate(seen) if value in seen[:index])
+    return columns[seen.index(seen[second])], columns[second]
+
+
+def _path(column: ArchiveColumn) -> str:
+    return repr(".".join(column.keys))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "") if names else "no columns"

@@ -1,0 +1,233 @@
+"""Files of lines: which there are, what tells one from another, and their text in blocks of whole lines."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tornproof.impl.errors import TornproofError
+from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, Reason
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WINDOW_BITS = 31
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+READ_BYTES = 1 << 20
+BLOCK_BYTES = 8 << 20
+RAW_BYTES_KEPT = 4096
+TASK_BYTES = 64 << 20
+"""Small files are read together, up to about so many bytes a task."""
+BLANKS = b" \t\r"
+
+
+class SourceUnreadableError(TornproofError):
+    """A source is not there, cannot be read, or changed between two looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Whole lines; the first one has the number `first_line`, from 1 on. Only a file's last line may lack its end."""
+
+    first_line: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A line that is no row: its number from 1 on, why, and its first bytes."""
+
+    line: int
+    reason: Reason
+    detail: str
+    raw: bytes
+
+
+def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the files to read: each path, or what lies in and below it with a known suffix, in the order of names.
+
+    Paths are absolute. What lies in one of the directories `outside` is no source: rejects have such a suffix, too.
+    Raises SourceUnreadableError where there is none.
+    """
+    left_out = [Path(directory).absolute() for directory in outside]
+    found: dict[str, None] = {}
+    for given in paths:
+        path = Path(given).absolute()
+        if path.is_dir():
+            files = (file for file in path.rglob("*") if file.name.endswith(SUFFIXES) and file.is_file())
+            inside = sorted(str(file) for file in files if not any(map(file.is_relative_to, left_out)))
+            if not inside:
+                raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}")
+            found |= dict.fromkeys(inside)
+        elif path.is_file():
+            found[str(path)] = None
+        else:
+            raise SourceUnreadableError(f"{given}: {'is no regular file' if path.exists() else 'is not there'}")
+    return tuple(found)
+
+
+def digest_of(path: str) -> str:
+    """Return what tells a file's content from any other; raises SourceUnreadableError."""
+    digest = hashlib.blake2b(digest_size=32)
+    with opened(path) as file:
+        for chunk in iter(lambda: file.read(READ_BYTES), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def task_groups(paths: Sequence[str]) -> list[list[int]]:
+    """Return which files are read by one task, by their places."""
+    groups: list[list[int]] = []
+    size_bytes = TASK_BYTES
+    for place, path in enumerate(paths):
+        if size_bytes >= TASK_BYTES:
+            groups.append([])
+            size_bytes = 0
+        groups[-1].append(place)
+        with suppress(OSError):
+            size_bytes += Path(path).stat().st_size
+    return groups
+
+
+def opened(path: str) -> BinaryIO:
+    """Open a file; raises SourceUnreadableError."""
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise SourceUnreadableError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+class Lines:
+    """The blocks of a file; `digest` is that of its bytes once all are read, `line_count` what has been passed."""
+
+    def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
+        self._path = path
+        self._block_bytes = block_bytes
+        self._digest = hashlib.blake2b(digest_size=32)
+        self.line_count = 0
+
+    @property
+    def digest(self) -> str:
+        """What `digest_of` says of the same bytes."""
+        return self._digest.hexdigest()
+
+    def __iter__(self) -> Iterator[Block | Reject]:
+        """Yield blocks, and rejects for lines that are too long and for the rest of a damaged gzip file.
+
+        Memory is bound by a block and the longest line allowed; raises SourceUnreadableError.
+        """
+        rest, dropped, damage = b"", 0, ""
+        with opened(self._path) as file:
+            chunks = self._chunks(file)
+            while True:
+                try:
+                    chunk = next(chunks)
+                except StopIteration:
+                    break
+                except _DamagedError as error:
+                    damage = str(error)
+                    break
+                end = chunk.rfind(b"\n") + 1
+                if dropped and (start := chunk.find(b"\n") + 1):
+                    yield self._too_long(rest, dropped + start - 1)
+                    chunk, rest, dropped, end = chunk[start:], b"", 0, end - start
+                if dropped:
+                    dropped += len(chunk)
+                elif end > 0:
+                    yield self._block(rest + chunk[:end])
+                    rest = chunk[end:]
+                else:
+                    rest += chunk
+                if len(rest) > LINE_BYTES_MAX and not dropped:
+                    rest, dropped = rest[:RAW_BYTES_KEPT], len(rest)
+        if damage:
+            # What is left of the line that it broke off in belongs to what is lost.
+            self.line_count += 1
+            yield Reject(line=self.line_count, reason=Reason.BAD_GZIP, detail=damage, raw=rest[:RAW_BYTES_KEPT])
+        elif dropped:
+            yield self._too_long(rest, dropped)
+        elif rest:
+            yield self._block(rest)
+
+    def _block(self, text: bytes) -> Block:
+        if self.line_count == 0:
+            text = text.removeprefix(BYTE_ORDER_MARK)
+        block = Block(first_line=self.line_count + 1, text=text)
+        self.line_count += text.count(b"\n") + (not text.endswith(b"\n"))
+        return block
+
+    def _too_long(self, head: bytes, size_bytes: int) -> Reject:
+        self.line_count += 1
+        detail = f"{size_bytes} bytes, more than {LINE_BYTES_MAX}"
+        return Reject(line=self.line_count, reason=Reason.TOO_LONG, detail=detail, raw=head)
+
+    def _chunks(self, file: BinaryIO) -> Iterator[bytes]:
+        """Yield the text of a file that is plain or gzipped, whatever its name says."""
+        raw = self._read(file, READ_BYTES)
+        if not raw.startswith(GZIP_MAGIC):
+            while raw:
+                yield raw
+                raw = self._read(file, self._block_bytes)
+            return
+        parts: list[bytes] = []
+        size_bytes = 0
+        try:
+            for part in self._inflated(file, raw):
+                parts.append(part)
+                size_bytes += len(part)
+                if size_bytes >= self._block_bytes:
+                    yield b"".join(parts)
+                    parts, size_bytes = [], 0
+        except _DamagedError:
+            # Everything before the damage counts.
+            yield b"".join(parts)
+            while self._read(file, READ_BYTES):
+                pass
+            raise
+        yield b"".join(parts)
+
+    def _inflated(self, file: BinaryIO, raw: bytes) -> Iterator[bytes]:
+        library = _inflater()
+        while raw:
+            if not raw.startswith(GZIP_MAGIC[: len(raw)]):
+                raise _DamagedError("bytes that are no gzip follow")
+            member = library.decompressobj(GZIP_WINDOW_BITS)
+            while True:
+                try:
+                    part = member.decompress(raw, self._block_bytes)
+                except library.error as error:
+                    raise _DamagedError(str(error)) from error
+                yield part
+                if member.eof:
+                    break
+                raw = member.unconsumed_tail
+                # A full part may leave more inside of the library.
+                if not raw and len(part) < self._block_bytes and not (raw := self._read(file, READ_BYTES)):
+                    raise _DamagedError("the file ends before its gzip data does")
+            raw = (member.unused_data or self._read(file, READ_BYTES)).lstrip(b"\0")
+            while not raw and (more := self._read(file, READ_BYTES)):
+                raw = more.lstrip(b"\0")
+
+    def _read(self, file: BinaryIO, size_bytes: int) -> bytes:
+        try:
+            raw = file.read(size_bytes)
+        except OSError as error:
+            raise SourceUnreadableError(f"{self._path}: cannot be read: {error.strerror or error}") from error
+        self._digest.update(raw)
+        return raw
+
+
+class _DamagedError(Exception):
+    """The gzip data is not what gzip writes."""
+
+
+def _inflater() -> Any:
+    """Return the fastest module there is with the interface of `zlib`."""
+    with suppress(ImportError):
+        return importlib.import_module("isal.isal_zlib")
+    return zlib

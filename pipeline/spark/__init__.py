@@ -1,0 +1,1 @@
+"""Spark for all jobs: its Java, its session, its progress. Begin with `session.py`."""

@@ -1,0 +1,248 @@
+"""The one place for Spark: a session with this project's settings, and its code on every executor.
+
+Embedded by default, in `local[*]`; the same jobs run on any `--master` (design, section 10; Spark notes).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tornproof
+from tornproof.impl.errors import TornproofError
+from tornproof.pipeline.spark.java import STDERR_FILE, PipelineUnavailableError, java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+PACKAGES = ("model", "impl", "harness", "pipeline")
+"""What executors run; they get parsed scenarios and never a path into this checkout."""
+LOOPBACK = "127.0.0.1"
+CONNECT_SECONDS = 5
+MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.*|k8s://.+|yarn")
+DRIVER_MEMORY = "4g"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": DRIVER_MEMORY,
+    # Until a Python worker of a cancelled task is killed; 2 s by default.
+    "spark.python.task.killTimeout": "200ms",
+    "spark.sql.session.timeZone": "UTC",
+    # By default INT96, which has no order and so no statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Workers make large arrays again and again: memory that was given back to the system comes again page by page.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
+SOCKET_NAME_BYTES, SOCKET_PATH_BYTES_MAX = 43, 103
+"""Of the sockets that Spark makes among Java's temporary files, and what systems take."""
+# Spark sets the root to the level "warn" aloud where it is another one, so what is shown is filtered: an error comes as
+# an exception too, without pages of Java.
+QUIET_LOG = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.filter.fatal.type = ThresholdFilter
+appender.stderr.filter.fatal.level = fatal
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n
+"""
+# PySpark logs every error that it raises, as JSON.
+LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_RAISED_IN_PYTHON = re.compile(r"^(?:\w+\.)*(?:\w*(?:Error|Exception)): .*", re.MULTILINE)
+_CLASS = re.compile(r"(?:\w+\.)+\w+: ")
+
+
+class JobFailedError(TornproofError):
+    """A job on Spark ended without an answer; the message is the innermost that Spark gives."""
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None, *, name: str = "tornproof", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Yield a session on `master`, or the one that is active already, and stop it if it was made here.
+
+    Raises PipelineUnavailableError where PySpark or Java is missing, or the master cannot be reached, and
+    JobFailedError for what PySpark raises inside the block.
+    """
+    demand_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if active := SparkSession.getActiveSession():
+        with _one_sentence():
+            yield active
+        return
+    chosen = master or DEFAULT_MASTER
+    demand_master(chosen)
+    with tempfile.TemporaryDirectory(prefix="tornproof-spark-") as directory:
+        try:
+            session = _start(chosen, name, dict(settings or {}), Path(directory))
+        except (PySparkException, Py4JError, OSError) as error:
+            raise PipelineUnavailableError(f"Spark does not start on {chosen}: {_why_no_start(error)}") from error
+        try:
+            with _one_sentence():
+                yield session
+        finally:
+            session.stop()
+
+
+def demand_master(master: str) -> None:
+    """Raise PipelineUnavailableError for what is no master, or one that does not listen.
+
+    Spark itself takes a minute for the second.
+    """
+    if not MASTER.fullmatch(master):
+        raise PipelineUnavailableError(
+            f"{master}: no master of Spark; such are local[2], local[*], spark://HOST:PORT, k8s://URL and yarn"
+        )
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+            return
+        except (OSError, ValueError, OverflowError) as error:
+            reason = error
+    raise PipelineUnavailableError(f"{master}: nothing answers there: {reason}")
+
+
+def innermost_message(error: Exception) -> str:
+    """Return in one line what went wrong, from an exception of PySpark that may hold traces of Python and Java."""
+    text = str(error).partition("\n\tat ")[0]
+    if raised := _RAISED_IN_PYTHON.findall(text):
+        return str(raised[-1]).removeprefix(f"{TornproofError.__module__}.")
+    lines = text.splitlines() or [""]
+    said = next((line for line in lines if line.startswith(": ")), lines[0])
+    return _CLASS.split(said)[-1]
+
+
+def demand_spark() -> None:
+    """Raise PipelineUnavailableError unless PySpark and a Java for it are there."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise PipelineUnavailableError("this command runs on Spark: `pip install 'tornproof[spark]'`")
+    java_home()
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are on this machine, and need no other address than its own."""
+    return master.startswith("local")
+
+
+def code_archive(directory: Path) -> Path:
+    """Write the packages that executors import as one zip, and return its path.
+
+    Not compiled: that writes next to the sources, where a user of an installed package may not.
+    """
+    path = directory / "tornproof-code.zip"
+    root = Path(tornproof.__file__).parent
+    with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
+        for file in (
+            root / "__init__.py",
+            *(file for name in PACKAGES for file in sorted((root / name).rglob("*.py"))),
+        ):
+            archive.write(file, file.relative_to(root.parent))
+    return path
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise JobFailedError(f"a job on Spark failed: {innermost_message(error)}") from error
+
+
+def _why_no_start(error: Exception) -> str:
+    """Return what Java said last where it ended before Spark began."""
+    message = innermost_message(error)
+    said = java_home() / STDERR_FILE
+    if "JAVA_GATEWAY_EXITED" in message and said.exists():
+        lines = said.read_text(errors="backslashreplace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), message)
+    return message
+
+
+def _start(master: str, name: str, settings: dict[str, str], directory: Path) -> SparkSession:
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for loud in LOUD_LOGGERS:
+        PySparkLogger.getLogger(loud).disabled = True
+    logging.getLogger().addFilter(_is_no_trace_of_interrupt)
+    log = directory / "log4j2.properties"
+    log.write_text(QUIET_LOG)
+    has_room_for_sockets = len(os.fsencode(java_home())) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+    chosen = {
+        **SETTINGS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        # Over TCP each task waits some 20 ms for acknowledgements.
+        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets).lower(),
+    }
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**chosen, **settings}.items():
+        builder = builder.config(key, value)
+    with _launcher(), _own_interrupts():
+        session = builder.getOrCreate()
+    before = list(sys.path)
+    session.sparkContext.addPyFile(str(code_archive(directory)))
+    # Here too the archive comes before the packages that it was made from, and it goes with the session.
+    sys.path[:] = before
+    return session
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep the handler of Ctrl-C, which Spark replaces by one that asks Java first."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _launcher() -> Iterator[None]:
+    """Have Spark start the launcher; processes that are started later look for a Java of their own."""
+    wish = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(java_home())
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"]
+        if wish is not None:
+            os.environ["JAVA_HOME"] = wish
+
+
+def _is_no_trace_of_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs an interrupt with its trace to the root, and raises it as well."""
+    return record.module != "java_gateway"

@@ -1,0 +1,175 @@
+"""Before which steps the writer's fate came, and what was left then: a heat map of steps and persistence choices."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+from tornproof.reports.campaign.data import CrashPoint
+from tornproof.reports.campaign.files import shown
+
+LEVEL_COUNT = 5
+ROWS_MAX = 80
+COLUMNS_MAX = 40
+SYNC_FAILED = "sync failed"
+WRITER = "writer"
+_STEP = re.compile(r"(?P<client>[^@:]*)@(?P<operation>[^:]*): (?P<call>.+?)(?: (?P<file>\S+|\".*\"))? #\d+")
+_ORDER_OF_OPERATIONS = {"open": 0, "close": 2, "end": 3}
+_SYNC, _SYNC_OF_DIRECTORY = "sync ", "sync directory"
+_DIGITS_MAX = 9
+
+
+class Left(NamedTuple):
+    """A column: what befell the writer, under which model of persistence, and which of the legal disks was left."""
+
+    fate: str
+    model: str
+    disk: str
+
+
+class Place(NamedTuple):
+    """A row: a call of an operation on files of a name, wherever these are and however often it comes."""
+
+    operation: str
+    call: str
+
+
+_Key = TypeVar("_Key", Place, Left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A cell: how many runs there are, and in which of the levels of colour; 0 of both is nothing.
+
+    Where `can_be` is false, such a run is not possible.
+    """
+
+    run_count: int
+    level: int
+    can_be: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The counts of a place, in the order of the columns; `step_count` steps are folded into it."""
+
+    place: Place
+    step_count: int
+    run_count: int
+    counts: tuple[Count, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """The rows by operation, what was left out of them, and the runs that each level of colour stands for."""
+
+    columns: tuple[Left, ...]
+    fates: tuple[tuple[str, int], ...]
+    models: tuple[tuple[str, int], ...]
+    operations: tuple[tuple[str, tuple[Row, ...]], ...]
+    levels: tuple[tuple[int, int], ...]
+    run_count: int
+    step_count: int
+    cell_count: int
+    empty_count: int
+    left_out_row_count: int
+    left_out_column_count: int
+    left_out_run_count: int
+
+
+def heat_map(points: Mapping[CrashPoint, int]) -> HeatMap | None:
+    """Return the crash points as rows and columns, None where there are none.
+
+    Of too many rows or columns those with the most runs stay.
+    """
+    counts: Counter[tuple[Place, Left]] = Counter()
+    steps: dict[Place, set[str]] = {}
+    for point, run_count in points.items():
+        place = _place(point.step)
+        counts[place, Left(point.fate, point.model, point.disk)] += run_count
+        steps.setdefault(place, set()).add(point.step)
+    if not counts:
+        return None
+    of_places: Counter[Place] = Counter()
+    of_columns: Counter[Left] = Counter()
+    for (place, left), run_count in counts.items():
+        of_places[place] += run_count
+        of_columns[left] += run_count
+    columns = sorted(_largest(of_columns, COLUMNS_MAX))
+    levels = levels_up_to(max(counts.values()))
+    rows = [
+        Row(
+            place=place,
+            step_count=len(steps[place]),
+            run_count=of_places[place],
+            counts=tuple(_count(place, left, counts[place, left], levels) for left in columns),
+        )
+        for place in sorted(_largest(of_places, ROWS_MAX), key=_order)
+    ]
+    shown = [count for row in rows for count in row.counts if count.can_be]
+    return HeatMap(
+        columns=tuple(columns),
+        fates=_spans([left[:1] for left in columns]),
+        models=_spans([left[:2] for left in columns]),
+        operations=tuple((name, tuple(group)) for name, group in groupby(rows, key=lambda row: row.place.operation)),
+        levels=levels,
+        run_count=sum(points.values()),
+        step_count=sum(map(len, steps.values())),
+        cell_count=len(shown),
+        empty_count=sum(count.run_count == 0 for count in shown),
+        left_out_row_count=len(of_places) - len(rows),
+        left_out_column_count=len(of_columns) - len(columns),
+        left_out_run_count=sum(points.values()) - sum(count.run_count for count in shown),
+    )
+
+
+def levels_up_to(run_count_max: int) -> tuple[tuple[int, int], ...]:
+    """Return the least and greatest number of runs of each level, which grow by the same factor."""
+    edges = [math.ceil((run_count_max + 1) ** (number / LEVEL_COUNT) - 1e-9) for number in range(LEVEL_COUNT)]
+    starts = sorted({edge for edge in edges if edge <= run_count_max})
+    return tuple(zip(starts, [*(start - 1 for start in starts[1:]), run_count_max], strict=True))
+
+
+def _count(place: Place, left: Left, run_count: int, levels: Sequence[tuple[int, int]]) -> Count:
+    # Syncs of directories do not fail in any run.
+    can_fail = place.call.startswith(_SYNC) and not place.call.startswith(_SYNC_OF_DIRECTORY)
+    return Count(
+        run_count=run_count,
+        level=sum(run_count >= least for least, _ in levels),
+        can_be=run_count > 0 or can_fail or left.fate != SYNC_FAILED,
+    )
+
+
+def _largest(counts: Counter[_Key], count_max: int) -> list[_Key]:
+    """Return the keys with the greatest counts; of equals the first by name."""
+    return sorted(counts, key=lambda key: (-counts[key], key))[:count_max]
+
+
+def _place(step: str) -> Place:
+    """Return where a step belongs; what is no name of a step is an operation of its own."""
+    match = _STEP.fullmatch(step)
+    if match is None:
+        client, _, operation = step.partition("@")
+        return Place(shown(operation or client), "")
+    client = "" if match["client"] == WRITER else f"{match['client']} "
+    file = (match["file"] or "").strip('"').rpartition("/")[2]
+    return Place(shown(client + match["operation"]), shown(f"{match['call']} {file}".rstrip()))
+
+
+def _order(place: Place) -> tuple[int, str, int, str, str]:
+    """Return what sorts operations as they come, and their calls by the file that these are of."""
+    name, _, number = place.operation.rpartition(" ")
+    is_numbered = number.isdecimal() and len(number) < _DIGITS_MAX
+    rank = _ORDER_OF_OPERATIONS.get(place.operation, 1)
+    call, _, file = place.call.rpartition(" ")
+    return rank, name, int(number) if is_numbered else 0, file, call
+
+
+def _spans(values: Sequence[tuple[str, ...]]) -> tuple[tuple[str, int], ...]:
+    """Return the last part of each value with how often it comes in a row."""
+    return tuple((value[-1], len(list(group))) for value, group in groupby(values))

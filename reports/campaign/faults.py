@@ -1,0 +1,156 @@
+"""What became of the planted faults: who was convicted on which scenario, and how many seeds that took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from tornproof.reports.campaign.data import Cell, CellRuns
+from tornproof.reports.finding.discovery import Survival, survival
+from tornproof.reports.kit.plots import COLOURS, plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS_MAX = 6
+FAULTS_MAX = 150
+GROUPS_MAX = 20
+CURVES_MAX = 5
+FAULTS_A_CURVE_MIN = 3
+LETTERS = "ABCDE"
+_DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_COLOURS = ("accent", "lost", "written", "torn", "damaged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRuns:
+    """What became of a fault on a scenario."""
+
+    scenario: str
+    preset: str
+    run_count: int
+    convicted_count: int
+    first_seed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultGroup:
+    """The faults of a group, each with what became of it on each scenario.
+
+    With `scenarios` the faults have these in common and each has a place for each of them, which may be empty. Else
+    each fault is on scenarios of its own. `times` are how many seeds each fault took on each scenario, up to its
+    conviction or else up to the end.
+    """
+
+    name: str
+    scenarios: tuple[str, ...]
+    faults: tuple[tuple[str, tuple[FaultRuns | None, ...]], ...]
+    left_out_count: int
+    times: tuple[tuple[int, bool], ...]
+
+    @property
+    def survival(self) -> tuple[Survival, ...]:
+        """The share of the faults that is not convicted after so many seeds."""
+        return survival(self.times)
+
+    @property
+    def found_count(self) -> int:
+        """How many faults were convicted, counted on each scenario."""
+        return sum(is_found for _, is_found in self.times)
+
+
+def fault_groups(cells: Mapping[Cell, CellRuns]) -> list[FaultGroup]:
+    """Return the groups that plant faults, in the order of the plan."""
+    of_groups: dict[str, dict[str, list[FaultRuns]]] = {}
+    times: dict[str, list[tuple[int, bool]]] = {}
+    for cell, runs in cells.items():
+        if cell.fault:
+            of_groups.setdefault(cell.group, {}).setdefault(cell.fault, []).append(_fault_runs(cell, runs))
+            is_found = runs.first_place is not None
+            times.setdefault(cell.group, []).append((runs.first_place or runs.run_count, is_found))
+    return [_group(name, faults, times[name]) for name, faults in of_groups.items()]
+
+
+def _fault_runs(cell: Cell, runs: CellRuns) -> FaultRuns:
+    return FaultRuns(
+        scenario=cell.scenario,
+        preset=cell.preset,
+        run_count=runs.run_count,
+        convicted_count=runs.convicted_count,
+        first_seed=runs.first_seed,
+    )
+
+
+def _group(name: str, faults: Mapping[str, list[FaultRuns]], times: list[tuple[int, bool]]) -> FaultGroup:
+    scenarios = tuple(dict.fromkeys(runs.scenario for each in faults.values() for runs in each))
+    filled_count = sum(map(len, faults.values()))
+    # Faults that have a scenario each would make a matrix of empty places.
+    is_matrix = 1 < len(scenarios) <= COLUMNS_MAX and 2 * filled_count > len(scenarios) * len(faults)
+    rows: dict[str, tuple[FaultRuns | None, ...]] = {}
+    for fault, each in faults.items():
+        by_scenario = {runs.scenario: runs for runs in each}
+        rows[fault] = tuple(map(by_scenario.get, scenarios)) if is_matrix else tuple(each[:COLUMNS_MAX])
+    return FaultGroup(
+        name=name,
+        scenarios=scenarios if is_matrix else (),
+        faults=tuple(rows.items())[:FAULTS_MAX],
+        left_out_count=max(0, len(rows) - FAULTS_MAX),
+        times=tuple(times),
+    )
+
+
+def curves_of(groups: list[FaultGroup]) -> list[FaultGroup]:
+    """Return the groups that have enough faults for a curve, the largest first where there are too many."""
+    return sorted(
+        (group for group in groups if len(group.times) >= FAULTS_A_CURVE_MIN), key=lambda group: -len(group.times)
+    )[:CURVES_MAX]
+
+
+def survival_plot(groups: list[FaultGroup]) -> Markup:
+    """Return how the share of faults that no seed has convicted falls, a curve with a letter for each group."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for group, letter, colour, dashes in zip(groups, LETTERS, _COLOURS, _DASHES, strict=False):
+            _curve(axes, group.survival, letter, COLOURS[colour], dashes)
+        axes.set_xscale("log")
+        axes.set_xlim(left=1)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("seeds")
+        axes.set_ylabel("faults not convicted yet")
+        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axes.grid(axis="y")
+
+    told = "; ".join(
+        f"{letter}: {group.found_count} of {len(group.times)} convicted"
+        for group, letter in zip(groups, LETTERS, strict=False)
+    )
+    return plot(
+        draw, title=f"Share of the planted faults that is not convicted after so many seeds. {told}", width_inches=6.5
+    )
+
+
+def _curve(axes: Any, steps: tuple[Survival, ...], letter: str, colour: str, dashes: Any) -> None:
+    times = [1, *(step.time for step in steps)]
+    shares = [1.0, *(step.share for step in steps)]
+    axes.plot(times, shares, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=2)
+    censored = [step for step in steps if step.censored_count]
+    axes.plot([s.time for s in censored], [s.share for s in censored], "|", color=colour, markersize=10)
+    axes.annotate(
+        letter, (times[-1], shares[-1]), xytext=(6, 0), textcoords="offset points", va="center", weight="bold"
+    )
+
+
+def milestones(group: FaultGroup) -> list[tuple[int, float]]:
+    """Return after 1, 10, 100 seeds and so on, and at the end, which share of the faults is not convicted."""
+    steps = group.survival
+    last = steps[-1].time
+    wanted = [time for time in (10**power for power in range(12)) if time < last]
+    return [(time, _share_at(steps, time)) for time in [*wanted, last]]
+
+
+def _share_at(steps: tuple[Survival, ...], time: int) -> float:
+    return next((step.share for step in reversed(steps) if step.time <= time), 1.0)

@@ -1,0 +1,248 @@
+"""The page of a campaign: its verdict, how much it covered, how much is still unseen, and what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from tornproof.reports.campaign.coverage import heat_map
+from tornproof.reports.campaign.data import CampaignData, Cell, CellRuns, Signature, read_campaign
+from tornproof.reports.campaign.faults import GROUPS_MAX as FAULT_GROUPS_MAX
+from tornproof.reports.campaign.faults import LETTERS, curves_of, fault_groups, milestones, survival_plot
+from tornproof.reports.campaign.plots import behaviours_plot, chance_plot
+from tornproof.reports.finding.discovery import BEHAVIOURS_MAX, Yield, about, at_most
+from tornproof.reports.kit.page import VERDICTS, Page, as_key, fill, worst
+
+KEY = "campaign"
+FINDINGS_MAX = 100
+GROUPS_MAX = 100
+CONTROLS_MAX = 150
+POINTS_MAX = 60
+SLOWEST_MAX = 10
+YIELD_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group with its denominators."""
+
+    name: str
+    is_control: bool
+    seeds: str
+    task_count: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What was to be convicted, and in how many of its runs it was."""
+
+    group: str
+    subject: str
+    run_count: int
+    convicted_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """How many steps the runs of a scenario took."""
+
+    scenario: str
+    run_count: int
+    step_count: int
+    step_count_max: int
+
+    @property
+    def steps_a_run(self) -> float:
+        """The mean of its runs."""
+        return self.step_count / self.run_count
+
+
+def campaign_page(directory: Path) -> Page:
+    """Return the page of a campaign's directory; raises ResultError where it is none.
+
+    Results that are missing or cannot be read are told on the page.
+    """
+    data = read_campaign(directory)
+    judged, controls = _judged(data), _controls(data)
+    notes = _notes(data, controls)
+    verdict = _verdict(data, judged, notes)
+    body = fill(
+        "campaign.html.j2",
+        data=data,
+        lead=_lead(data, judged),
+        facts=_facts(data, judged),
+        notes=notes,
+        verdicts=VERDICTS,
+        groups=_group_rows(data)[:GROUPS_MAX],
+        group_count=len(data.groups),
+        controls=controls[:CONTROLS_MAX],
+        control_count=len(controls),
+        findings=_findings(data)[:FINDINGS_MAX],
+        course=_course(data),
+        heat=heat_map(data.crash_points),
+        reached=data.reached.most_common(POINTS_MAX),
+        fates=data.fates.most_common(POINTS_MAX),
+        costs=_costs(data.cells),
+        about=about,
+        at_most=at_most,
+        **_planted(data),
+    )
+    return Page(key=KEY, group="Campaign", title=f"Campaign {data.spec.name}", verdict=verdict, body=body)
+
+
+def _judged(data: CampaignData) -> Counter[str]:
+    """Return the verdicts of the runs that are no controls."""
+    counts: Counter[str] = Counter()
+    for (group, verdict), count in data.verdicts.items():
+        if not data.groups[group].is_control:
+            counts[verdict] += count
+    return counts
+
+
+def _verdict(data: CampaignData, judged: Mapping[str, int], notes: Sequence[str]) -> str:
+    """Return the worst of what the runs, the end and the notes say."""
+    is_unknown = bool(notes or data.problem_count)
+    return worst([*judged, *(["UNKNOWN"] if is_unknown else []), *([data.end.verdict] if data.end else [])])
+
+
+def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:
+    """Return why the runs that are there do not suffice for VALID, a sentence each."""
+    if data.is_whole and data.end is not None:
+        return list(data.end.notes)
+    notes = []
+    if data.end is None:
+        notes.append("The campaign has not come to its end, or a release wrote it that does not tell. Run it again.")
+    else:
+        there = f"{data.run_count:,} runs in {data.task_count:,} tasks"
+        notes.append(
+            f"At its end there were {data.end.run_count:,} runs in {data.end.task_count:,} tasks; now {there}."
+        )
+    if data.missing_task_count:
+        notes.append(f"{data.missing_task_count:,} tasks of the plan have no results, though later ones have.")
+    waiting = [name for name in data.groups if not data.task_counts[name]]
+    if waiting:
+        notes.append(f"{len(waiting):,} groups have no results: {', '.join(waiting[:GROUPS_MAX])}.")
+    failed = [control for control in controls if not control.convicted_count]
+    notes += [f"A positive control failed: {control.group}: {control.subject}." for control in failed[:CONTROLS_MAX]]
+    if sum(count for (_, verdict), count in data.verdicts.items() if verdict == "UNKNOWN"):
+        notes.append("Runs came to no end.")
+    return notes
+
+
+def _lead(data: CampaignData, judged: Mapping[str, int]) -> str:
+    run_count, broken_count = sum(judged.values()), judged.get("INVALID", 0)
+    if not run_count:
+        return "No run is there that could say anything."
+    if not broken_count:
+        return f"None of {run_count:,} runs breaks a property."
+    ways = "one way" if len(data.signatures) == 1 else f"{len(data.signatures):,} ways"
+    return f"{broken_count:,} of {run_count:,} runs break a property, in {ways}."
+
+
+def _facts(data: CampaignData, judged: Mapping[str, int]) -> list[tuple[str, object]]:
+    run_count = sum(judged.values())
+    facts: list[tuple[str, object]] = [
+        ("Runs that are judged", f"{run_count:,}"),
+        ("Runs of controls", f"{data.run_count - run_count:,}"),
+        ("Tasks", f"{data.task_count:,}"),
+        ("Scenarios", f"{len({cell.scenario for cell in data.cells}):,}"),
+        ("Steps", f"{data.step_count:,}"),
+        ("Events", f"{data.event_count:,}"),
+        ("Seed of the campaign", f"{data.spec.seed}"),
+    ]
+    if data.is_whole and data.end is not None:
+        facts.append(("Result hash", Markup("<code>{}</code>").format(data.end.result_hash)))
+    return facts
+
+
+def _group_rows(data: CampaignData) -> list[GroupRow]:
+    """Return the groups, those that every campaign begins with first."""
+    rows = []
+    for group in sorted(data.groups.values(), key=lambda group: group.seed_count is not None):
+        first, count = group.first_seed, group.seed_count
+        rows.append(
+            GroupRow(
+                name=group.name,
+                is_control=group.is_control,
+                seeds="" if first is None or count is None else f"{first:,} to {first + count - 1:,}",
+                task_count=data.task_counts[group.name],
+                counts=tuple(data.verdicts[group.name, verdict] for verdict in VERDICTS),
+            )
+        )
+    return rows
+
+
+def _controls(data: CampaignData) -> list[Control]:
+    totals: dict[tuple[str, str], tuple[int, int]] = {}
+    for cell, runs in data.cells.items():
+        if data.groups[cell.group].is_control:
+            run_count, convicted_count = totals.get((cell.group, cell.subject), (0, 0))
+            key = cell.group, cell.subject
+            totals[key] = run_count + runs.run_count, convicted_count + runs.convicted_count
+    return [
+        Control(group=group, subject=subject, run_count=run_count, convicted_count=convicted_count)
+        for (group, subject), (run_count, convicted_count) in totals.items()
+    ]
+
+
+def _findings(data: CampaignData) -> list[tuple[Signature, str]]:
+    """Return the signatures in the order of the plan, each with the key of its finding's page where there is one."""
+    return [
+        (signature, as_key("finding", stem) if (data.directory / "findings" / f"{stem}.json").is_file() else "")
+        for stem, signature in data.signatures.items()
+    ]
+
+
+def _course(data: CampaignData) -> dict[str, object] | None:
+    """Return what the runs have shown that was new, and what that says of those that were not made."""
+    if not data.behaviours.run_count:
+        return None
+    points = data.behaviours.course()
+    stride = -(-len(points) // YIELD_ROWS)
+    return {
+        "behaviours": points[-1],
+        "outcomes": data.outcomes.now(),
+        "rows": _some(points, stride),
+        "is_full": data.behaviours.is_full,
+        "behaviours_max": BEHAVIOURS_MAX,
+        "growth": behaviours_plot(points, data.group_starts),
+        "chance": chance_plot(points, data.group_starts),
+    }
+
+
+def _some(points: Sequence[Yield], stride: int) -> list[Yield]:
+    """Return each so-manieth point, and the last one."""
+    return list(reversed(points[::-1][::stride]))
+
+
+def _planted(data: CampaignData) -> dict[str, object]:
+    groups = fault_groups(data.cells)
+    curves = curves_of(groups)
+    return {
+        "fault_groups": groups[:FAULT_GROUPS_MAX],
+        "fault_group_count": len(groups),
+        "survival": survival_plot(curves) if curves else None,
+        "curves": [(letter, group, milestones(group)) for letter, group in zip(LETTERS, curves, strict=False)],
+    }
+
+
+def _costs(cells: Mapping[Cell, CellRuns]) -> list[Cost]:
+    """Return the scenarios whose runs take the most steps."""
+    of_scenarios: dict[str, list[CellRuns]] = {}
+    for cell, runs in cells.items():
+        of_scenarios.setdefault(cell.scenario, []).append(runs)
+    costs = [
+        Cost(
+            scenario=scenario,
+            run_count=sum(runs.run_count for runs in each),
+            step_count=sum(runs.step_count for runs in each),
+            step_count_max=max(runs.step_count_max for runs in each),
+        )
+        for scenario, each in of_scenarios.items()
+    ]
+    return sorted(costs, key=lambda cost: (-cost.steps_a_run, cost.scenario))[:SLOWEST_MAX]

@@ -1,0 +1,1 @@
+"""The page of a finding. Begin with `page.py`."""

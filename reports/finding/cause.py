@@ -1,0 +1,81 @@
+"""The cause in one look: what had been done, what came between, what had not been done yet, and what was read so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from tornproof.reports.finding.document import Cause, Explanation, FileBytes
+from tornproof.reports.finding.space_time import Call, call_of
+from tornproof.reports.kit.json_fields import shortened
+from tornproof.reports.kit.page import fill
+from tornproof.reports.kit.timeline import lines_of
+
+CHARACTERS_MAX = 400
+READ_SHOWN_MAX = 4
+_OCCURRENCE = re.compile(r" #(\d+)$")
+
+
+class StepWords(NamedTuple):
+    """A step of a client: in which of its operations, and the call."""
+
+    operation: str
+    call: Call
+
+
+class ReadRange(NamedTuple):
+    """Bytes that were read and that a power cut could have taken."""
+
+    file: str
+    start: int
+    end: int
+    state: str
+    label: str
+
+
+def cause_strip(explanation: Explanation) -> Markup:
+    """Return the strip as HTML, empty where no decision is to blame."""
+    cause = explanation.cause
+    if cause is None:
+        return Markup()
+    read = list(_loose_bytes_read(explanation.files))
+    return fill(
+        "cause.html.j2",
+        client=cause.client or "the client",
+        reader=explanation.client or "the reader",
+        done=_step_words(cause.done),
+        decision=_decision_words(cause, explanation),
+        not_yet=_step_words(cause.not_yet),
+        read=read[:READ_SHOWN_MAX],
+        read_left_out=max(0, len(read) - READ_SHOWN_MAX),
+    )
+
+
+def _step_words(step: str) -> StepWords:
+    """Return a step without the number of a call that is the first of its kind."""
+    operation, colon, call = shortened(step, CHARACTERS_MAX).rpartition(": ")
+    numbered = _OCCURRENCE.sub(lambda match: "" if match[1] == "1" else f" (number {match[1]})", call)
+    return StepWords(operation if colon else "", call_of(numbered))
+
+
+def _decision_words(cause: Cause, explanation: Explanation) -> str:
+    """Return what the story says of the decision, which has a "then" for each of them, else the decision itself."""
+    thens = [line.text for line in lines_of(explanation.story) if line.lead == "Then"]
+    if len(thens) == len(explanation.decisions) and cause.decision in explanation.decisions:
+        return thens[list(explanation.decisions).index(cause.decision)]
+    return shortened(cause.decision, CHARACTERS_MAX)
+
+
+def _loose_bytes_read(files: Sequence[FileBytes]) -> Iterator[ReadRange]:
+    """Yield the parts of what was read that were not durable."""
+    for file in files:
+        for each in file.ranges:
+            if each.state == "durable":
+                continue
+            for start, end in file.read:
+                first, last = max(start, each.start), min(end, each.end)
+                if first < last:
+                    yield ReadRange(file.file, first, last, each.state, each.label)

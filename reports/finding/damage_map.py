@@ -1,0 +1,78 @@
+"""Byte maps of the files that a finding of the damage phase has changed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping
+
+from markupsafe import Markup
+
+from tornproof.reports.kit.byte_map import FINDING_STATES, ByteRange, StateLook, byte_map, legend
+from tornproof.reports.kit.json_fields import Fields
+
+FILES_MAX = 8
+PACKED_CHARACTERS_MAX = 1 << 20
+SIZE_BYTES_MAX = 16 << 20
+BITS_IN_BYTE = 8
+STATES: Mapping[str, StateLook] = {
+    "as it was": StateLook(label="as it was", meaning="not changed", colour="durable", pattern="solid"),
+    "damaged": FINDING_STATES["damaged"],
+    "cut off": StateLook(label="cut off", meaning="the file ends before it", colour="lost", pattern="diagonal"),
+}
+
+
+def damage_maps(document: Fields, evidence: Fields) -> Markup:
+    """Return a map of each damaged file whose size is cheap to know, empty where there is none; raises ResultError."""
+    field = evidence.text("field", "")
+    maps = []
+    changed = _changed(evidence)
+    for file, ranges in list(changed.items())[:FILES_MAX]:
+        size_bytes = _size_bytes(document, file)
+        if size_bytes is None:
+            continue
+        found = [(start, size_bytes if end is None else end, state) for start, end, state in ranges]
+        maps.append(byte_map(file, size_bytes, _whole(found, size_bytes, field), states=STATES))
+    if not maps:
+        return Markup()
+    used = {"as it was", *(state for ranges in changed.values() for _, _, state in ranges)}
+    return legend(STATES, used) + Markup().join(maps)
+
+
+def _changed(evidence: Fields) -> dict[str, list[tuple[int, int | None, str]]]:
+    """Return the ranges that were changed by file; those without an end go to that of the file."""
+    changed: dict[str, list[tuple[int, int | None, str]]] = {}
+    file = evidence.text("file", "")
+    for edit in evidence.inners("edits"):
+        start = edit.number("offset_bytes")
+        end = start + len(edit.text("content")) // 2
+        changed.setdefault(edit.text("file", file), []).append((start, end, "damaged"))
+    for flip in [evidence] if "bit" in evidence else evidence.inners("bits"):
+        start = flip.number("bit") // BITS_IN_BYTE
+        changed.setdefault(flip.text("file", file), []).append((start, start + 1, "damaged"))
+    if evidence.text("kind", "") == "cut":
+        changed.setdefault(file, []).append((evidence.number("size_bytes"), None, "cut off"))
+    return changed
+
+
+def _whole(found: list[tuple[int, int, str]], size_bytes: int, field: str) -> list[ByteRange]:
+    ranges, at = [], 0
+    for start, end, state in sorted(found):
+        ranges.append(ByteRange(start=at, end=start, state="as it was", label=""))
+        ranges.append(ByteRange(start=start, end=end, state=state, label=field))
+        at = max(at, end)
+    return [*ranges, ByteRange(start=at, end=size_bytes, state="as it was", label="")]
+
+
+def _size_bytes(document: Fields, file: str) -> int | None:
+    """Return the size of a file that the finding starts from, None where that is not there or takes too long."""
+    packed = document.inner("start_files").text(file, "") if "start_files" in document else ""
+    if not packed or len(packed) > PACKED_CHARACTERS_MAX:
+        return None
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(base64.b64decode(packed), SIZE_BYTES_MAX)
+    except (binascii.Error, ValueError, zlib.error):
+        return None
+    return None if inflater.unconsumed_tail else len(content)

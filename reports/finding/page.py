@@ -1,0 +1,125 @@
+"""The page of a finding: what is broken, why, how the run went, and the line that shows it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from tornproof.reports.finding.cause import cause_strip
+from tornproof.reports.finding.damage_map import damage_maps
+from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of
+from tornproof.reports.finding.neighbour import side_by_side
+from tornproof.reports.finding.smallest_case import cast_of, shrinking_of
+from tornproof.reports.finding.space_time import space_time
+from tornproof.reports.kit.byte_map import FINDING_STATES, Mark, byte_map, legend
+from tornproof.reports.kit.evidence import evidence_list
+from tornproof.reports.kit.json_fields import Fields, shortened
+from tornproof.reports.kit.page import Page, fill
+from tornproof.reports.kit.timeline import Line, lines_of, lines_of_evidence
+
+GROUP = "Findings"
+FOLDED_MAX = 50
+TEXT_CHARACTERS_MAX = 1_200
+TITLE_CHARACTERS_MAX = 160
+CRASHES = ("kill", "power")
+SHOWN_IN_FULL = ("story", "lanes", "files", "neighbour")
+LONG_CHARACTERS = 160
+
+
+def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Sequence[str] = ()) -> Page:
+    """Return the page of the finding in `file`; `folded` are the files of others that show the same defect.
+
+    Raises ResultError for a document that is none of a finding.
+    """
+    fields = Fields(document, file=file)
+    violated, phase, sentence = fields.text("property"), fields.text("phase"), fields.text("sentence")
+    evidence = fields.inner("evidence")
+    explanation = explanation_of(evidence, violated)
+    scenario = fields.text("scenario", "")
+    body = fill(
+        "finding.html.j2",
+        violated=shortened(violated, TEXT_CHARACTERS_MAX),
+        is_long=len(sentence) > LONG_CHARACTERS,
+        sentence=shortened(sentence, TEXT_CHARACTERS_MAX),
+        facts=_facts(fields, explanation),
+        file=file,
+        command=f"tornproof replay {shlex.quote(file)}",
+        explanation=explanation,
+        seen="" if explanation is None else shortened(explanation.seen, TEXT_CHARACTERS_MAX),
+        cause=Markup() if explanation is None else cause_strip(explanation),
+        story=lines_of_evidence(evidence) if explanation is None else _story(explanation),
+        diagram=_diagram(explanation),
+        at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),
+        maps=damage_maps(fields, evidence) if explanation is None else _maps(explanation),
+        cast=cast_of(fields.inner("situation")) if "situation" in fields else [],
+        shrinking=shrinking_of(evidence.inner("shrunk")) if "shrunk" in evidence else [],
+        nearest=_nearest(explanation),
+        folded=list(folded[:FOLDED_MAX]),
+        folded_left_out=max(0, len(folded) - FOLDED_MAX),
+        evidence=evidence_list(_rest(evidence)),
+    )
+    title = f"{violated[:1].upper()}{violated[1:]} ({phase}{', ' if scenario else ''}{scenario})"
+    return Page(key=key, group=GROUP, title=shortened(title, TITLE_CHARACTERS_MAX), verdict="INVALID", body=body)
+
+
+def _rest(evidence: Fields) -> Mapping[str, Any]:
+    """Return the evidence without what the page shows in full."""
+    if "explanation" not in evidence:
+        return evidence.document
+    explanation = evidence.inner("explanation").document
+    rest = {name: value for name, value in explanation.items() if name not in SHOWN_IN_FULL}
+    return {**evidence.document, "explanation": rest}
+
+
+def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, str]]:
+    """Return what is known of the finding beside its sentence, as names with values."""
+    situation = fields.inner("situation") if "situation" in fields else None
+    target = situation.inner("target").text("name", "") if situation is not None and "target" in situation else ""
+    steps = None if explanation is None else explanation.step_count
+    facts = [
+        ("Property", fields.text("property")),
+        ("Clause", "" if explanation is None else explanation.clause),
+        ("Found in phase", fields.text("phase")),
+        ("Scenario", fields.text("scenario", "")),
+        ("Protocol under test", target),
+        ("Table", fields.text("table", "")),
+        ("Calls in the run", "" if steps is None else f"{steps:,}"),
+        ("Found by", f"tornproof {fields.text('tornproof')}" if "tornproof" in fields else ""),
+    ]
+    return [(name, shortened(value, TEXT_CHARACTERS_MAX)) for name, value in facts if value]
+
+
+def _story(explanation: Explanation) -> list[Line]:
+    """Return the sentences but the first one, which the head of the page says."""
+    return [line for line in lines_of(explanation.story) if line.lead != "Broken"]
+
+
+def _diagram(explanation: Explanation | None) -> Markup:
+    return space_time(explanation.rows) if explanation is not None and explanation.rows else Markup()
+
+
+def _maps(explanation: Explanation) -> Markup:
+    """Return the maps of all files below what their colours mean."""
+    if not explanation.files:
+        return Markup()
+    used = {each.state for file in explanation.files for each in file.ranges}
+    # What is all durable comes last: nothing can happen to it.
+    files = sorted(explanation.files, key=lambda file: all(each.state == "durable" for each in file.ranges))
+    maps = Markup().join(_map(file, explanation.client) for file in files)
+    return legend(FINDING_STATES, used) + maps
+
+
+def _map(file: FileBytes, client: str) -> Markup:
+    marks = [Mark(start=start, end=end, label=f"read by {client}") for start, end in file.read]
+    return byte_map(file.file, file.size_bytes, file.ranges, marks=marks, coarse=file.coarse)
+
+
+def _nearest(explanation: Explanation | None) -> Markup:
+    """Return both runs side by side, empty where the nearest one that passes is not known call by call."""
+    neighbour = None if explanation is None else explanation.neighbour
+    if explanation is None or neighbour is None or not neighbour.rows:
+        return Markup()
+    return side_by_side(explanation.rows, neighbour.rows, shortened(neighbour.change, TEXT_CHARACTERS_MAX))

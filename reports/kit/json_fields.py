@@ -1,0 +1,128 @@
+"""Typed look-ups in JSON that anybody may have edited: what is not as expected is one clear sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from tornproof.reports.kit.errors import ResultError
+
+SHOWN_CHARACTERS_MAX = 60
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+class Fields:
+    """The fields of one JSON object, which is at `place` in a file; each look-up raises ResultError for another type.
+
+    A field that is missing, or null, is the default where there is one.
+    """
+
+    def __init__(self, document: Any, *, file: str, place: str = "") -> None:
+        """Wait for questions about an object."""
+        self.file, self.place = file, place
+        if not isinstance(document, Mapping):
+            raise ResultError(file=file, field=place or "the document", expected="an object", actual=what_is(document))
+        self.document: Mapping[str, Any] = document
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether the field is there and is not null."""
+        return self.document.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a field that is text."""
+        value = self._value(name, default, "text")
+        return visible(value) if isinstance(value, str) else self._fail(name, "text", value)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Return a field that is a whole number."""
+        value = self._value(name, default, "a whole number")
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._fail(name, "a whole number", value)
+        return value
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """Return a field that is true or false."""
+        value = self._value(name, default, "true or false")
+        return value if isinstance(value, bool) else self._fail(name, "true or false", value)
+
+    def items(self, name: str) -> Sequence[Any]:
+        """Return a field that is a list; one that is missing is an empty one."""
+        value = self._value(name, [], "a list")
+        return value if isinstance(value, list) else self._fail(name, "a list", value)
+
+    def texts(self, name: str) -> list[str]:
+        """Return a field that is a list of texts; one that is missing is an empty one."""
+        return [
+            visible(each) if isinstance(each, str) else self._fail(f"{name}[{place}]", "text", each)
+            for place, each in enumerate(self.items(name))
+        ]
+
+    def inner(self, name: str) -> Fields:
+        """Return a field that is an object."""
+        return Fields(self._value(name, None, "an object"), file=self.file, place=self._path(name))
+
+    def inners(self, name: str, count_max: int | None = None) -> list[Fields]:
+        """Return a field that is a list of objects, the first `count_max` of them."""
+        return [
+            Fields(each, file=self.file, place=f"{self._path(name)}[{place}]")
+            for place, each in enumerate(self.items(name)[:count_max])
+        ]
+
+    def demand_format(self, *known: int) -> None:
+        """Raise ResultError unless the field `format` is one of those that are known."""
+        found = self.number("format")
+        if found not in known:
+            self.refuse("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
+
+    def refuse(self, name: str, expected: str, actual: str) -> NoReturn:
+        """Raise ResultError for what stands in a field."""
+        raise ResultError(file=self.file, field=self._path(name), expected=expected, actual=actual)
+
+    def _value(self, name: str, default: Any, expected: str) -> Any:
+        value = self.document.get(name)
+        if value is None:
+            value = default
+        return self._fail(name, expected, None) if value is None else value
+
+    def _path(self, name: str) -> str:
+        return f"{self.place}.{name}" if self.place else name
+
+    def _fail(self, name: str, expected: str, value: Any) -> NoReturn:
+        self.refuse(name, expected, what_is(value))
+
+
+def what_is(value: Any) -> str:
+    """Return what a JSON value is, in a few words."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"the text {shortened(value, SHOWN_CHARACTERS_MAX)!r}"
+        case int() | float():
+            return f"the number {shortened(str(value), SHOWN_CHARACTERS_MAX)}"
+        case Mapping():
+            return f"an object of {len(value)}"
+        case _:
+            return f"a list of {len(value)}"
+
+
+def visible(text: str) -> str:
+    """Return text in which characters that nobody sees, or that turn the direction of others, are numbers."""
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def shortened(text: str, characters_max: int) -> str:
+    """Return text that is too long with its count in place of the rest."""
+    left_out = len(text) - characters_max
+    return text if left_out <= 0 else f"{text[:characters_max]}… ({left_out:,} more characters)"
+
+
+def printable(text: str, characters_max: int) -> str:
+    """Return text of any origin with what cannot be printed written out, and not more of it than there is room for."""
+    text = shortened(text, characters_max)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,0 +1,1 @@
+"""The page of a table. Begin with `page.py`."""

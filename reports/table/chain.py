@@ -1,0 +1,128 @@
+"""The generations of one partition: which is committed, which stand above it, and who wrote which row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tornproof.reports.kit.json_fields import Fields
+from tornproof.reports.table.fields import place_of, shown_text, whole_number
+from tornproof.reports.table.states import NEWER, ORPHAN
+
+ENTRIES_READ_MAX = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One generation of a `_pm`; they count from the newest, 0."""
+
+    index: int
+    token: int
+    footer_start: int
+    end_bytes: int
+    row_group_count: int
+    rows: int | None
+    unused_bytes: int
+    checksum_ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The bytes of data.parquet that hold a column of a row group."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """A row group of the committed generation, and the one that wrote it."""
+
+    index: int
+    block_start: int
+    region_start: int
+    writer: int
+    rows: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What a `_pm` says of the partition's history; everything is empty without one.
+
+    `writers` names the generation that wrote a row group. `token` is the one that was verified. `resolved` is the
+    generation that was looked at: the one with that token where `is_committed`, else the newest. `since` is the one
+    that was committed when the files were inspected, if that was later.
+    """
+
+    generations: tuple[Generation, ...] = ()
+    row_groups: tuple[RowGroup, ...] = ()
+    writers: Mapping[int, int] = field(default_factory=dict)
+    version: int | None = None
+    resolved: int | None = None
+    token: int = 0
+    is_committed: bool = False
+    since: int | None = None
+
+    def is_above(self, generation: int) -> bool:
+        """Return whether a generation is newer than the one that was looked at."""
+        return self.resolved is not None and generation < self.resolved
+
+    def state_above(self, generation: int) -> str:
+        """Return what the bytes are that only a newer generation has."""
+        return NEWER if self.since is not None and generation >= self.since else ORPHAN
+
+
+def read_chain(pm: Fields, token: int, version: int | None) -> Chain:
+    """Return the chain in the document of a `_pm`, of which `version` of the table has committed `token`."""
+    generations = tuple(map(_generation, pm.inners("generations", ENTRIES_READ_MAX)))
+    resolved = since = seen = None
+    if "resolved" in pm:
+        resolved = whole_number(pm.inner("resolved"), "generation")
+    if "committed" in pm:
+        committed = pm.inner("committed")
+        seen, since = whole_number(committed, "version"), place_of(committed, "generation")
+    is_committed = any(each.index == resolved and each.token == token for each in generations)
+    row_groups = tuple(map(_row_group, pm.inners("row_groups", ENTRIES_READ_MAX)))
+    return Chain(
+        generations=generations,
+        row_groups=row_groups,
+        writers={group.index: group.writer for group in row_groups},
+        version=seen,
+        resolved=resolved,
+        token=token,
+        is_committed=is_committed,
+        since=since if seen != version else None,
+    )
+
+
+def _generation(fields: Fields) -> Generation:
+    return Generation(
+        index=whole_number(fields, "index"),
+        token=whole_number(fields, "token"),
+        footer_start=whole_number(fields, "parquet_footer_offset"),
+        end_bytes=whole_number(fields, "end_bytes"),
+        row_group_count=whole_number(fields, "row_group_count"),
+        rows=place_of(fields, "rows"),
+        unused_bytes=whole_number(fields, "unused_bytes"),
+        checksum_ok=fields.inner("checksum").flag("ok"),
+    )
+
+
+def _row_group(fields: Fields) -> RowGroup:
+    return RowGroup(
+        index=whole_number(fields, "index"),
+        block_start=whole_number(fields, "block_offset_bytes"),
+        region_start=whole_number(fields, "out_of_line_offset_bytes"),
+        writer=whole_number(fields, "written_by_generation"),
+        rows=whole_number(fields, "rows"),
+        chunks=tuple(
+            Chunk(
+                name=shown_text(chunk.text("name")),
+                start=whole_number(chunk, "byte_range_start"),
+                end=whole_number(chunk, "byte_range_end"),
+            )
+            for chunk in fields.inners("chunks", ENTRIES_READ_MAX)
+        ),
+    )

@@ -1,0 +1,180 @@
+"""The page of a table: what `verify` says of it and what `inspect` says of its most telling partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from tornproof.reports.kit.byte_map import legend
+from tornproof.reports.kit.json_fields import Fields
+from tornproof.reports.kit.page import Page, fill
+from tornproof.reports.table.fields import FORMAT, Partition, Problem, Verified, read_verified, shown_text, whole_number
+from tornproof.reports.table.inspection import GenerationRow, Inspected, generation_rows, numbered_on, read_inspected
+from tornproof.reports.table.plot import bars_of, partitions_plot
+from tornproof.reports.table.states import STATES
+
+GROUP = "Tables"
+INSPECTED_MAX = 8
+PARTITIONS_SHOWN = 500
+PROBLEMS_SHOWN = 200
+OTHERS_SHOWN = 20
+NAMES_SHOWN = 100
+RANGES_MAX, RANGES_MIN, RANGES_TOTAL = 60, 20, 320
+"""A page of many maps has fewer ranges in each of them, so that it stays small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a problem lies: the anchor of the partition's bytes, and what stands there."""
+
+    problem: Problem
+    anchor: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """An inspected partition with what the template shows of it."""
+
+    anchor: str
+    inspected: Inspected
+    rows: list[GenerationRow]
+    others: list[Place]
+    maps: list[Markup]
+
+
+def table_page(document: Mapping[str, Any], *, key: str, file: str) -> Page:
+    """Return the page of a table's result, or of what `verify --json` alone wrote; `file` is what errors name.
+
+    Raises ResultError for a document that is neither.
+    """
+    verified, inspections, left_out = _read(document, file)
+    named_count = len(verified.all_problems)
+    inspections = numbered_on(inspections, named_count + 1)
+    sections = _sections(inspections, key)
+    orphan_bytes = {each.partition.name: each.orphan_bytes for each in inspections}
+    bars = bars_of(verified.partitions, orphan_bytes)
+    goes_on = verified.outlook is None or verified.outlook.goes_on
+    body = fill(
+        "table.html.j2",
+        key=key,
+        verified=verified,
+        verdict=_verdict(verified),
+        facts=_facts(verified),
+        places=_places(verified, sections),
+        problem_count=named_count,
+        partitions=_most_telling(verified.partitions),
+        anchors={section.inspected.partition.name: section.anchor for section in sections},
+        orphan_bytes=orphan_bytes,
+        bars=bars,
+        plot=partitions_plot(bars) if bars else "",
+        names_shown=NAMES_SHOWN,
+        sections=sections,
+        left_out=left_out,
+        legend=legend(STATES, (state for each in inspections for state in each.states())),
+        has_orphans_unknown=any(each.orphans and each.name not in orphan_bytes for each in verified.partitions),
+    )
+    return Page(
+        key=key,
+        group=GROUP,
+        title=f"Table {_short_name(verified.table)}",
+        verdict="VALID" if not named_count and goes_on else "INVALID",
+        body=body,
+    )
+
+
+def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspected], int]:
+    fields = Fields(document, file=file)
+    if "verify" not in fields:
+        verified = read_verified(document, file=file)
+        return verified, [], sum(not each.is_native for each in verified.partitions)
+    fields.demand_format(FORMAT)
+    verified = read_verified(fields.document["verify"], file=file, place="verify")
+    partitions = {each.name: each for each in verified.partitions}
+    documents = fields.inner("inspections").document if "inspections" in fields else {}
+    shown = {shown_text(name): inspection for name, inspection in documents.items()}
+    inspections = [
+        read_inspected(inspection, partitions[name], verified.version, file=file, place=f"inspections.{name}")
+        for name, inspection in shown.items()
+        if name in partitions
+    ]
+    left_out = whole_number(fields, "left_out", 0) + max(0, len(documents) - INSPECTED_MAX)
+    return verified, inspections[:INSPECTED_MAX], left_out
+
+
+def _short_name(path: str) -> str:
+    """Return the table's directory and the one around it, which tell namesakes apart."""
+    return "/".join([part for part in path.split("/") if part][-2:]) or path
+
+
+def _verdict(verified: Verified) -> str:
+    version = "No version of this table can be read" if verified.version is None else f"Version {verified.version}"
+    count = len(verified.all_problems)
+    if not count:
+        return f"{version} is sound."
+    counted = "1 problem" if count == 1 else f"{count:,} problems"
+    return f"{version}: {counted}." if verified.version is None else f"{version} is damaged: {counted}."
+
+
+def _facts(verified: Verified) -> list[tuple[str, str]]:
+    counts = verified.counts
+    facts = [
+        ("partitions", f"{counts['partitions']:,}"),
+        ("generations", f"{counts['generations']:,}"),
+        ("Thrift footers", f"{counts['thrift_footers']:,}"),
+        ("row groups", f"{counts['row_groups']:,}"),
+        ("rows", f"{counts['rows']:,}"),
+    ]
+    if counts["chunks"]:
+        by_checksum = counts["chunks"] - counts["decoded_chunks"]
+        facts += [
+            ("column chunks", f"{counts['chunks']:,}"),
+            ("of them decoded", f"{counts['decoded_chunks']:,}"),
+            ("by their checksums", f"{by_checksum:,}"),
+            ("bytes of pages", f"{counts['pages_bytes']:,}"),
+        ]
+    return facts
+
+
+def _sections(inspections: Sequence[Inspected], key: str) -> list[Section]:
+    map_count = sum(len(each.files) for each in inspections)
+    range_count = max(RANGES_MIN, min(RANGES_MAX, RANGES_TOTAL // max(1, map_count)))
+    return [
+        Section(
+            anchor=f"{key}-partition-{place}",
+            inspected=each,
+            rows=generation_rows(each.chain),
+            others=[_place(problem, each, f"{key}-partition-{place}") for problem in each.others[:OTHERS_SHOWN]],
+            maps=each.maps(range_count),
+        )
+        for place, each in enumerate(inspections, 1)
+    ]
+
+
+def _places(verified: Verified, sections: Sequence[Section]) -> list[Place]:
+    """Return the first problems that `verify` names, with where they lie in what was inspected."""
+    by_number = {problem.number: each for each in sections for problem in each.inspected.partition.problems}
+    places = []
+    for problem in verified.all_problems[:PROBLEMS_SHOWN]:
+        section = by_number.get(problem.number)
+        if section is None:
+            places.append(Place(problem=problem, anchor="", label=""))
+        else:
+            places.append(_place(problem, section.inspected, section.anchor))
+    return places
+
+
+def _place(problem: Problem, inspected: Inspected, anchor: str) -> Place:
+    file = inspected.file_of(problem)
+    if file is None:
+        return Place(problem=problem, anchor=anchor, label=inspected.partition.name)
+    label = "" if problem.offset_bytes is None else file.label_at(problem.offset_bytes)
+    return Place(problem=problem, anchor=anchor, label=label or f"the bytes of {file.name}")
+
+
+def _most_telling(partitions: Sequence[Partition]) -> list[Partition]:
+    """Return as many partitions as a page holds: those with problems first, all in the order of time."""
+    return sorted(partitions, key=lambda each: not each.problems)[:PARTITIONS_SHOWN]

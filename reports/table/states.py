@@ -1,0 +1,114 @@
+"""What bytes of a partition can be to the committed version, and files as ranges of such bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from tornproof.reports.kit.byte_map import ByteRange, StateLook
+
+IN_USE, UNUSED, ORPHAN, NEWER, DEAD = "in use", "unused", "orphan", "newer", "dead"
+PADDING, UNEXPLAINED, MISSING, MIXED = "padding", "not explained", "missing", "mixed"
+STATES: Mapping[str, StateLook] = {
+    IN_USE: StateLook(label=IN_USE, meaning="the committed version needs it", colour="durable", pattern="solid"),
+    UNUSED: StateLook(
+        label=UNUSED, meaning="only readers of an older version may still need it", colour="kept", pattern="horizontal"
+    ),
+    ORPHAN: StateLook(
+        label=ORPHAN, meaning="of a generation that never became committed", colour="lost", pattern="diagonal"
+    ),
+    NEWER: StateLook(
+        label=NEWER, meaning="a server added it after the table was verified", colour="written", pattern="dots"
+    ),
+    DEAD: StateLook(label=DEAD, meaning="nothing leads to it", colour="torn", pattern="cross"),
+    PADDING: StateLook(label=PADDING, meaning="aligns what follows", colour="paper", pattern="empty"),
+    UNEXPLAINED: StateLook(
+        label=UNEXPLAINED, meaning="what still decodes does not lead to it", colour="spare", pattern="vertical"
+    ),
+    MISSING: StateLook(
+        label=MISSING, meaning="the file ends before it", colour="damaged", pattern="counter"
+    ),
+    MIXED: StateLook(label=MIXED, meaning="several of these, too small to be drawn", colour="spare", pattern="dots"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """The bytes [start, end) of a file; `owner` is what it is a part of, for maps that cannot show every range."""
+
+    start: int
+    end: int
+    state: str
+    label: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRanges:
+    """One file of a partition, byte by byte; `size_bytes` includes bytes that should be there and are not."""
+
+    name: str
+    size_bytes: int
+    ranges: tuple[Owned, ...]
+
+    def bytes_in(self, state: str) -> int:
+        """Return how many bytes are in a state."""
+        return sum(each.end - each.start for each in self.ranges if each.state == state)
+
+    def label_at(self, offset_bytes: int) -> str:
+        """Return what stands at an offset, in words; empty where that is not known."""
+        for each in self.ranges:
+            if each.start <= offset_bytes < each.end:
+                return f"{each.label} ({each.state})" if each.label else each.state
+        return ""
+
+
+def coarsened(ranges: Sequence[Owned], count_max: int) -> tuple[list[ByteRange], bool]:
+    """Return at most so many ranges, and whether that took names away.
+
+    Where there are more, padding goes to what it aligns, then neighbours of one owner become one, then those in one
+    state, then any.
+    """
+    if len(ranges) <= count_max:
+        return [ByteRange(start=each.start, end=each.end, state=each.state, label=each.label) for each in ranges], False
+    merged = _runs(_without_padding(ranges), lambda each: (each.state, each.owner))
+    if len(merged) > count_max:
+        merged = _runs(merged, lambda each: each.state)
+    if len(merged) > count_max:
+        in_one = -(-len(merged) // count_max)
+        merged = [_as_one(merged[start : start + in_one]) for start in range(0, len(merged), in_one)]
+    return [ByteRange(start=each.start, end=each.end, state=each.state, label=each.owner) for each in merged], True
+
+
+def _without_padding(ranges: Sequence[Owned]) -> list[Owned]:
+    kept: list[Owned] = []
+    start: int | None = None
+    for each in ranges:
+        if each.state == PADDING and each is not ranges[-1]:
+            start = each.start if start is None else start
+        else:
+            kept.append(each if start is None else replace(each, start=start))
+            start = None
+    return kept
+
+
+def _runs(ranges: Sequence[Owned], key: Callable[[Owned], object]) -> list[Owned]:
+    return [_as_one(list(run)) for _, run in groupby(ranges, key=key)]
+
+
+def _as_one(run: Sequence[Owned]) -> Owned:
+    """Return neighbours as one range; owners that are no neighbours of each other may stand between the two named."""
+    states = list(dict.fromkeys(each.state for each in run))
+    owners = list(dict.fromkeys(each.owner for each in run))
+    if len(states) > 1:
+        owner = f"{len(run)} ranges: {', '.join(states)}"
+    else:
+        owner = owners[0] if len(owners) == 1 else f"{owners[0]} … {owners[-1]}"
+    return Owned(
+        start=run[0].start,
+        end=max(each.end for each in run),
+        state=states[0] if len(states) == 1 else MIXED,
+        label=owner,
+        owner=owner,
+    )

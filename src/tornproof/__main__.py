@@ -1,0 +1,7 @@
+"""`python -m tornproof`."""
+
+from __future__ import annotations
+
+from tornproof.cli.entry import main
+
+main()

@@ -1,0 +1,140 @@
+"""The command line: one module a command below `tornproof.cli.commands`."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from tornproof.cli import interruption
+from tornproof.cli.output import ExitCode, complain, exit_code_of
+from tornproof.impl.errors import TornproofError
+
+COMMANDS = (
+    "check",
+    "verify",
+    "recover",
+    "migrate",
+    "inspect",
+    "read",
+    "replay",
+    "report",
+    "barriers",
+    "campaign",
+    "history",
+    "archive",
+)
+
+
+class _Commands(TyperGroup):
+    """Each command is a module of its name, imported when it is run or when help is asked for: some take long."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # Typer looks among all for what somebody may have meant.
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                own.command(name)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
+                self.add_command(typer.main.get_command(own), name)
+        return self.commands.get(cmd_name)
+
+
+app = typer.Typer(
+    name="tornproof",
+    help="Finds out whether a commit of QuestDB's partition format can tear, and whether a real table is sound.",
+    cls=_Commands,
+    # A group without any command of its own must be called something.
+    callback=lambda: None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    interruption.handle(interruption.raise_once)
+    if sys.stdout is None:
+        # Started with standard output closed: there is nobody to write to, and the exit code still says it all.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it lives as long as the process)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error has it: a name that the terminal's encoding lacks is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    code: int = ExitCode.VALID
+    failure: BaseException | None = None
+    try:
+        code = _run(sys.argv[1:] or ["--help"])
+        sys.stdout.flush()
+    except BaseException as error:
+        failure = error
+    interruption.handle(interruption.ignore)
+    if interruption.received() or isinstance(failure, (KeyboardInterrupt, typer.Abort)):
+        code = _interrupted()
+    elif failure is not None:
+        code = _explained(failure)
+    sys.exit(code)
+
+
+def _interrupted() -> int:
+    """Say that somebody interrupted the run, whatever exception a library made of that."""
+    complain(interruption.sentence())
+    interruption.has_said()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
+    return interruption.SIGNAL_BASE + (interruption.received() or signal.SIGINT)
+
+
+def _explained(failure: BaseException) -> int:
+    """Say in a sentence what ended a command, and return its exit code."""
+    match failure:
+        case SystemExit():
+            raise failure
+        case TornproofError():
+            complain(str(failure))
+            return exit_code_of(failure)
+        case TyperException():
+            complain(f"{failure.format_message()} (tornproof --help tells more)")
+            return ExitCode.USAGE
+        case BrokenPipeError():
+            # Whoever read the output has seen enough, and asked for no verdict.
+            _abandon_stdout()
+            return interruption.SIGNAL_BASE + signal.SIGPIPE
+        case OSError():
+            # The storage wraps what happens to tables, so this happened to the output.
+            _abandon_stdout()
+            complain(f"{failure.filename or 'standard output'}: cannot write: {failure.strerror or failure}")
+            return ExitCode.USAGE
+    if os.environ.get("TORNPROOF_TRACEBACK"):
+        traceback.print_exception(failure)
+    complain(f"this is a defect of tornproof, not an answer: {type(failure).__name__}: {failure}")
+    complain("set TORNPROOF_TRACEBACK=1 to see where it happened")
+    return ExitCode.UNKNOWN
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command; not by the application's own `main`, which takes a broken pipe for exit code 1."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("tornproof", arguments) as context:
+            code = command.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    return code if isinstance(code, int) else ExitCode.VALID
+
+
+def _abandon_stdout() -> None:
+    """Keep Python from flushing at exit what cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

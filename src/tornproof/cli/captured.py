@@ -1,0 +1,21 @@
+"""Tables that are copied into memory before anything is tried on them."""
+
+from __future__ import annotations
+
+import os
+
+from tornproof.cli.steady import steadily
+from tornproof.harness.check import capture_table, complaint_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+
+def capture_steadily(table: str) -> tuple[str, DiskImage]:
+    """Return a table's absolute path and its files, copied into memory as they were at one moment.
+
+    Raises as `steadily` and `capture_table` do.
+    """
+    storage = OperatingSystemStorage()
+    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
+    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
+    return path, steadily(storage, path, lambda: capture_table(storage, path), lambda copy: complaint_of(copy, path))

@@ -1,0 +1,228 @@
+"""What `check` says: a verdict, what each phase asked, covered and found, the next command; bounds where asked for."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tornproof.harness.check import PhaseName
+from tornproof.harness.common.effort import EFFORTS, Bounds
+from tornproof.harness.common.verdict import Phase, Verdict, worst
+from tornproof.harness.explorers.corruption.damage_judge import Outcome
+from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
+
+ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
+STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
+QUESTIONS = {
+    PhaseName.VERIFY: "Is the table sound as it lies there?",
+    PhaseName.ROUNDTRIP: "Do we write _pm byte for byte as it is?",
+    PhaseName.DAMAGE: "Is damage ever read as a wrong answer?",
+    PhaseName.STATEFUL: "Do random programs fit the model?",
+    PhaseName.SCHEDULES: "Does an order of calls mislead a reader?",
+    PhaseName.PRODUCT: "Does a crash beside a reader mislead it?",
+    PhaseName.POWER: "Does a power cut lose or tear a commit?",
+    PhaseName.MEMORY: "Do reordered stores mislead a reader?",
+    PhaseName.DRAWN: "Does a random situation break anything?",
+    PhaseName.CRASH: "Does a kill or an error lose a commit?",
+    PhaseName.PROCESSES: "Do killed processes lose a commit?",
+}
+FINDINGS_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked: of which table, or a new one, by which preset, from which seed, with how much effort."""
+
+    table: str | None
+    preset: str
+    seed: int
+    effort: int
+
+    @property
+    def target(self) -> str:
+        """The table in words."""
+        return "a small new table" if self.table is None else self.table
+
+
+def check_document(asked: Asked, outcome: CheckOutcome, saved: list[dict[str, str]], workers: int) -> dict[str, Any]:
+    """Return the JSON form of a check (design, section 11).
+
+    Two runs of the same question differ in `times`, and in `varying`, counts of processes that run freely.
+    """
+    phases = outcome.phases
+    return {
+        "format": 1,
+        "target": asked.target,
+        "preset": asked.preset,
+        "seed": asked.seed,
+        "effort": asked.effort,
+        "bounds": asdict(Bounds.of(asked.effort)),
+        "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
+        "verdict": _verdict(phases).name,
+        "phases": [
+            {
+                "name": phase.name,
+                "explored": phase.explored,
+                "complete": phase.complete,
+                "bound": phase.bound,
+                "verdict": phase.verdict.name,
+                "counts": phase.counts,
+                "exposures": phase.exposures,
+                "reached": phase.reached,
+                "controls": phase.controls,
+                "note": phase.note,
+                "fields": phase.fields,
+                "situations": phase.situations,
+            }
+            for phase in phases
+        ],
+        "findings": saved,
+        "varying": {phase.name: phase.varying for phase in phases if phase.varying},
+        "times": {
+            "workers": workers,
+            "phases": {
+                phase.name: {"seconds": round(phase.seconds, 3), "cpu_seconds": round(phase.cpu_seconds, 3)}
+                for phase in phases
+            },
+        },
+    }
+
+
+def print_check(
+    console: Console, asked: Asked, outcome: CheckOutcome, saved: list[dict[str, str]], *, with_bounds: bool = False
+) -> None:
+    """Print a check for a person."""
+    phases = outcome.phases
+    console.print(Text(_headline(asked, phases, saved), STYLES[_verdict(phases)]))
+    console.print()
+    console.print(_phase_grid(phases))
+    for line in _remarks(outcome):
+        console.print(line, markup=False)
+    for finding in saved[:FINDINGS_SHOWN_MAX]:
+        console.print(Text.assemble(("finding ", "bold red"), finding["sentence"]))
+        console.print(f"  tornproof replay {shlex.quote(finding['file'])}", markup=False, soft_wrap=True)
+    if len(saved) > FINDINGS_SHOWN_MAX:
+        console.print(f"and {len(saved) - FINDINGS_SHOWN_MAX} more findings", markup=False)
+    if with_bounds:
+        _print_bounds(console, phases)
+    console.print(f"next: {_next_command(asked, outcome, saved)}", markup=False, soft_wrap=True)
+
+
+def _verdict(phases: Sequence[Phase]) -> Verdict:
+    return worst(phase.verdict for phase in phases)
+
+
+def _headline(asked: Asked, phases: Sequence[Phase], saved: Sequence[dict[str, str]]) -> str:
+    cases = f"in {sum(phase.explored for phase in phases):,} cases"
+    found = f"{len(saved):,} finding{'' if len(saved) == 1 else 's'} {cases}"
+    match _verdict(phases):
+        case Verdict.VALID:
+            return f"sound and {asked.preset}: {found}"
+        case Verdict.INVALID:
+            return f"broken: {found}"
+        case _:
+            names = ", ".join(phase.name for phase in phases if phase.verdict is Verdict.UNKNOWN)
+            return f"no verdict on {names or 'anything'}: {found}"
+
+
+def _phase_grid(phases: Iterable[Phase]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("phase", no_wrap=True)
+    grid.add_column("question", no_wrap=True)
+    grid.add_column("cases", justify="right", no_wrap=True)
+    grid.add_column("covered", no_wrap=True)
+    grid.add_column("found", no_wrap=True)
+    for phase in phases:
+        covered = "all" if phase.complete else "a sample" if phase.explored else "nothing"
+        found = "?" if phase.verdict is Verdict.UNKNOWN else str(len(phase.findings))
+        grid.add_row(
+            phase.name,
+            QUESTIONS[PhaseName(phase.name)],
+            f"{phase.explored:,}",
+            covered,
+            Text(found, STYLES[phase.verdict]),
+        )
+    return grid
+
+
+def _remarks(outcome: CheckOutcome) -> Iterator[str]:
+    """Yield what the table of phases does not say."""
+    for phase in outcome.phases:
+        if phase.verdict is Verdict.UNKNOWN:
+            yield f"{phase.name} is UNKNOWN: {phase.note}"
+        elif phase.note:
+            yield f"{phase.name}: {phase.note}"
+    if outcome.interrupted_by:
+        yield "interrupted: what was not explored by then makes the bounds smaller"
+    if outcome.is_out_of_time:
+        yield "cut by --seconds: what was not explored by then makes the bounds smaller"
+    exposures = Counter[str]()
+    for phase in outcome.phases:
+        exposures.update(phase.exposures)
+    if exposures:
+        exposed = ", ".join(f"{count:,} in {place}" for place, count in exposures.items())
+        yield f"undetectable, as these files have no checksum there: {exposed}"
+
+
+def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str, str]]) -> str:
+    """Return the one command that helps most now."""
+    if saved:
+        return f"tornproof replay {shlex.quote(saved[0]['file'])}"
+    command = ["tornproof", "check", *([] if asked.table is None else [asked.table])]
+    if asked.seed:
+        command += ["--seed", str(asked.seed)]
+    if outcome.interrupted_by or outcome.is_out_of_time:
+        return shlex.join([*command, "--effort", _word(asked.effort)])
+    if _verdict(outcome.phases) is Verdict.UNKNOWN:
+        return shlex.join([*command, "--effort", _word(asked.effort), "--bounds"])
+    larger = next((word for word, effort in EFFORTS.items() if effort > asked.effort), str(10 * asked.effort))
+    return shlex.join([*command, "--effort", larger])
+
+
+def _word(effort: int) -> str:
+    return next((word for word, number in EFFORTS.items() if number == effort), str(effort))
+
+
+def _print_bounds(console: Console, phases: Iterable[Phase]) -> None:
+    """Print what each phase covered, and what became of the damage, field by field."""
+    for phase in phases:
+        console.print()
+        console.print(Text.assemble((phase.name, "bold"), f" ({phase.cpu_seconds:.1f} s of CPU time)"))
+        for part in phase.bound.split("; "):
+            console.print(Padding(Text(part), (0, 0, 0, 2), expand=False))
+        if phase.controls not in ("", "none needed"):
+            console.print(Padding(Text(f"positive controls: {phase.controls}"), (0, 0, 0, 2), expand=False))
+        if phase.fields:
+            console.print(_damage_grid(phase))
+    console.print()
+
+
+def _damage_grid(phase: Phase) -> Grid:
+    """One row a field; partitions of one table are added up, because their fields are the same."""
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    for file, by_field in phase.fields.items():
+        for name, found in by_field.items():
+            rows.setdefault((file.rpartition("/")[2], name), Counter()).update(found)
+    outcomes = [outcome for outcome in Outcome if phase.counts[outcome.value] or outcome in ALWAYS_SHOWN]
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("first damaged byte")
+    for outcome in outcomes:
+        grid.add_column(outcome.value, justify="right")
+    previous = ""
+    for (file, name), found in rows.items():
+        if file != previous:
+            grid.add_row(Text(file, "bold"))
+        counts = [f"{found[outcome.value]:,}" if found[outcome.value] else "" for outcome in outcomes]
+        grid.add_row(Text(f"  {name}"), *counts)
+        previous = file
+    totals = [f"{phase.counts[outcome.value]:,}" for outcome in outcomes]
+    grid.add_row("all", *totals, style="bold")
+    return grid

@@ -1,0 +1,189 @@
+"""`tornproof campaign --spec FILE --out DIR`: many runs of the simulator by seed, on Spark, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tornproof.cli.check_report import STYLES
+from tornproof.cli.findings import finding_document
+from tornproof.cli.interruption import remove_at_end, say_if_interrupted
+from tornproof.cli.numbers import within
+from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.cli.report_writing import write_report
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.mutation.seeded import SEEDED
+from tornproof.pipeline.campaign.job import claim, run_campaign
+from tornproof.pipeline.campaign.results import Conviction, Summary
+from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec
+from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
+from tornproof.pipeline.spark.session import spark_session
+from tornproof.pipeline.whole_file import PARTIAL
+
+FINDINGS = "findings"
+SUMMARY_FILE = "summary.json"
+"""The result as `--json` has it; it stands in DIR once the campaign has come to its end."""
+
+
+def campaign(
+    spec: Annotated[Path, typer.Option("--spec", metavar="FILE", help="What is to be run, as TOML.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Where results, events and findings go, and where a run that ended goes on."
+        ),
+    ],
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="MASTER", help="Run on this Spark: local[*], or spark://HOST:PORT."),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            callback=within(1, TASKS_MAX), metavar="N", help="Spread the tasks over N partitions, else one for each."
+        ),
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Make the report.html of DIR when it is done.")] = False,
+    json_target: JsonOption = None,
+) -> int:
+    """Run the simulator by seed on scenarios, presets and planted faults; each run has a verdict and a history."""
+    wanted = load_spec(spec)
+    claim(wanted, out)
+    console = result_console(json_target)
+    findings = Findings(wanted, out / FINDINGS)
+    say_if_interrupted(f"what was run is in {out}, and the same command goes on from there")
+    for kind in (EVENTS, RESULTS):
+        remove_at_end(out / kind, f"group=*/.*{PARTIAL}")
+    with spark_session(master, name=f"tornproof campaign {wanted.name}") as spark, progress_bar() as progress:
+        task = progress.add_task("runs", total=None)
+
+        def show(conviction: Conviction) -> None:
+            file = findings.save(conviction)
+            _print_finding(progress.console if progress.console.is_terminal else console, conviction, file)
+
+        def tell(done: int, total: int, found: int) -> None:
+            progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
+            say_if_interrupted(
+                f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command goes on from there"
+            )
+
+        summary = run_campaign(
+            spark,
+            wanted,
+            out,
+            partition_count=partitions,
+            on_conviction=show,
+            on_progress=tell,
+        )
+    saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
+    document = _document(wanted, out, summary, saved)
+    write_json(document, str(out / SUMMARY_FILE))
+    write_json(document, json_target)
+    _print(console, wanted, summary)
+    if report:
+        write_report(out, console)
+    return ExitCode[summary.verdict.name]
+
+
+class Findings:
+    """The finding of each signature in a file of its own, which is that of the first run in the end."""
+
+    def __init__(self, spec: Spec, directory: Path) -> None:
+        """Write to a directory."""
+        self._spec = spec
+        self._directory = directory
+
+    def save(self, conviction: Conviction) -> Path:
+        """Make the finding of a run and write it, unless the file is of that run already; UsageError."""
+        file = self._directory / f"campaign-{conviction.signature.digest()}.json"
+        if _is_of(file, conviction):
+            return file
+        try:
+            self._directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self._directory}: cannot be made: {error.strerror}") from error
+        document = finding_document(conviction.finding(), f"campaign {self._spec.name}", {})
+        write_json(document, str(file))
+        return file
+
+
+def _is_of(file: Path, conviction: Conviction) -> bool:
+    try:
+        told = json.loads(file.read_bytes())["evidence"][SEEDED]
+        return bool(told["seed"] == conviction.seed and told["scenario"]["name"] == conviction.task.cell.scenario.name)
+    except (OSError, ValueError, KeyError, TypeError):
+        # What cannot be read is written anew.
+        return False
+
+
+def _print_finding(console: Console, conviction: Conviction, file: Path) -> None:
+    console.print(Text.assemble(("finding ", "bold red"), conviction.sentence))
+    console.print(f"  in {conviction.where}", markup=False, soft_wrap=True)
+    console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+
+
+def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Conviction, Path]]) -> dict[str, Any]:
+    """Return the JSON form of a campaign."""
+    return {
+        "format": 1,
+        "campaign": spec.name,
+        "seed": spec.seed,
+        "directory": str(out),
+        "verdict": summary.verdict.name,
+        "result_hash": summary.result_hash,
+        "runs": summary.run_count,
+        "tasks": summary.task_count,
+        "situations": summary.situation_count,
+        "steps": summary.step_count,
+        "events": summary.event_count,
+        "groups": {name: dict(counts) for name, counts in summary.group_counts.items()},
+        "fates": dict(summary.fates),
+        "reached": dict(summary.reached),
+        "coverage": [{"step": step, "fate": fate, "runs": runs} for (step, fate), runs in summary.coverage.items()],
+        "controls": dict(summary.controls),
+        "notes": list(summary.notes),
+        "findings": [
+            {
+                "file": str(file),
+                "property": conviction.signature.property,
+                "phase": "campaign",
+                "sentence": conviction.sentence,
+                "group": conviction.task.group,
+                "scenario": conviction.task.cell.scenario.name,
+                "preset": conviction.task.cell.preset,
+                "fault": conviction.task.cell.fault,
+                "seed": conviction.seed,
+            }
+            for conviction, file in saved
+        ],
+    }
+
+
+def _print(console: Console, spec: Spec, summary: Summary) -> None:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for title in ("group", *(verdict.name for verdict in Verdict)):
+        grid.add_column(title, justify="left" if title == "group" else "right")
+    for name, counts in summary.group_counts.items():
+        grid.add_row(name, *(f"{counts.get(verdict.name, 0):,}" for verdict in Verdict))
+    console.print(grid)
+    fates = ", ".join(f"{name} {count:,}" for name, count in summary.fates.items())
+    console.print(f"what befell the writer: {fates}", markup=False)
+    failed = [name for name, came in summary.controls.items() if came != "passed"]
+    passed = len(summary.controls) - len(failed)
+    console.print(f"positive controls: {passed} of {len(summary.controls)} convicted", markup=False)
+    for note in summary.notes:
+        console.print(note, markup=False)
+    console.print(
+        f"{summary.run_count:,} runs of {summary.situation_count:,} situations in {summary.task_count:,} tasks, "
+        f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.convictions):,} findings; "
+        f"result hash {summary.result_hash}",
+        markup=False,
+    )
+    console.print(Text.assemble(f"{spec.name}: ", (summary.verdict.name, STYLES[summary.verdict])))

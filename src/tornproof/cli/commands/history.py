@@ -1,0 +1,128 @@
+"""`tornproof history EVENTS…`: judge recorded events for snapshot isolation, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tornproof.cli.check_report import STYLES
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.harness.checkers.snapshot_isolation import Anomaly
+from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history.check import Terms
+from tornproof.pipeline.history.job import ONLY, Dataset, Report, check_dataset, open_dataset
+from tornproof.pipeline.spark.progress import watched
+from tornproof.pipeline.spark.session import spark_session
+
+EXAMPLES_SHOWN = 20
+SHOWN = ("events", "reads", "refused_reads", "readers", "commits", "acknowledged_commits", "kills", "recoveries")
+
+
+def history(
+    events: Annotated[list[Path], typer.Argument(help="Parquet files of events, or directories of such files.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", metavar="COLUMN", help="Tell histories apart by this column; else by all that are extra."),
+    ] = None,
+    excused: Annotated[
+        list[str] | None,
+        typer.Option("--excuse", metavar="REASON", help="A read may be refused with these details, unless pinned."),
+    ] = None,
+    power_cut: Annotated[
+        bool, typer.Option("--power-cut", help="A version that was seen but not acknowledged may be lost.")
+    ] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Judge by Spark SQL too, and demand that both agree.")] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Spark's master; by default all cores here.")
+    ] = None,
+    scratch: Annotated[
+        Path | None, typer.Option("--scratch", metavar="DIR", help="Where events are sorted that stand mixed up.")
+    ] = None,
+    json_target: JsonOption = None,
+) -> int:
+    """Judge recorded events for snapshot isolation, monotonic reads, real-time visibility and durability."""
+    dataset = open_dataset(events, keys=by)
+    terms = Terms(excused=tuple(excused or ()), seen_survives=not power_cut)
+    with progress_bar() as progress, spark_session(master, name="tornproof history") as spark:
+        task = progress.add_task(f"judging {dataset.event_count:,} events", total=None)
+        report = watched(
+            spark,
+            lambda: check_dataset(spark, dataset, terms=terms, with_sql=sql, scratch=scratch),
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    write_json(report_document(dataset, report, with_sql=sql), json_target)
+    print_report(result_console(json_target), report, with_sql=sql)
+    return ExitCode[report.verdict.name]
+
+
+def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict[str, Any]:
+    """Return the JSON form of a report (docs/history.md)."""
+    return {
+        "format": 1,
+        "events": [str(place) for place in dataset.places],
+        "keys": list(dataset.keys),
+        "verdict": report.verdict.name,
+        "counts": report.counts,
+        "denominators": {"histories": len(report.judgements), **report.denominators},
+        "sql": {"disagreements": report.disagreements} if with_sql else None,
+        "histories": [
+            {
+                "history": name,
+                "verdict": judgement.verdict.name,
+                "reason": judgement.reason,
+                "counts": judgement.counts,
+                "denominators": judgement.denominators,
+                "anomalies": [
+                    {"kind": each.kind, "sentence": each.sentence, "events": list(each.events)}
+                    for each in judgement.anomalies
+                ],
+            }
+            for name, judgement in report.judgements.items()
+        ],
+    }
+
+
+def print_report(console: Console, report: Report, *, with_sql: bool) -> None:
+    """Print a report for a person."""
+    examples = list(_examples(report))
+    for name, anomaly in examples[:EXAMPLES_SHOWN]:
+        console.print(Text.assemble(_prefix(name), (anomaly.kind, "bold"), f": {anomaly.sentence}"))
+        for event in anomaly.events:
+            console.print(Text(f"  {_shown(event)}", style="dim"))
+    if len(examples) > EXAMPLES_SHOWN:
+        console.print(f"and {len(examples) - EXAMPLES_SHOWN} more examples (--json lists them)")
+    unknown = [(name, each.reason) for name, each in report.judgements.items() if each.reason]
+    for name, reason in unknown[:EXAMPLES_SHOWN]:
+        console.print(Text.assemble(_prefix(name), ("not judged", "bold yellow"), f": {reason}"))
+    for name, said in list(report.disagreements.items())[:EXAMPLES_SHOWN]:
+        console.print(Text.assemble(_prefix(name), ("the judges disagree", "bold red"), f" on {said}"))
+    if report.counts:
+        console.print("anomalies: " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()))
+    verdicts = [judgement.verdict for judgement in report.judgements.values()]
+    said = ", ".join(f"{verdicts.count(verdict):,} {verdict.name}" for verdict in Verdict if verdict in verdicts)
+    agreed = "; SQL agrees on all" if with_sql and not report.disagreements else ""
+    console.print(Text.assemble((report.verdict.name, STYLES[report.verdict]), f": histories: {said}{agreed}"))
+    looked_at = ", ".join(f"{report.denominators.get(name, 0):,} {name.replace('_', ' ')}" for name in SHOWN)
+    console.print(f"looked at {looked_at}", style="dim")
+
+
+def _examples(report: Report) -> Iterator[tuple[str, Anomaly]]:
+    for name, judgement in report.judgements.items():
+        for anomaly in judgement.anomalies:
+            yield name, anomaly
+
+
+def _prefix(name: str) -> str:
+    return "" if name == ONLY else f"{name} "
+
+
+def _shown(event: dict[str, Any]) -> str:
+    version = "" if event["version"] is None else f" version {event['version']}"
+    digest = "" if event["digest"] is None else f" content {event['digest']}"
+    where = f"event {event['sequence']} of {event['process']}"
+    return f"{event['time_ns']} ns: {event['client']} {event['kind']}{version}{digest} ({where})"

@@ -1,0 +1,50 @@
+"""`tornproof inspect FILE`: what stands in a file, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.cli.inspection.printing import Printer
+from tornproof.cli.inspection.report import counted
+from tornproof.cli.numbers import within
+from tornproof.cli.output import ExitCode, JsonOption, complain, result_console, write_json
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+
+def inspect(
+    file: Annotated[str, typer.Argument(help="A _pm, _txn, _meta or Parquet file, or the directory of a partition.")],
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at",
+            metavar="TOKEN",
+            callback=within(0, (1 << 63) - 1),
+            help="Look at the footer that belongs to this committed size.",
+        ),
+    ] = None,
+    hexadecimal: Annotated[
+        bool, typer.Option("--hex", help="Show the fixed-size records as annotated hex as well.")
+    ] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Cut no list short.")] = False,
+    json_target: JsonOption = None,
+) -> ExitCode:
+    """Show what stands in a file: structure, statistics, what every byte is for, and what is wrong."""
+    found = inspect_path(OperatingSystemStorage(), file, at)
+    write_json(found.document, json_target)
+    if json_target != "-":
+        printer = Printer(result_console(json_target), show_all=show_all)
+        found.print_document(printer)
+        if hexadecimal:
+            found.print_records(printer)
+        printer.problems(found.document["problems"])
+    return _conclude(found.document["file"], len(found.document["problems"]))
+
+
+def _conclude(file: str, problem_count: int) -> ExitCode:
+    if not problem_count:
+        return ExitCode.VALID
+    complain(f"{file}: damaged or not as expected: {counted(problem_count, 'problem')}")
+    return ExitCode.INVALID

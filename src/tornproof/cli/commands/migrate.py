@@ -1,0 +1,286 @@
+"""`tornproof migrate PATH`: give partitions that were written without `_pm` theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import Progress as ProgressBar
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tornproof.cli.holders import demand_owner, refuse_if_held
+from tornproof.cli.interruption import say_if_interrupted
+from tornproof.cli.migration_dataset import make_directory, write_dataset
+from tornproof.cli.migration_sources import Source, find_sources
+from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.impl.errors import BusyError, TornproofError
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.partition_migration import Conversion
+from tornproof.impl.migrate.plain_file import migrate_file
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, refused_table
+from tornproof.impl.migrate.table_migration import TablePlan, convert_table, plan_table, publish_table
+from tornproof.impl.repair.kept import KEPT_DIRECTORY
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.pipeline.migration import convert_tables
+from tornproof.pipeline.spark.session import spark_session
+
+LINES_SHOWN = 500
+T = TypeVar("T")
+STYLES = {Outcome.REFUSED: "red", Outcome.REPLACED: "yellow", Outcome.ALREADY: "dim", Outcome.MIGRATED: ""}
+
+
+class Mode(StrEnum):
+    """Which of QuestDB's converters is followed."""
+
+    SERVER = "server"
+    TOOL = "tool"
+
+    @property
+    def conversion(self) -> ConversionMode:
+        """The mode as the converter calls it."""
+        return ConversionMode[self.name]
+
+
+def migrate(
+    path: Annotated[str, typer.Argument(help="A Parquet file, a partition, a table, or a directory of tables.")],
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR", help="Write PARTITION.pm there and leave tables as they are.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="As the server does it, or as QuestDB's command-line tool: without blooms.")
+    ] = Mode.SERVER,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="MASTER", help="Convert on this Spark: local[*], or spark://HOST:PORT."),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write a row for each partition there, as Parquet.")
+    ] = None,
+    json_target: JsonOption = None,
+) -> int:
+    """Give every parquet partition that has no _pm its own, made from data.parquet as it is committed."""
+    sources = find_sources(path)
+    job = Job(out=out, dry_run=dry_run, mode=mode)
+    if not dry_run:
+        say_if_interrupted("partitions that have their _pm keep it, and the same command does what is left")
+    if out is not None:
+        _demand_outside(out, sources, "which --out leaves as it is")
+    if report is not None:
+        _demand_outside(report, sources, "which is no place for --report")
+        make_directory(report)
+    with progress_bar() as progress:
+        # A plain file is always alone, and there is nothing to spread.
+        if master is None or sources[0].is_file:
+            done = _run_here(job, sources, progress)
+        else:
+            done = _run_on_spark(job, sources, progress, master)
+    if report is not None:
+        write_dataset(done, report)
+    write_json(report_document(path, done, out=out, dry_run=dry_run, mode=mode), json_target)
+    print_report(result_console(json_target), path, done, dry_run=dry_run)
+    return ExitCode.VALID if all(each.is_complete for each in done) else ExitCode.INVALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is asked for every source; `storage` is where its files are."""
+
+    out: str | None
+    dry_run: bool
+    mode: Mode
+    storage: Storage = field(default_factory=OperatingSystemStorage)
+
+    def plan(self, source: Source) -> TablePlan | Migration:
+        """Return what there is to convert; a plain file and a refused table are through already."""
+        if source.is_file:
+            return migrate_file(
+                self.storage,
+                source.path,
+                mode=self.mode.conversion,
+                dry_run=self.dry_run,
+                out=self._target(source),
+            )
+        if self.out is None:
+            refuse_if_held(source.path, because="a server knows only the files that were there when it started")
+            if not self.dry_run:
+                demand_owner(source.path)
+        return plan_table(self.storage, source.path, only=source.only)
+
+    def publish(self, source: Source, plan: TablePlan, converted: Iterable[Conversion]) -> Migration:
+        """Put what a table's partitions were converted to where it belongs."""
+        return publish_table(self.storage, plan, converted, dry_run=self.dry_run, out=self._target(source))
+
+    def _target(self, source: Source) -> str | None:
+        return None if self.out is None else str(Path(self.out) / source.below)
+
+
+def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> list[Migration]:
+    task = progress.add_task("migrating", total=None)
+
+    def advance(name: str) -> None:
+        progress.update(task, advance=1, description=name)
+
+    def migrate_one(source: Source) -> Migration:
+        plan = job.plan(source)
+        if isinstance(plan, Migration):
+            return plan
+        keeps_sound = job.out is None
+        converted = convert_table(plan, job.mode.conversion, keeps_sound=keeps_sound, progress=advance)
+        return job.publish(source, plan, converted)
+
+    return [_or_refused(source, partial(migrate_one, source)) for source in sources]
+
+
+def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
+    """Run with conversions that executors make; what is published, and when, is as it is without them."""
+    task = progress.add_task("starting Spark", total=None)
+    plans = [_or_refused(source, partial(job.plan, source)) for source in sources]
+    tables = [plan for plan in plans if isinstance(plan, TablePlan)]
+    partition_count = sum(len(plan.partitions) for plan in tables)
+    if partition_count == 0:
+        return _published(job, sources, plans, iter(()))
+    with spark_session(master, name="tornproof migrate") as spark:
+        progress.update(task, description="converting", total=partition_count)
+        converted = convert_tables(
+            spark,
+            tables,
+            job.mode.conversion,
+            keeps_sound=job.out is None,
+            progress=lambda count: progress.update(task, completed=count),
+        )
+        return _published(job, sources, plans, converted)
+
+
+def _published(
+    job: Job, sources: Sequence[Source], plans: Sequence[TablePlan | Migration], converted: Iterator[Conversion]
+) -> list[Migration]:
+    """Publish each table's share of the conversions, which come in the order of the plans."""
+    done = []
+    for source, plan in zip(sources, plans, strict=True):
+        if isinstance(plan, Migration):
+            done.append(plan)
+            continue
+        share = islice(converted, len(plan.partitions))
+        done.append(_or_refused(source, partial(job.publish, source, plan, share)))
+        # A table that was refused in the middle must not leave its rest to the next one.
+        deque(share, maxlen=0)
+    return done
+
+
+def report_document(
+    path: str, done: Sequence[Migration], *, out: str | None, dry_run: bool, mode: Mode
+) -> dict[str, Any]:
+    """Return the JSON form of a report (docs/migration.md)."""
+    return {
+        "format": 1,
+        "path": path,
+        "mode": str(mode),
+        "dry_run": dry_run,
+        "out": out,
+        "complete": all(each.is_complete for each in done),
+        "counts": {"sources": len(done), **_counts(done)},
+        "sources": [
+            {
+                "path": each.path,
+                "version": each.version,
+                "native": each.native_count,
+                "reason": each.reason,
+                "problems": [dataclasses.asdict(problem) for problem in each.problems],
+                "partitions": [
+                    {**dataclasses.asdict(partition), "outcome": str(partition.outcome)}
+                    for partition in each.partitions
+                ],
+            }
+            for each in done
+        ],
+    }
+
+
+def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_run: bool) -> None:
+    """Print a report for a person."""
+    lines = [(each, partition) for each in done for partition in each.partitions]
+    if len(lines) > LINES_SHOWN:
+        # What somebody has to look at comes first where not all is shown.
+        lines.sort(key=lambda line: line[1].outcome not in (Outcome.REFUSED, Outcome.REPLACED))
+    if lines:
+        console.print(_grid(lines[:LINES_SHOWN], names_tables=len(done) > 1))
+    if len(lines) > LINES_SHOWN:
+        console.print(f"and {len(lines) - LINES_SHOWN} more partitions (--json lists them all)")
+    for each in done:
+        for sentence in filter(None, (each.reason, *map(str, each.problems))):
+            console.print(Text.assemble(("refused ", "bold red"), f"{each.path}: {sentence}"))
+    counts = _counts(done)
+    named = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    said = Text(named or "nothing to migrate", "bold green" if all(each.is_complete for each in done) else "bold red")
+    would = " (--dry-run: nothing was changed)" if dry_run else ""
+    total = sum(counts[outcome] for outcome in Outcome)
+    console.print(Text.assemble(f"{path}: ", said, would))
+    console.print(
+        f"looked at {len(done)} tables or files, {total} parquet partitions; {counts['native']} native partitions "
+        f"have no {PM_FILE}",
+        style="dim",
+    )
+    if not dry_run and any(partition.kept_as for _, partition in lines):
+        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
+
+
+def _or_refused(source: Source, action: Callable[[], T]) -> T | Migration:
+    """Return what an action on one source does; what ends a run on one table alone is a refusal of it in a tree."""
+    try:
+        return action()
+    except TornproofError as error:
+        if source.below:
+            return refused_table(source.path, error)
+        if isinstance(error, BusyError):
+            # Somebody uses the table, which is no verdict on it but against the terms of this command.
+            raise UsageError(str(error)) from error
+        raise
+
+
+def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> None:
+    """Refuse a directory that is none, or one in a table."""
+    place = Path(directory)
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"{directory}: is not a directory")
+    for source in sources:
+        if not source.is_file and place.resolve().is_relative_to(Path(source.path).resolve()):
+            raise UsageError(f"{directory}: lies in the table {source.path}, {reason}")
+
+
+def _counts(done: Sequence[Migration]) -> Counter[str]:
+    counts = Migration(path="").counts()
+    for each in done:
+        counts.update(each.counts())
+    return counts
+
+
+def _grid(lines: Sequence[tuple[Migration, PartitionMigration]], *, names_tables: bool) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in ("table", "partition", "outcome", "ends at", "bytes of _pm", "old bytes in", "why"):
+        if name == "table" and not names_tables:
+            continue
+        grid.add_column(name, no_wrap=name != "why", justify="right" if name in ("ends at", "bytes of _pm") else "left")
+    for each, partition in lines:
+        cells: list[str | Text] = [
+            Text(partition.name),
+            str(partition.outcome),
+            str(partition.token),
+            str(partition.pm_bytes) if partition.written_to else "-",
+            Text(partition.kept_as or "-"),
+            Text(partition.sentence),
+        ]
+        grid.add_row(*([Text(each.path)] if names_tables else []), *cells, style=STYLES[partition.outcome])
+    return grid

@@ -1,0 +1,167 @@
+"""`tornproof read TABLE`: the rows of the committed snapshot's parquet partitions, all of them or those asked for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import typer
+
+from tornproof.cli.csv_text import text_batch, text_schema
+from tornproof.cli.output import JsonOption, UsageError, complain, copy_to_stdout, progress_bar, replacing, write_json
+from tornproof.cli.steady import steadily
+from tornproof.impl.query.predicate import Predicate
+from tornproof.impl.query.pruning import Reason
+from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.decoding import by_threads
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+
+NATIVE_SHOWN = 20
+SPOOL_BYTES = 64 * 1024 * 1024
+REASONS_IN_WORDS = {
+    Reason.TIME: "by their times",
+    Reason.NULLS: "by null counts",
+    Reason.STATISTICS: "by statistics",
+    Reason.BLOOM_FILTER: "by bloom filters",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What was read, and what that took."""
+
+    snapshot: Snapshot
+    schema: pa.Schema
+    row_count: int
+    account: ReadAccount
+
+
+def read(
+    table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Columns to return, in this order.")] = None,
+    start: Annotated[str | None, typer.Option("--from", metavar="TS", help="First time, inclusive.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TS", help="Last time, exclusive.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Rows to return, such as \"price > 10 AND sym IN ('A', 'B')\"."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which row groups were not read and why, on standard error.")
+    ] = False,
+    out: Annotated[
+        str, typer.Option(metavar="FILE.parquet|FILE.csv|-", help="Where the rows go; - is CSV on standard output.")
+    ] = "-",
+    json_target: JsonOption = None,
+) -> None:
+    """Return the rows of the committed version's parquet partitions; native partitions are named and left out."""
+    suffix = Path(out).suffix if out != "-" else ".csv"
+    if suffix not in (".parquet", ".csv"):
+        raise UsageError(f"--out {out}: give a name that ends in .parquet or .csv, or - for CSV on standard output")
+    if out == json_target == "-":
+        raise UsageError("--out - and --json - cannot both have standard output")
+    storage = OperatingSystemStorage()
+    names = columns.split(",") if columns is not None else None
+
+    def attempt() -> Result:
+        snapshot = open_snapshot(open_table(storage, table))
+        times = snapshot.time_range(start, end)
+        schema = snapshot.schema_of(snapshot.selected(names))
+        account = ReadAccount()
+        with by_threads() as decoding:
+            batches = snapshot.batches(names, times, _predicate(snapshot, where), account, decoding)
+            row_count = _write(batches, schema, out, suffix)
+        return Result(snapshot=snapshot, schema=schema, row_count=row_count, account=account)
+
+    result = steadily(storage, table, attempt, lambda _: None)
+    native = result.snapshot.native_partitions
+    for name in native[:NATIVE_SHOWN]:
+        complain(f"left out: {name} is a native partition")
+    if len(native) > NATIVE_SHOWN:
+        complain(f"left out: {len(native) - NATIVE_SHOWN} more native partitions (--json lists them all)")
+    if explain:
+        for line in _explanation(result.account):
+            complain(line)
+    cost = {"cost": _cost(result.account)} if explain or where is not None else {}
+    write_json({**_summary(result), **cost}, json_target)
+
+
+def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: str, suffix: str) -> int:
+    """Write the batches and return their rows; the rows of a read that fails half way go nowhere."""
+    if out == "-":
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+            row_count = _write_batches(pa_csv.CSVWriter(spool, text_schema(schema)), batches, as_text=True)
+            spool.seek(0)
+            copy_to_stdout(spool)
+        return row_count
+    with replacing(Path(out)) as partial:
+        if suffix == ".csv":
+            return _write_batches(pa_csv.CSVWriter(partial, text_schema(schema)), batches, as_text=True)
+        return _write_batches(pq.ParquetWriter(partial, schema), batches, as_text=False)
+
+
+def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: bool) -> int:
+    row_count = 0
+    with progress_bar() as progress, writer:
+        task = progress.add_task("rows", total=None)
+        for batch in batches:
+            writer.write_batch(text_batch(batch) if as_text else batch)
+            row_count += batch.num_rows
+            progress.update(task, advance=batch.num_rows)
+    return row_count
+
+
+def _predicate(snapshot: Snapshot, where: str | None) -> Predicate | None:
+    if where is None:
+        return None
+    # The parser takes longer to import than most reads take.
+    from tornproof.impl.query.predicate_text import parse_predicate
+
+    return parse_predicate(where, snapshot.columns)
+
+
+def _explanation(account: ReadAccount) -> Iterator[str]:
+    """Say in three lines what was looked at and what was spared."""
+    pruned = ", ".join(f"{account.pruned[reason]} {REASONS_IN_WORDS[reason]}" for reason in Reason)
+    yield f"row groups: {account.kept_row_group_count} of {account.row_group_count} read; left out: {pruned}"
+    yield f"rows: {account.returned_row_count:,} returned of {account.scanned_row_count:,} in these row groups"
+    yield (
+        f"data.parquet: {account.read_bytes:,} of {account.data_bytes:,} bytes read ({_percentage(account):.2f} %), "
+        f"{account.chunk_count:,} column chunks decoded"
+    )
+
+
+def _percentage(account: ReadAccount) -> float:
+    return 100 * account.read_bytes / account.data_bytes if account.data_bytes else 0.0
+
+
+def _cost(account: ReadAccount) -> dict[str, Any]:
+    return {
+        "row_groups": account.row_group_count,
+        "row_groups_read": account.kept_row_group_count,
+        "row_groups_left_out": {reason.value.replace(" ", "_"): account.pruned[reason] for reason in Reason},
+        "rows_in_row_groups_read": account.scanned_row_count,
+        "column_chunks_decoded": account.chunk_count,
+        "data_bytes": account.data_bytes,
+        "data_bytes_read": account.read_bytes,
+        "data_percent_read": round(_percentage(account), 4),
+    }
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    snapshot = result.snapshot
+    return {
+        "format": 1,
+        "table": snapshot.table.path,
+        "version": snapshot.transaction.version,
+        "rows": result.row_count,
+        "columns": [{"name": field.name, "type": str(field.type)} for field in result.schema],
+        "native_partitions": list(snapshot.native_partitions),
+    }

@@ -1,0 +1,135 @@
+"""`tornproof recover TABLE`: make the committed version the plain state of a table's files, offline."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tornproof.cli.holders import demand_owner, refuse_if_held
+from tornproof.cli.interruption import say_if_interrupted
+from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.impl.errors import BusyError
+from tornproof.impl.repair.kept import KEPT_DIRECTORY
+from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
+from tornproof.impl.storage.interface import EntryKind
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.txn.transaction import TXN_FILE
+
+LINES_SHOWN = 500
+SENTENCES = {
+    ActionKind.REMOVE_UNFINISHED: "remove what an interrupted recovery left",
+    ActionKind.PUBLISH_COMMITTED: "make the committed generation the last one",
+    ActionKind.REWRITE_COMMITTED: "write anew with the committed generation alone",
+    ActionKind.CUT_DATA: "cut at the committed end",
+    ActionKind.FORGET: "remove old bytes",
+}
+
+
+def recover(
+    table: Annotated[str, typer.Argument(help="Directory of a table that nothing has open.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help=f"Only remove the old bytes that earlier runs kept in {KEPT_DIRECTORY}.")
+    ] = False,
+    json_target: JsonOption = None,
+) -> int:
+    """Cut off what a killed writer left, so that every release can go on from the committed version."""
+    if forget:
+        report = forget_kept(OperatingSystemStorage(), table, dry_run=dry_run)
+    else:
+        report = _recover(table, dry_run=dry_run)
+    write_json(report_document(report), json_target)
+    print_report(result_console(json_target), report)
+    return ExitCode.INVALID if report.problems else ExitCode.VALID
+
+
+def report_document(report: HealReport) -> dict[str, Any]:
+    """Return the JSON form of a report (docs/recover.md)."""
+    return {
+        "format": 1,
+        "table": report.table,
+        "version": report.version,
+        "dry_run": report.is_dry_run,
+        "actions": [
+            {
+                "action": str(action.kind),
+                "file": action.file,
+                "before_bytes": action.before_bytes,
+                "after_bytes": action.after_bytes,
+                "kept_as": action.kept_as,
+            }
+            for action in report.actions
+        ],
+        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "unreferenced": list(report.unreferenced),
+        "notes": list(report.notes),
+    }
+
+
+def print_report(console: Console, report: HealReport) -> None:
+    """Print a report for a person."""
+    if report.actions:
+        console.print(_grid(report.actions[:LINES_SHOWN]))
+    for name in report.unreferenced[:LINES_SHOWN]:
+        console.print(f"unreferenced: {name} (no committed version names it; it is left as it is)", markup=False)
+    for note in report.notes[:LINES_SHOWN]:
+        console.print(f"note: {note}", markup=False)
+    for problem in report.problems[:LINES_SHOWN]:
+        console.print(Text.assemble(("cannot be healed ", "bold red"), str(problem)))
+    longest = max(map(len, (report.actions, report.unreferenced, report.notes, report.problems)))
+    if longest > LINES_SHOWN:
+        console.print(f"and more: a list of {longest} was cut (--json lists them all)")
+    version = "" if report.version is None else f" version {report.version}"
+    console.print(Text.assemble(f"{report.table}{version}: ", _verdict(report)))
+    if not report.is_dry_run and any(action.kept_as for action in report.actions):
+        console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
+
+
+def _recover(table: str, *, dry_run: bool) -> HealReport:
+    storage = OperatingSystemStorage()
+    if not dry_run:
+        say_if_interrupted(f"{table} holds the same version all the time, and the same command does what is left")
+    if storage.kind(f"{table}/{TXN_FILE}") is EntryKind.FILE:
+        refuse_if_held(table, because="recovery works offline")
+        if not dry_run:
+            demand_owner(table)
+    with progress_bar() as progress:
+        task = progress.add_task("recovering", total=None)
+
+        def advance(name: str) -> None:
+            progress.update(task, advance=1, description=name)
+
+        try:
+            return heal_table(storage, table, dry_run=dry_run, progress=advance)
+        except BusyError as error:
+            # Somebody uses the table, which is no verdict on it but against the terms of this command.
+            raise UsageError(str(error)) from error
+
+
+def _verdict(report: HealReport) -> Text:
+    count = len(report.actions)
+    done = f"{count} to do" if report.is_dry_run else f"{count} done"
+    text = Text(done if count else "nothing to do", "bold green")
+    if report.problems:
+        text = Text.assemble(text, ", ", (f"{len(report.problems)} problems that cannot be healed", "bold red"))
+    return text
+
+
+def _grid(actions: tuple[Action, ...]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in ("file", "what", "bytes before", "after", "old bytes in"):
+        grid.add_column(name, no_wrap=True, justify="right" if name in ("bytes before", "after") else "left")
+    for action in actions:
+        grid.add_row(
+            Text(action.file),
+            SENTENCES[action.kind],
+            str(action.before_bytes),
+            str(action.after_bytes),
+            Text(action.kept_as or "-"),
+        )
+    return grid

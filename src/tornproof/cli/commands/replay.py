@@ -1,0 +1,54 @@
+"""`tornproof replay FINDING`: see a finding again, from its file alone."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tornproof.cli.explanation_print import print_explanation
+from tornproof.cli.findings import load_finding
+from tornproof.cli.output import ExitCode, JsonOption, result_console, write_json
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.replay import Replayed, is_simulated
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.replay import replay_finding
+
+ANSWERS = {
+    Verdict.INVALID: "INVALID: it happens again",
+    Verdict.VALID: "VALID: it does not happen any more",
+    Verdict.UNKNOWN: "UNKNOWN: this release cannot replay it",
+}
+
+
+def replay(
+    finding: Annotated[Path, typer.Argument(help="A file that check wrote.")], json_target: JsonOption = None
+) -> int:
+    """Run a finding again from its file: exit 1 if it happens again, 0 if not."""
+    found, image, path = load_finding(finding)
+    document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
+    if is_simulated(found.evidence):
+        replayed = replay_planted(found)
+        document |= {"same_evidence": replayed.is_same, "note": replayed.note}
+        if replayed.evidence:
+            document["explanation"] = replayed.evidence["explanation"]
+    else:
+        replayed = Replayed(verdict=replay_finding(found, image, path))
+    write_json({**document, "verdict": replayed.verdict.name}, json_target)
+    _print(found, replayed, finding, json_target)
+    return ExitCode[replayed.verdict.name]
+
+
+def _print(found: Finding, replayed: Replayed, file: Path, json_target: str | None) -> None:
+    console = result_console(json_target)
+    console.print(found.sentence, markup=False)
+    if replayed.evidence:
+        print_explanation(console, found.property, replayed.evidence)
+        console.print(f"Replay: tornproof replay {shlex.quote(str(file))}", markup=False, soft_wrap=True)
+        if not replayed.is_same:
+            console.print("What happens now is not in all that the file says.")
+    if replayed.note:
+        console.print(replayed.note, markup=False)
+    console.print(ANSWERS[replayed.verdict], markup=False)

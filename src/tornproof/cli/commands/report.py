@@ -1,0 +1,56 @@
+"""`tornproof report DIR`: the results in a folder as one page for people, and as JUnit XML for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tornproof.cli.check_report import STYLES
+from tornproof.cli.output import ExitCode, JsonOption, result_console, write_json
+from tornproof.cli.report_writing import HTML, JUNIT, write_report
+from tornproof.harness.common.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tornproof.reports.site import Site
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Results of check, verify or campaign.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the page goes, else DIR/report.html.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Where JUnit XML goes, else in DIR.")] = None,
+    json_target: JsonOption = None,
+) -> int:
+    """Make report.html and junit.xml of the results in a folder; the exit code is the verdict of the newest ones."""
+    console = result_console(json_target)
+    site = write_report(directory, console, html=out, junit=junit, with_summary=True)
+    write_json(_document(out or directory / HTML, junit or directory / JUNIT, site), json_target)
+    verdict = Verdict[site.verdict]
+    console.print(Text.assemble(f"{directory}: ", (verdict.name, STYLES[verdict])))
+    return ExitCode[verdict.name]
+
+
+def _document(html: Path, junit: Path, site: Site) -> dict[str, Any]:
+    """Return the JSON form of a report."""
+    return {
+        "format": 1,
+        "report": str(html),
+        "junit": str(junit),
+        "verdict": site.verdict,
+        "pages": [
+            {"key": page.key, "group": page.group, "title": page.title, "verdict": page.verdict} for page in site.pages
+        ],
+        "findings": [
+            {
+                "file": fold.first.file,
+                "property": fold.first.violated,
+                "phase": fold.first.phase,
+                "sentence": fold.first.sentence,
+                "alike": [other.file for other in fold.others],
+            }
+            for fold in site.findings
+        ],
+        "notices": list(site.notices),
+    }

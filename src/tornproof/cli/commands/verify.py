@@ -1,0 +1,179 @@
+"""`tornproof verify TABLE`: is this table on disk sound?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.report_writing import ReportOption, make_folder, write_report
+from tornproof.cli.steady import verify_steadily
+from tornproof.cli.table_result import inspections_of, table_result, write_table_result
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.verify.verify import PartitionReport, TableReport
+
+if TYPE_CHECKING:
+    from tornproof.harness.systems.preset import Preset
+    from tornproof.harness.systems.probe import Outlook
+
+PROBLEMS_SHOWN = 20
+PARTITIONS_SHOWN = 500
+
+
+def verify(
+    table: Annotated[str, typer.Argument(help="Directory of a table, also one that a server is writing to.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Leave the pages of data.parquet out.")] = False,
+    as_preset: Annotated[
+        str | None,
+        typer.Option("--as", metavar="PRESET", help="Say too whether that release could go on from these files."),
+    ] = None,
+    json_target: JsonOption = None,
+    report_directory: ReportOption = None,
+) -> int:
+    """Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found."""
+    preset = None
+    if as_preset is not None:
+        # It comes with the explorers, which take longer to import than a small table to verify; so does `_outlook`.
+        from tornproof.cli.preset_option import preset_named
+
+        preset = preset_named(as_preset)
+    storage = OperatingSystemStorage()
+    if report_directory is not None:
+        make_folder(report_directory)
+    with progress_bar() as progress:
+        task = progress.add_task("verifying", total=None)
+        report = verify_steadily(
+            storage,
+            table,
+            quick=quick,
+            progress=lambda name: progress.update(task, advance=1, description=name),
+        )
+        inspected = None
+        if report_directory is not None:
+            # Before anything else, while a server has not gone on for long.
+            inspected = inspections_of(
+                storage, table, report, lambda name: progress.update(task, description=f"inspecting {name}")
+            )
+        outlook = None
+        if preset is not None:
+            progress.update(task, description=f"trying {preset.name}")
+            outlook = _outlook(table, preset)
+    document = report_document(report, outlook)
+    write_json(document, json_target)
+    console = result_console(json_target)
+    print_report(console, report, quick=quick)
+    if outlook is not None:
+        _print_outlook(console, outlook)
+    if report_directory is not None and inspected is not None:
+        write_table_result(report_directory, table, table_result(document, inspected))
+        write_report(report_directory, console)
+    goes_on = outlook is None or (outlook.readable and outlook.writable)
+    return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
+
+
+def _outlook(table: str, preset: Preset) -> Outlook:
+    """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
+    from tornproof.cli.captured import capture_steadily
+    from tornproof.harness.systems.probe import Outlook, probe
+
+    path, image = capture_steadily(table)
+    try:
+        return probe(image, path, preset)
+    except CorruptError as error:
+        return Outlook(preset=preset.name, readable=False, writable=False, reason=str(error))
+
+
+def report_document(report: TableReport, outlook: Outlook | None = None) -> dict[str, Any]:
+    """Return the JSON form of a report and of what a preset makes of the table (design, section 11)."""
+    partitions = []
+    for partition in report.partitions:
+        document = dataclasses.asdict(partition)
+        document["problems"] = [dataclasses.asdict(problem) for problem in partition.problems]
+        partitions.append(document)
+    return {
+        "format": 1,
+        "table": report.table,
+        "version": report.version,
+        "sound": report.sound,
+        "problems": [dataclasses.asdict(problem) for problem in report.problems],
+        "unreferenced": list(report.unreferenced),
+        "notes": list(report.notes),
+        "counts": dataclasses.asdict(report.counts),
+        "partitions": partitions,
+        "as": None if outlook is None else {**dataclasses.asdict(outlook), "hazards": list(outlook.hazards)},
+    }
+
+
+def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
+    """Print a report for a person."""
+    if report.partitions:
+        partitions = _most_telling(report.partitions)
+        console.print(_partition_grid(partitions))
+        if len(partitions) < len(report.partitions):
+            console.print(f"and {len(report.partitions) - len(partitions)} more partitions (--json lists them all)")
+    for name in report.unreferenced:
+        console.print(f"unreferenced: {name} (no committed version names it)", markup=False)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False)
+    problems = report.all_problems
+    for problem in problems[:PROBLEMS_SHOWN]:
+        console.print(Text.assemble(("problem ", "bold red"), str(problem)))
+    if len(problems) > PROBLEMS_SHOWN:
+        console.print(f"and {len(problems) - PROBLEMS_SHOWN} more problems (--json lists them all)")
+    counts = report.counts
+    looked_at = (
+        f"{counts.partitions} partitions, {counts.generations} generations, "
+        f"{counts.thrift_footers} Thrift footers, {counts.row_groups} row groups, "
+        f"{counts.rows} rows, {counts.chunks} column chunks of {counts.pages_bytes} bytes "
+        f"({counts.decoded_chunks} decoded, {counts.chunks - counts.decoded_chunks} by their checksums)"
+    )
+    verdict = Text("sound", "bold green") if report.sound else Text(f"damaged: {len(problems)} problems", "bold red")
+    console.print(Text.assemble(f"{report.table} version {report.version}: ", verdict))
+    console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
+
+
+def _print_outlook(console: Console, outlook: Outlook) -> None:
+    verdict = Text("goes on", "bold green")
+    if not outlook.readable:
+        verdict = Text("cannot read it", "bold red")
+    elif not outlook.writable:
+        verdict = Text("can read it, but not go on", "bold red")
+    console.print(Text.assemble(f"{outlook.preset}: ", verdict, f": {outlook.reason}"))
+    for hazard in outlook.hazards:
+        console.print(Text.assemble(("hazard ", "bold yellow"), hazard))
+
+
+def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionReport]:
+    """Return as many partitions as a person reads, damaged ones if there are any, in their order."""
+    ranked = sorted(enumerate(partitions), key=lambda each: not each[1].problems)[:PARTITIONS_SHOWN]
+    return [partition for _, partition in sorted(ranked, key=lambda each: each[0])]
+
+
+def _partition_grid(partitions: list[PartitionReport]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold", caption="unused and dead: bytes", caption_justify="left")
+    grid.add_column("partition", no_wrap=True)
+    grid.add_column("format", no_wrap=True)
+    for name in ("rows", "token", "generations", "orphans", "unused", "dead", "problems"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for partition in partitions:
+        numbers = (
+            partition.rows,
+            partition.token,
+            partition.generations,
+            partition.orphans,
+            partition.unused_bytes,
+            partition.dead_bytes,
+            len(partition.problems),
+        )
+        shown = [str(number) for number in numbers]
+        if partition.format == "native":
+            shown[1:6] = ["-"] * 5
+        style = "red" if partition.problems else "dim" if partition.format == "native" else ""
+        grid.add_row(Text(partition.name), partition.format, *shown, style=style)
+    return grid

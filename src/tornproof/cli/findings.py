@@ -1,0 +1,123 @@
+"""Findings as files that carry all that is needed to see them again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tornproof import __version__
+from tornproof.cli.output import UsageError, write_json
+from tornproof.harness.common.verdict import Finding, Phase
+from tornproof.harness.counterexamples.replay import is_simulated
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import StorageError
+
+FORMAT = 1
+LOG_FORMAT = 2
+"""Of a finding of the simulator, whose situation and decision log hold all that it needs."""
+FINDINGS = "tornproof-findings"
+"""Where findings go if nobody says where."""
+OF_A_LOG = ("scenario", "situation", "log")
+UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
+
+
+def save_findings(
+    phases: Iterable[Phase], table: str, path: str, image: DiskImage, directory: Path
+) -> list[dict[str, str]]:
+    """Write each finding to a file of its own and return what `check --json` says of them.
+
+    The name follows from the content, so the same finding of a later run is the same file.
+    """
+    saved = []
+    packed: dict[str, str] = {}
+    for phase in phases:
+        for finding in phase.findings:
+            document = finding_document(finding, table, _start_files(finding, path, image, packed))
+            digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
+            target = directory / f"{phase.name}-{digest:08x}.json"
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"{directory}: cannot be made: {error.strerror}") from error
+            write_json(document, str(target))
+            saved.append(
+                {
+                    "file": str(target),
+                    "property": finding.property,
+                    "phase": finding.phase,
+                    "sentence": finding.sentence,
+                }
+            )
+    return saved
+
+
+def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:
+    """Return the JSON form of a finding, with the files that it starts from."""
+    head = {
+        "tornproof": __version__,
+        "property": finding.property,
+        "phase": finding.phase,
+        "sentence": finding.sentence,
+        "table": table,
+    }
+    if not is_simulated(finding.evidence):
+        return {"format": FORMAT, **head, "evidence": finding.evidence, "start_files": start_files}
+    of_log = {name: finding.evidence.get(name) for name in OF_A_LOG}
+    rest = {name: value for name, value in finding.evidence.items() if name not in OF_A_LOG}
+    return {"format": LOG_FORMAT, **head, **of_log, "evidence": rest}
+
+
+def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str, str]) -> dict[str, str]:
+    """Return the packed files that seeing the finding again takes: all of them where it is about the whole table.
+
+    `packed` keeps what other findings of the run have packed already.
+    """
+    if is_simulated(finding.evidence):
+        return {}
+    directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
+    only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"
+    for place, content in sorted(image.files.items()):
+        if place.startswith(only) and place not in packed:
+            packed[place] = base64.b64encode(zlib.compress(content)).decode()
+    return {place.removeprefix(f"{path}/"): text for place, text in packed.items() if place.startswith(only)}
+
+
+def _of_log(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in OF_A_LOG} if document["format"] == LOG_FORMAT else {}
+
+
+def load_finding(path: Path) -> tuple[Finding, DiskImage, str]:
+    """Read a finding back: what was found, the image that it starts from, and where the table stands in the image.
+
+    Raises UsageError for a file that is no finding of this format.
+    """
+    root = "/table"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        version = document["format"]
+        if version not in (FORMAT, LOG_FORMAT):
+            raise UsageError(f"{path}: a finding of format {version}; this release reads {FORMAT} and {LOG_FORMAT}")
+        files: dict[str, bytes] = {}
+        room_bytes = UNPACKED_LIMIT_BYTES
+        for name, text in ({} if version == LOG_FORMAT else document["start_files"]).items():
+            inflater = zlib.decompressobj()
+            files[name] = inflater.decompress(base64.b64decode(text), room_bytes)
+            room_bytes -= len(files[name])
+            if inflater.unconsumed_tail or room_bytes <= 0:
+                raise UsageError(f"{path}: its files hold more than {UNPACKED_LIMIT_BYTES} bytes")
+        image = DiskImage.of_files({f"{root}/{name}": content for name, content in files.items()})
+        finding = Finding(
+            property=str(document["property"]),
+            phase=str(document["phase"]),
+            sentence=str(document["sentence"]),
+            evidence=dict(document["evidence"]) | _of_log(document),
+        )
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError, zlib.error) as error:
+        raise UsageError(f"{path}: not a finding: {type(error).__name__}: {error}") from error
+    return finding, image, root

@@ -1,0 +1,187 @@
+"""Which bytes of a Parquet file hold what, and which of them its footer does not lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tornproof.cli.inspection.pm_chain import MetadataFile
+from tornproof.impl.errors import ProblemError
+from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.parquet.fields import COLUMN_META_DATA
+from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, ColumnChunk, ParquetFooter
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import decode
+from tornproof.impl.parquet.tree import BrokenError
+
+ReadBytes = Callable[[int, int], bytes]
+BloomLengths = Mapping[tuple[int, int], int | None]
+"""The lengths of bloom filters, headers included, by row group and column."""
+CHUNK = "column chunk"
+UNUSED, COPY, AFTER, UNEXPLAINED = "unused", "column metadata copy", "after the token", "not explained"
+# QuestDB's converter leaves a copy behind each chunk; looking for them in every gap of a huge file takes too long.
+COPY_LIMIT_BYTES = 1 << 16
+GAPS_LOOKED_AT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetRange:
+    """The bytes [start, end); with a `generation`, that one of `_pm` has them, and the footer shown does not."""
+
+    start_bytes: int
+    end_bytes: int
+    what: str
+    row_group: int | None = None
+    column: int | None = None
+    generation: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes it has."""
+        return self.end_bytes - self.start_bytes
+
+
+def first_page_offset(chunk: ColumnChunk) -> int:
+    """Return where the chunk's bytes start: a dictionary page, if any, stands before the data pages."""
+    return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+
+
+def parquet_map(
+    footer: ParquetFooter,
+    end_bytes: int,
+    size_bytes: int,
+    *,
+    bloom_lengths: BloomLengths,
+    beside: MetadataFile | None,
+    read_bytes: ReadBytes,
+) -> list[ParquetRange]:
+    """Return ranges that cover the whole file in order; they overlap only where references do.
+
+    `end_bytes` is the token. `beside` is the `_pm` that knows what older and newer footers led to.
+    """
+    live = [
+        entry
+        for entry in _live(footer, end_bytes, bloom_lengths)
+        if 0 <= entry.start_bytes < entry.end_bytes <= size_bytes
+    ]
+    if end_bytes < size_bytes:
+        live.append(ParquetRange(start_bytes=end_bytes, end_bytes=size_bytes, what=AFTER))
+    others = [entry for entry in _others(beside) if entry.end_bytes <= size_bytes] if beside is not None else []
+    known = _without_overlap(live, others)
+    gaps = list(_gaps(known, size_bytes))
+    chunks = _chunks_before(known)
+    named = [
+        _gap(start, end, chunks.get(start), read_bytes if place < GAPS_LOOKED_AT else None)
+        for place, (start, end) in enumerate(gaps)
+    ]
+    return _ordered([*known, *(part for parts in named for part in parts)])
+
+
+def dead_byte_count(ranges: Iterable[ParquetRange]) -> int:
+    """Return how many bytes before the token the footer does not lead to; copies of column metadata are not dead."""
+    return sum(entry.size_bytes for entry in ranges if entry.what == UNUSED or entry.generation is not None)
+
+
+def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) -> Iterator[ParquetRange]:
+    yield ParquetRange(start_bytes=0, end_bytes=len(MAGIC), what="magic")
+    for ordinal, group in enumerate(footer.row_groups):
+        for index, chunk in enumerate(group.chunks):
+            if chunk.file_path:
+                continue
+            start = first_page_offset(chunk)
+            places = (
+                (CHUNK, start, chunk.total_compressed_size),
+                ("bloom filter", chunk.bloom_filter_offset, bloom_lengths.get((ordinal, index))),
+                ("column index", chunk.column_index_offset, chunk.column_index_length),
+                ("offset index", chunk.offset_index_offset, chunk.offset_index_length),
+            )
+            for what, offset_bytes, length_bytes in places:
+                if offset_bytes is not None and length_bytes is not None:
+                    yield ParquetRange(
+                        start_bytes=offset_bytes,
+                        end_bytes=offset_bytes + length_bytes,
+                        what=what,
+                        row_group=ordinal,
+                        column=index,
+                    )
+    tail = end_bytes - TAIL_SIZE_BYTES
+    yield ParquetRange(start_bytes=footer.offset_bytes, end_bytes=tail, what="footer")
+    yield ParquetRange(start_bytes=tail, end_bytes=end_bytes, what="footer length and magic")
+
+
+def _others(beside: MetadataFile) -> Iterator[ParquetRange]:
+    """Yield the footers of all generations, and the chunks of all blocks by the generation that wrote them."""
+    for position, place in enumerate(beside.places):
+        start = place.fixed.parquet_footer_offset
+        yield ParquetRange(start_bytes=start, end_bytes=place.token, what="footer", generation=position)
+    for offset_bytes, block in beside.blocks.items():
+        for index, chunk in enumerate(block.chunks):
+            yield ParquetRange(
+                start_bytes=chunk.byte_range_start,
+                end_bytes=chunk.byte_range_end,
+                what=CHUNK,
+                column=index,
+                generation=beside.owners[offset_bytes],
+            )
+
+
+def _without_overlap(live: list[ParquetRange], others: list[ParquetRange]) -> list[ParquetRange]:
+    """Return all live ranges, and of the others those that share no byte with what was taken before."""
+    taken = _ordered(live)
+    result, position, reached = list(taken), 0, 0
+    for entry in _ordered(others):
+        while position < len(taken) and taken[position].end_bytes <= entry.start_bytes:
+            position += 1
+        is_free = position == len(taken) or entry.end_bytes <= taken[position].start_bytes
+        if is_free and reached <= entry.start_bytes < entry.end_bytes:
+            result.append(entry)
+            reached = entry.end_bytes
+    return result
+
+
+def _gaps(ranges: list[ParquetRange], size_bytes: int) -> Iterator[tuple[int, int]]:
+    reached = 0
+    for entry in _ordered(ranges):
+        if entry.start_bytes > reached:
+            yield reached, entry.start_bytes
+        reached = max(reached, entry.end_bytes)
+    if reached < size_bytes:
+        yield reached, size_bytes
+
+
+def _chunks_before(ranges: list[ParquetRange]) -> dict[int, ParquetRange]:
+    """Return each chunk by where it ends, and by where its bloom filter does, which may stand right behind it."""
+    chunks = {entry.end_bytes: entry for entry in ranges if entry.what == CHUNK}
+    return chunks | {
+        entry.end_bytes: chunks[entry.start_bytes]
+        for entry in ranges
+        if entry.what == "bloom filter" and entry.start_bytes in chunks
+    }
+
+
+def _gap(start: int, end: int, before: ParquetRange | None, read_bytes: ReadBytes | None) -> list[ParquetRange]:
+    """Cut the copy of a chunk's metadata off a gap that follows the chunk."""
+    if read_bytes is None:
+        return [ParquetRange(start_bytes=start, end_bytes=end, what=UNEXPLAINED)]
+    copy_end = start
+    if before is not None:
+        copy_end += _copy_size_bytes(read_bytes(min(end - start, COPY_LIMIT_BYTES), start), before.size_bytes)
+    place = (before.row_group, before.column, before.generation) if before else (None, None, None)
+    copy = ParquetRange(
+        start_bytes=start, end_bytes=copy_end, what=COPY, row_group=place[0], column=place[1], generation=place[2]
+    )
+    rest = ParquetRange(start_bytes=copy_end, end_bytes=end, what=UNUSED)
+    return [entry for entry in (copy, rest) if entry.size_bytes]
+
+
+def _copy_size_bytes(raw: bytes, chunk_size_bytes: int) -> int:
+    """Return how long the ColumnMetaData of a chunk of that size is that `raw` begins with; 0 for anything else."""
+    try:
+        tree, end = decode(raw, file="")
+        return end if read(tree, COLUMN_META_DATA)["total_compressed_size"] == chunk_size_bytes else 0
+    except (ProblemError, BrokenError):
+        return 0
+
+
+def _ordered(ranges: Iterable[ParquetRange]) -> list[ParquetRange]:
+    return sorted(ranges, key=lambda entry: (entry.start_bytes, entry.end_bytes))

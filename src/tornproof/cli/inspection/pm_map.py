@@ -1,0 +1,135 @@
+"""The byte map of `_pm`: what stands in every range of the file, and which ranges nothing refers to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents
+from tornproof.cli.inspection.pm_scan import whole_generations
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.header import U32_BYTES, FileHeader
+
+HEADER_BYTES = layout.Header.layout.size_bytes
+PADDING_LIMIT_BYTES = layout.BLOCK_ALIGNMENT_BYTES - 1
+DEAD, PADDING, UNEXPLAINED = "dead", "padding", "not explained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The bytes [start, end); `generation` is the position in the chain of the one that wrote them.
+
+    `row_group` is the ordinal that a block has in that generation; `token` that of a whole generation that no chain
+    reaches and that ends at `end_bytes`. What nothing refers to is dead only if the chain is known to its oldest end.
+    """
+
+    start_bytes: int
+    end_bytes: int
+    what: str
+    generation: int | None = None
+    row_group: int | None = None
+    token: int | None = None
+
+
+def byte_map(found: MetadataFile) -> list[Range]:
+    """Return ranges that cover the whole file in order; they overlap only where references do."""
+    ranges = _header_ranges(found)
+    ranges += _block_ranges(found)
+    for position, place in enumerate(found.places):
+        ranges += [
+            Range(start_bytes=place.offset_bytes, end_bytes=place.checksum_offset, what="footer", generation=position),
+            Range(start_bytes=place.checksum_offset, end_bytes=place.end_bytes, what="trailer", generation=position),
+        ]
+    ranges.sort(key=lambda entry: (entry.start_bytes, entry.end_bytes))
+    return _with_gaps(found, [entry for entry in ranges if entry.start_bytes < entry.end_bytes])
+
+
+def _header_ranges(found: MetadataFile) -> list[Range]:
+    if found.fixed is None:
+        return []
+    ends: list[tuple[int, str]] = [(HEADER_BYTES, "header")]
+    header = found.header
+    if header is not None:
+        descriptors_end = HEADER_BYTES + len(header.columns) * layout.ColumnDescriptor.layout.size_bytes
+        sorting_end = descriptors_end + len(header.sorting_columns) * U32_BYTES
+        ends += [(descriptors_end, "column descriptors"), (sorting_end, "sorting columns")]
+        ends += _section_ends(header)
+    starts = [0, *(end for end, _ in ends)]
+    return [
+        Range(start_bytes=start, end_bytes=end, what=what) for start, (end, what) in zip(starts, ends, strict=False)
+    ]
+
+
+def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
+    """Return the ends of what follows the sorting columns; the sections stand at the header's end, back to back."""
+    squash_start = header.size_bytes - len(header.extra)
+    bloom_start = bloom_end = squash_start
+    if header.squash_tracker is not None:
+        bloom_start = bloom_end = squash_start - layout.SquashTracker.layout.size_bytes
+    if header.bloom_columns:
+        bloom_start -= layout.BloomColumns.layout.size_bytes + len(header.bloom_columns) * U32_BYTES
+    return [
+        (bloom_start, "names"),
+        (bloom_end, "bloom columns"),
+        (squash_start, "squash tracker"),
+        (header.size_bytes, "unknown header sections"),
+    ]
+
+
+def _block_ranges(found: MetadataFile) -> list[Range]:
+    ranges = []
+    ordinals = {
+        (position, offset_bytes): ordinal
+        for position, generation in enumerate(found.generations)
+        if generation is not None
+        for ordinal, offset_bytes in enumerate(generation.block_offsets)
+    }
+    for offset_bytes, (region, end) in block_extents(found).items():
+        owner = found.owners[offset_bytes]
+        ordinal = ordinals[owner, offset_bytes]
+        ranges += [
+            Range(start_bytes=offset_bytes, end_bytes=region, what="block", generation=owner, row_group=ordinal),
+            Range(start_bytes=region, end_bytes=end, what="out-of-line region", generation=owner, row_group=ordinal),
+        ]
+    return ranges
+
+
+def _with_gaps(found: MetadataFile, ranges: list[Range]) -> list[Range]:
+    covered: list[Range] = []
+    gaps: list[tuple[int, int]] = []
+    reached = 0
+    for entry in [*ranges, Range(start_bytes=len(found.content), end_bytes=len(found.content), what="end")]:
+        if entry.start_bytes > reached:
+            gaps.append((reached, entry.start_bytes))
+        reached = max(reached, entry.end_bytes)
+    unreached = [gap for gap in gaps if not _is_padding(found, *gap)]
+    orphans = whole_generations(found.content, file=found.file) if unreached else []
+    for start, end in gaps:
+        covered += _gap_ranges(found, start, end, orphans)
+    return sorted([*ranges, *covered], key=lambda entry: (entry.start_bytes, entry.end_bytes))
+
+
+def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[Range]:
+    """Cut a gap after each whole generation that ends in it."""
+    ranges = []
+    for orphan in orphans:
+        if start <= orphan.offset_bytes and orphan.end_bytes <= end:
+            ranges.append(
+                Range(start_bytes=start, end_bytes=orphan.end_bytes, what=_unreached(found), token=orphan.token)
+            )
+            start = orphan.end_bytes
+    if start < end:
+        what = PADDING if _is_padding(found, start, end) else _unreached(found)
+        ranges.append(Range(start_bytes=start, end_bytes=end, what=what))
+    return ranges
+
+
+def _unreached(found: MetadataFile) -> str:
+    is_whole = bool(found.generations) and found.places[-1].fixed.prev_parquet_meta_file_size == 0
+    is_decoded = None not in found.generations and len(found.blocks) == len(found.owners)
+    return DEAD if is_whole and is_decoded else UNEXPLAINED
+
+
+def _is_padding(found: MetadataFile, start: int, end: int) -> bool:
+    """Say whether a gap only aligns what follows; at the end of the file nothing does."""
+    return end - start <= PADDING_LIMIT_BYTES and end < len(found.content) and not any(found.content[start:end])

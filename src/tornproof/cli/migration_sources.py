@@ -1,0 +1,85 @@
+"""What `migrate PATH` means: a Parquet file, a partition, a table, or all tables below a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tornproof.cli.output import UsageError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.partition_names import looks_like_partition
+from tornproof.impl.txn.transaction import TXN_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table, of which perhaps `only` one partition is meant, or a plain file.
+
+    `below` is how it is reached from the tree that was asked for, "" where nothing but it was asked for.
+    """
+
+    path: str
+    is_file: bool = False
+    only: str | None = None
+    below: str = ""
+
+
+def find_sources(path: str) -> list[Source]:
+    """Return what a path means, tables of a tree in the order of their names; raises UsageError where it is nothing.
+
+    The data.parquet of a table's partition means the partition, because `_txn` knows where it ends.
+    """
+    place = Path(path)
+    try:
+        if place.is_file():
+            partition = place.absolute().parent
+            is_partition = place.name == DATA_FILE and _is_table(partition.parent)
+            return [_partition(partition) if is_partition else Source(path=path, is_file=True)]
+        if not place.is_dir():
+            raise UsageError(f"{path}: there is no file or directory at this path")
+        if _is_table(place):
+            return [Source(path=path)]
+        directory = place.absolute()
+        if _is_table(directory.parent) and looks_like_partition(directory.name):
+            return [_partition(directory)]
+        tables = [Source(path=str(table), below=str(table.relative_to(place))) for table in _tables_below(place)]
+    except OSError as error:
+        raise UsageError(f"{error.filename or path}: cannot read: {error.strerror or error}") from error
+    if tables:
+        return tables
+    if (place / DATA_FILE).is_file():
+        raise UsageError(f"{path}: no {TXN_FILE} beside it says where {DATA_FILE} ends; for all of it, name the file")
+    raise UsageError(f"{path}: holds no table: there is no {TXN_FILE} in it or below it")
+
+
+def _partition(directory: Path) -> Source:
+    return Source(path=str(directory.parent), only=directory.name)
+
+
+def _tables_below(top: Path) -> Iterator[Path]:
+    """Yield the tables below a directory; links are followed, but no directory is entered twice."""
+    entered: set[tuple[int, int]] = set()
+    pending = [top]
+    while pending:
+        directory = pending.pop()
+        status = directory.stat()
+        if (status.st_dev, status.st_ino) in entered:
+            continue
+        entered.add((status.st_dev, status.st_ino))
+        if _is_table(directory):
+            yield directory
+        else:
+            pending += sorted(filter(_is_directory, directory.iterdir()), reverse=True)
+
+
+def _is_table(directory: Path) -> bool:
+    return (directory / TXN_FILE).is_file()
+
+
+def _is_directory(entry: Path) -> bool:
+    with suppress(OSError):
+        # A link that leads in a circle is none.
+        return entry.is_dir()
+    return False

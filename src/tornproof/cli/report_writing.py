@@ -1,0 +1,94 @@
+"""Folders of results: a command puts its result in, and the report is made of all that is there.
+
+The packages that pages take to make are loaded when a report is made, so that other commands do not wait for them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tornproof.cli.output import UsageError, replacing, write_json
+
+if TYPE_CHECKING:
+    from tornproof.reports.site import Site
+
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="DIR", help="Put the result into this folder, and make its report.html anew."),
+]
+
+HTML, JUNIT = "report.html", "junit.xml"
+FINDINGS_OF_REPORT = "findings"
+
+
+def make_folder(directory: Path) -> None:
+    """Make a folder of results, if there is none; UsageError, before anybody explores for minutes in vain."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{directory}: cannot be made a folder of results: {error.strerror or error}") from error
+
+
+def save_run(document: dict[str, Any], directory: Path) -> Path:
+    """Put the result of a check into a folder as its newest run, and return the file; UsageError.
+
+    Its findings are named by their files in the folder.
+    """
+    from tornproof.reports.folder import RUNS, next_run_number, run_file
+
+    make_folder(directory / RUNS)
+    findings = [each | {"file": f"{FINDINGS_OF_REPORT}/{Path(each['file']).name}"} for each in document["findings"]]
+    number = next_run_number(directory)
+    while True:
+        path = directory / run_file(number)
+        try:
+            # Another check may finish at the same time.
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+            continue
+        except OSError as error:
+            raise UsageError(f"{path}: cannot write: {error.strerror or error}") from error
+        try:
+            write_json(document | {"findings": findings}, str(path))
+        except BaseException:
+            # A file without a run in it is none.
+            path.unlink()
+            raise
+        return path
+
+
+def write_report(
+    directory: Path,
+    console: Console,
+    *,
+    html: Path | None = None,
+    junit: Path | None = None,
+    with_summary: bool = False,
+) -> Site:
+    """Make the report on a folder of results, say where it is and what is not in it, and return it; UsageError.
+
+    Page and JUnit XML go into the folder, unless other places are given. A command that has printed its own result
+    needs no summary.
+    """
+    from tornproof.reports.kit.errors import ResultError
+    from tornproof.reports.site import site_of
+    from tornproof.reports.terminal import print_notices, print_summary
+
+    try:
+        site = site_of(directory)
+    except ResultError as error:
+        raise UsageError(str(error)) from error
+    places = html or directory / HTML, junit or directory / JUNIT
+    for path, text in zip(places, (site.html, site.junit), strict=True):
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    if with_summary:
+        print_summary(console, site)
+    print_notices(console, site)
+    console.print(f"report: {places[0]} (for CI: {places[1]})", markup=False, soft_wrap=True)
+    return site

@@ -1,0 +1,223 @@
+"""The result of a table: what `verify` says of it, and what `inspect` says of the partitions that tell most."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tornproof.cli.inspection.partition_document import data_document, partition_document
+from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_text
+from tornproof.cli.output import write_json
+from tornproof.cli.report_writing import make_folder
+from tornproof.cli.steady import steadily
+from tornproof.impl.errors import TornproofError, UnsupportedError
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.verify.verify import PartitionReport, TableReport
+
+INSPECTED_MAX = 8
+RANGES_MAX = 2_000
+GENERATIONS_MAX = 300
+ROW_GROUPS_MAX = 1_000
+CHUNKS_MAX = 4_000
+COLUMNS_MAX = 500
+NAME_CHARACTERS_MAX = 60
+CHUNK_FIELDS = ("column", "name", "byte_range_start", "byte_range_end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspections:
+    """The documents of the partitions that were looked into, by directory, and how many were not."""
+
+    documents: Mapping[str, Document]
+    left_out: int
+
+
+def inspections_of(
+    storage: ReadableStorage, path: str, report: TableReport, progress: Callable[[str], None] = lambda _: None
+) -> Inspections:
+    """Inspect the most telling partitions of a table, as the verified version has them; damage is no error."""
+    path = path.rstrip("/") or path
+    documents = {}
+    for partition in chosen(report.partitions):
+        progress(partition.name)
+        documents[partition.name] = bounded(_inspection(storage, path, partition, report.version))
+    candidate_count = sum(partition.format != "native" for partition in report.partitions)
+    return Inspections(documents=documents, left_out=candidate_count - len(documents))
+
+
+def table_result(verify_document: Document, inspections: Inspections) -> Document:
+    """Return the document that the page of a table is made from."""
+    return {
+        "format": FORMAT,
+        "verify": verify_document,
+        "inspections": inspections.documents,
+        "left_out": inspections.left_out,
+    }
+
+
+def chosen(partitions: Sequence[PartitionReport]) -> list[PartitionReport]:
+    """Return the partitions to look into: with problems, with orphans, with most bytes of no use, then the newest."""
+    ranked = sorted(
+        (
+            (not each.problems, not each.orphans, -(each.dead_bytes + each.unused_bytes), -place)
+            for place, each in enumerate(partitions)
+            if each.format != "native"
+        ),
+    )
+    return [partitions[-place] for *_, place in ranked[:INSPECTED_MAX]]
+
+
+def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport, version: int | None) -> Document:
+    """Return what can be inspected of a partition, as the verified version has it if that can be had."""
+    try:
+        document = _inspected(storage, path, partition.name, None)
+        if _version_of(document) in (None, version):
+            return document
+        # A server went on meanwhile; what was committed before still stands in files that have not been replaced.
+        earlier = _inspected(storage, path, partition.name, partition.token)
+        is_found = earlier["pm"]["resolved"] is not None if earlier["pm"] is not None else False
+        return earlier if is_found else document
+    except TornproofError as error:
+        return {
+            "format": FORMAT,
+            "kind": "partition",
+            "file": partition.name,
+            "problems": [],
+            "pm": None,
+            "data": None,
+            "error": clean_text(str(error)),
+        }
+
+
+def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -> Document:
+    """Return the document of a partition's directory; what is wrong in it was seen twice."""
+
+    def attempt() -> Document:
+        try:
+            return partition_document(storage, f"{path}/{name}", at, Problems(), file=name)
+        except UnsupportedError as error:
+            # One file is more than anybody reads; the other one may still be looked into.
+            data = data_document(storage, f"{path}/{name}/data.parquet", at, Problems(), file=f"{name}/data.parquet")
+            return {
+                "format": FORMAT,
+                "kind": "partition",
+                "file": name,
+                "problems": data["problems"],
+                "pm": None,
+                "data": data,
+                "error": clean_text(str(error)),
+            }
+
+    return steadily(storage, path, attempt, lambda document: document["problems"] or None)
+
+
+def _version_of(document: Document) -> int | None:
+    committed = document["pm"]["committed"] if document["pm"] is not None else None
+    return None if committed is None else int(committed["version"])
+
+
+def bounded(inspection: Document) -> Document:
+    """Return an inspection without what no page shows (statistics, schemas); `cut` says whether more had to go."""
+    pm, data = inspection["pm"], inspection["data"]
+    is_cut = any(_is_large(part) for part in (pm, data) if part is not None)
+    return {
+        **inspection,
+        "pm": None if pm is None else _bounded_pm(pm),
+        "data": None if data is None else _bounded_data(data),
+        "cut": is_cut,
+    }
+
+
+def _is_large(part: Document) -> bool:
+    return (
+        len(part["byte_map"]) > RANGES_MAX
+        or len(part["row_groups"]) > ROW_GROUPS_MAX
+        or len(part.get("generations", ())) > GENERATIONS_MAX
+    )
+
+
+def _bounded_pm(pm: Document) -> Document:
+    shown = pm["resolved"]["generation"] if pm["resolved"] is not None else 0
+    start = max(0, shown - GENERATIONS_MAX // 2)
+    row_groups = pm["row_groups"][:ROW_GROUPS_MAX]
+    has_few_chunks = sum(len(group["chunks"]) for group in row_groups) <= CHUNKS_MAX
+    return {
+        **pm,
+        "columns": pm["columns"][:COLUMNS_MAX],
+        "generations": [
+            {name: value for name, value in entry.items() if name != "block_offsets"}
+            for entry in pm["generations"][start : start + GENERATIONS_MAX]
+        ],
+        "resolved": pm["resolved"] and {**pm["resolved"], "orphans": pm["resolved"]["orphans"][:GENERATIONS_MAX]},
+        "row_groups": [
+            {**group, "chunks": [_placed(chunk) for chunk in group["chunks"]] if has_few_chunks else []}
+            for group in row_groups
+        ],
+        "byte_map": _bounded_ranges(pm["byte_map"]),
+    }
+
+
+def _placed(chunk: Document) -> Document:
+    return {name: chunk[name] for name in CHUNK_FIELDS}
+
+
+def _bounded_data(data: Document) -> Document:
+    return {
+        **data,
+        "schema": data["schema"][:COLUMNS_MAX],
+        "row_groups": [],
+        "key_values": [],
+        "extensions": [],
+        "byte_map": _bounded_ranges(data["byte_map"]),
+    }
+
+
+def _bounded_ranges(ranges: list[Document]) -> list[Document]:
+    """Return at most so many ranges: where there are more, neighbours of one owner become one, then the rest."""
+    if len(ranges) <= RANGES_MAX:
+        return ranges
+    merged = list(_merged(ranges))
+    kept, rest = merged[: RANGES_MAX - 1], merged[RANGES_MAX - 1 :]
+    if len(rest) > 1:
+        end_bytes = max(entry["end_bytes"] for entry in rest)
+        rest = [{"start_bytes": rest[0]["start_bytes"], "end_bytes": end_bytes, "what": "not explained"}]
+    return kept + rest
+
+
+def _merged(ranges: Iterable[Document]) -> Iterable[Document]:
+    last: dict[str, Any] | None = None
+    for entry in ranges:
+        if last is not None and all(last.get(name) == entry.get(name) for name in ("row_group", "generation", "token")):
+            is_owned = entry["row_group"] is not None or entry["generation"] is not None
+            if is_owned and "footer" not in (last["what"], entry["what"]):
+                last = {**last, "end_bytes": max(last["end_bytes"], entry["end_bytes"])}
+                continue
+        if last is not None:
+            yield last
+        last = entry
+    if last is not None:
+        yield last
+
+
+def write_table_result(directory: Path, table: str, document: Document) -> Path:
+    """Write the result of a table into a folder of results and return where; another one of that table is replaced."""
+    # Like all that reports take, it is loaded when one is made.
+    from tornproof.reports.folder import TABLES
+
+    folder = directory / TABLES
+    make_folder(folder)
+    path = folder / f"table-{safe_name(table)}.json"
+    write_json(document, str(path))
+    return path
+
+
+def safe_name(table: str) -> str:
+    """Return a file name for a table: what its directory is called, and digits that tell it from its namesakes."""
+    whole = os.path.realpath(table)
+    name = re.sub(r"[^A-Za-z0-9._~-]+", "_", Path(whole).name)[:NAME_CHARACTERS_MAX]
+    return f"{name}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:8]}"

@@ -1,0 +1,203 @@
+"""What a test of your own format imports: the storage that it writes to, and how its functions become a target."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.system import Target, Writer
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.written import RecordingStorage
+from tornproof.impl.errors import (
+    BusyError,
+    CorruptError,
+    FileMissingError,
+    StorageError,
+    TornproofError,
+    UnsupportedError,
+)
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, Mapping, OpenMode, Refusal, Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+__all__ = [
+    "BusyError",
+    "CorruptError",
+    "EntryKind",
+    "File",
+    "FileMissingError",
+    "Finding",
+    "LockMode",
+    "Mapping",
+    "MemoryStorage",
+    "OpenMode",
+    "OperatingSystemStorage",
+    "Phase",
+    "Refusal",
+    "Storage",
+    "StorageError",
+    "Target",
+    "TargetError",
+    "TornproofError",
+    "UnsupportedError",
+    "Verdict",
+    "Writer",
+    "target",
+]
+
+PATH = "target"
+# What a target is made of, and with which arguments its functions are called.
+PARTS = {
+    "create": ("storage", "path"),
+    "read": ("storage", "path"),
+    "commit": ("storage", "path", "operation"),
+    "open_writer": ("storage", "path"),
+    "recover": ("storage", "path"),
+}
+Part = Callable[..., Any]
+
+
+class TargetError(TypeError):
+    """A target or its operations are not what an explorer can drive; never one of its refusals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTarget(Target):
+    """A target made of functions, by the names in `PARTS`."""
+
+    name: str
+    refusals: tuple[type[Exception], ...]
+    parts: dict[str, Part]
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Write the files of an empty state."""
+        self.parts["create"](storage, path)
+
+    def open_writer(self, storage: Storage, path: str) -> AbstractContextManager[Writer]:
+        """Open the user's writer, or recover and hand out one that calls `commit`."""
+        if "open_writer" not in self.parts:
+            return self._recovered(storage, path)
+        context = self.parts["open_writer"](storage, path)
+        if not hasattr(context, "__enter__"):
+            raise TargetError(f"{self.name}: open_writer returned {_a(context)}, which no `with` can open")
+        opened: AbstractContextManager[Writer] = context
+        return opened
+
+    def read(self, storage: Storage, path: str) -> Hashable:
+        """Return what the user's reader sees."""
+        seen: Hashable = self.parts["read"](storage, path)
+        return seen
+
+    @contextmanager
+    def _recovered(self, storage: Storage, path: str) -> Iterator[Writer]:
+        if "recover" in self.parts:
+            self.parts["recover"](storage, path)
+        yield _Commits(self.parts["commit"], storage, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    function: Part
+    storage: Storage
+    path: str
+
+    def commit(self, operation: Any) -> None:
+        self.function(self.storage, self.path, operation)
+
+
+def target(
+    subject: object = None,
+    /,
+    *,
+    name: str | None = None,
+    create: Part | None = None,
+    read: Part | None = None,
+    commit: Part | None = None,
+    recover: Part | None = None,
+    open_writer: Part | None = None,
+    refusals: Sequence[type[Exception]] = (),
+) -> FunctionTarget:
+    """Make a target of functions, or of an object that has methods of these names; functions come first.
+
+    A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a life,
+    or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning. `refusals`
+    are exceptions with which it says no in an orderly way, besides those of the storage. Raises TargetError.
+    """
+    given = {"create": create, "read": read, "commit": commit, "recover": recover, "open_writer": open_writer}
+    found = {part: given[part] or getattr(subject, part, None) for part in PARTS}
+    parts = {part: function for part, function in found.items() if function is not None}
+    called = name or getattr(subject, "name", None) or (type(subject).__name__ if subject is not None else "target")
+    if "open_writer" in parts:
+        parts = {part: function for part, function in parts.items() if part not in ("commit", "recover")}
+    elif "commit" not in parts:
+        raise TargetError(
+            f"{called} has no {_signature('commit')} and no {_signature('open_writer')}: one must be there"
+        )
+    for part in ("create", "read"):
+        if part not in parts:
+            raise TargetError(f"{called} has no {_signature(part)}: a target needs it")
+    for part, function in parts.items():
+        _check_call(called, part, function)
+    own = tuple(refusals) or tuple(getattr(subject, "refusals", ()))
+    return FunctionTarget(name=called, refusals=(*own, TornproofError), parts=parts)
+
+
+def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> FunctionTarget:
+    """Run the operations once without a disturbance, so that a target's own mistakes end as what they are.
+
+    Raises TargetError for a target that cannot be explored, and whatever else the target's functions raise.
+    """
+    rehearsed = subject if isinstance(subject, FunctionTarget) else target(subject)
+    storage = MemoryStorage()
+    rehearsed.create(storage, path)
+    _check_reading(rehearsed, storage, path)
+    recording = RecordingStorage(storage)
+    is_done = False
+    with suppress(*rehearsed.refusals, BusError):
+        with rehearsed.open_writer(recording, path) as writer:
+            if not hasattr(writer, "commit"):
+                raise TargetError(f"{rehearsed.name}: open_writer gave {_a(writer)} without a method commit(operation)")
+            for operation in operations:
+                writer.commit(operation)
+        rehearsed.read(storage, path)
+        is_done = bool(operations)
+    if is_done and not recording.steps:
+        raise TargetError(f"{rehearsed.name} committed without a call to the storage: use it instead of open() and os")
+    return rehearsed
+
+
+def _check_reading(rehearsed: FunctionTarget, storage: MemoryStorage, path: str) -> None:
+    """Refuse what cannot be compared."""
+    seen, again = rehearsed.read(storage, path), rehearsed.read(storage, path)
+    advice = "return bytes, a string, or a tuple of such"
+    try:
+        hash(seen)
+    except TypeError as error:
+        raise TargetError(f"{rehearsed.name}: read returned {_a(seen)}, which cannot be hashed: {advice}") from error
+    if seen != again:
+        raise TargetError(f"{rehearsed.name}: read returned two unequal values ({_a(seen)}) of one state: {advice}")
+
+
+def _check_call(called: str, part: str, function: Part) -> None:
+    if not callable(function):
+        raise TargetError(f"{called}: {part} is {_a(function)} and cannot be called")
+    try:
+        inspect.signature(function).bind(*PARTS[part])
+    except TypeError as error:
+        raise TargetError(f"{called}: {part} cannot be called as {_signature(part)}: {error}") from error
+    except ValueError:
+        # A built-in function keeps its signature to itself.
+        return
+
+
+def _signature(part: str) -> str:
+    return f"{part}({', '.join(PARTS[part])})"
+
+
+def _a(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,269 @@
+"""Whatever stands where a table should be: one clear answer, a documented exit code, in little memory.
+
+Every run of the command line here is a process of its own whose memory is measured alone, and which an alarm ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import hostile_tables as hostile
+import pytest
+import table_builder as tb
+from command_line import Run, WarmRunner, sentence_of
+from depth import sampled
+
+from tornproof.cli.output import visible
+
+PEAK_BYTES_MAX = 300_000_000
+COMMANDS = ("verify", "read", "check", "inspect")
+NOBODY = 65534
+
+# Exit codes of verify, read and check, where they are not 1: what is sound, what verify alone objects to (the Thrift
+# footer and exactness are not what a reader goes by), what read refuses to spend memory on, what cannot be read.
+SOUND = {
+    "_txn: a_symbols_size = 0",
+    "_txn: symbol_column_count = 4611686018427387904",
+    "_txn: name_txn = 1",
+    "_txn: row_count_and_flags = -2",
+    "_txn: row_count_and_flags = -1",
+    "_txn: row_count_and_flags = 9223372036854775807",
+    "_meta: type = -1",
+    "_meta: a name that steers terminals",
+    "_pm: sorting_column_count = 0",
+    "_pm: name_length = 1",
+    "_pm: id = 2",
+    "_pm: id = 1000",
+    "_pm: id = 2147483648",
+    "_pm: id = 4294967295",
+    "_pm: type = 4294967295",
+    "_pm: null_count = 1",
+    "_pm: stat_sizes = 136",
+    "_pm: stat_flags = 255",
+    "_pm: min_stat = 1",
+    "_pm: row_group_count = 1",
+    "_pm: unused_bytes = 0",
+    "_pm: unused_bytes = 1",
+    "_pm: prev_parquet_meta_file_size = 0",
+    "_pm: footer_feature_flags = 2147483648",
+    "20,000 partitions",
+    "a bomb of repeated text",
+    "a name that steers terminals",
+}
+ONLY_VERIFY_OBJECTS = {
+    "_pm: column_count = 1",
+    "_pm: name_length = 0",
+    "_pm: stat_flags = 0",
+    "_pm: stat_flags = 63",
+    "2^24 rows",
+    "2^24 rows of 8 columns",
+    "2^24 rows of 8 columns in _pm",
+}
+UNSUPPORTED_BY_READ = {
+    "_pm: max_rep_level = 1",
+    "_pm: max_def_level = 2",
+    "_pm: max_def_level = 255",
+    "_pm: codec = 3",
+    "2^62 rows",
+    "2^24 + 1 rows",
+    "a bomb of a dictionary",
+}
+UNREADABLE = {
+    *(f"{name}: {what}" for name in ("_txn", "_meta") for what in ("a directory", "a FIFO", "a link to itself")),
+    "_pm: a link to itself",
+    "data.parquet: a link to itself",
+    "_txn: missing",
+    "_txn: 2^26 partitions in a file that is large enough",
+    "_txn: an area behind 2 GiB",
+    "_meta: 17 MiB",
+    *(f"_pm: feature_flags = {value}" for value in (2**62, 2**63, 2**64 - 1)),
+    *(f"_pm: footer_feature_flags = {value}" for value in (2**62, 2**64 - 1)),
+    "260,000 partitions",
+    "_pm of 127 MiB of zeros",
+    "_pm of 200 MiB of zeros",
+}
+NO_FILE = (": a directory", ": a FIFO", ": a link to itself", ": missing")
+CODES = {
+    **dict.fromkeys(SOUND, (0, 0, 0)),
+    **dict.fromkeys(ONLY_VERIFY_OBJECTS, (1, 0, 1)),
+    **dict.fromkeys(UNSUPPORTED_BY_READ, (1, 2, 1)),
+    **dict.fromkeys(UNREADABLE, (2, 2, 2)),
+    # Above what check copies into memory.
+    "data.parquet of 150 MiB": (0, 0, 2),
+    "data.parquet of 1 TiB": (0, 0, 2),
+}
+
+
+def expected_codes(command: str, name: str) -> set[int]:
+    if command == "inspect":
+        # It looks at one file, where another one may be what is wrong.
+        return {2} if name.endswith(NO_FILE) else {0, 1, 2}
+    return {CODES.get(name, (1, 1, 1))[("verify", "read", "check").index(command)]}
+
+
+def arguments_of(command: str, name: str, table: Path) -> list[object]:
+    match command:
+        case "check":
+            return ["check", table, "--only", "verify", "--findings", table.parent / "findings"]
+        case "inspect":
+            file = next((file for key, file in hostile.FILES.items() if name.startswith(f"{key}:")), tb.PM)
+            return ["inspect", table / file]
+        case _:
+            return [command, table]
+
+
+def complaint_about(run: Run, command: str, codes: set[int]) -> str:
+    """Return what a run did wrong, or an empty text."""
+    if run.code not in codes:
+        return f"exit code {run.code}, not {codes}: {run.err or run.out}"
+    if run.peak_bytes > PEAK_BYTES_MAX:
+        return f"{run.peak_bytes} bytes"
+    if "Traceback" in run.out + run.err or "defect" in run.err:
+        return f"not an answer: {run.err}"
+    if visible(run.err, kept="\n") != run.err or (command != "read" and visible(run.out, kept="\n") != run.out):
+        return f"control characters: {run.err!r} {run.out[:500]!r}"
+    listed = {"verify": "problem ", "check": "finding "}.get(command)
+    if run.code == 1 and listed:
+        problems = [line for line in run.out.splitlines() if line.startswith(listed)]
+        return "" if problems and not run.err else f"no list of problems: {run.out} {run.err}"
+    if run.code and (run.err.count("\n") != 1 or not run.err.startswith("tornproof: ")):
+        return f"not one sentence: {run.err!r}"
+    return ""
+
+
+def complaints(runner: WarmRunner, command: str, cases: Mapping[str, hostile.Make], folder: Path) -> dict[str, str]:
+    """Run a command on every table; an empty dictionary is a passed test."""
+    found = {}
+    for name, make in cases.items():
+        table = folder / "table"
+        make(table)
+        run = runner(*arguments_of(command, name, table))
+        found[name] = complaint_about(run, command, expected_codes(command, name))
+        shutil.rmtree(table)
+    assert found
+    return {name: complaint for name, complaint in found.items() if complaint}
+
+
+def every(step: int, start: int, cases: dict[str, hostile.Make]) -> dict[str, hostile.Make]:
+    return dict(list(cases.items())[start::step])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", hostile.FILES)
+def test_whatever_stands_in_place_of_a_file_is_answered(
+    tornproof: WarmRunner, tmp_path: Path, name: str, command: str
+) -> None:
+    # Each kind by one command, and by another one in each file.
+    start = (COMMANDS.index(command) + list(hostile.FILES).index(name)) % len(COMMANDS)
+    assert complaints(tornproof, command, every(len(COMMANDS), start, hostile.kinds(name)), tmp_path) == {}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_numbers_at_the_edges_of_their_types_are_answered(tornproof: WarmRunner, tmp_path: Path, command: str) -> None:
+    # Others of them for each command.
+    start = COMMANDS.index(command) * 10
+    for group in (hostile.txn_cases(), hostile.meta_cases(), hostile.pm_cases()):
+        assert complaints(tornproof, command, every(40, start, group), tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", sampled(7, list(hostile.special_cases())))
+def test_bombs_and_crowds_are_answered(tornproof: WarmRunner, tmp_path: Path, name: str) -> None:
+    # Each by one of the commands, and by others in each.
+    table, cases = tmp_path / "table", hostile.special_cases()
+    cases[name](table)
+    command = COMMANDS[list(cases).index(name) % len(COMMANDS)]
+    run = tornproof(*arguments_of(command, name, table))
+    assert complaint_about(run, command, expected_codes(command, name)) == "", command
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_hostile_table_is_answered(tornproof: WarmRunner, tmp_path: Path, command: str) -> None:
+    # Each by one of the commands, beside those that more of them are given by day.
+    cases = every(len(COMMANDS), COMMANDS.index(command), hostile.all_cases())
+    assert complaints(tornproof, command, cases, tmp_path) == {}
+
+
+def test_every_exception_from_exit_code_1_is_about_a_table_that_exists() -> None:
+    cases = hostile.all_cases()
+    assert CODES.keys() - cases.keys() == set()
+    assert len(cases) >= 370
+
+
+def test_a_sound_table_is_not_complained_of(tornproof: WarmRunner, tmp_path: Path) -> None:
+    hostile.sound().write_to(tmp_path / "table")
+    for command in COMMANDS:
+        run = tornproof(*arguments_of(command, "", tmp_path / "table"))
+        assert complaint_about(run, command, {0}) == ""
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(Run(code=-11, out="", err=""), id="signal"),
+        pytest.param(Run(code=2, out="", err="tornproof: a\ntornproof: b\n"), id="two sentences"),
+        pytest.param(Run(code=2, out="", err="Traceback (most recent call last)\n"), id="traceback"),
+        pytest.param(Run(code=2, out="", err="tornproof: \x1b[2J\n"), id="control characters"),
+        pytest.param(Run(code=2, out="", err="tornproof: a\n", peak_bytes=1 << 30), id="memory"),
+        pytest.param(Run(code=-signal.SIGALRM, out="", err=""), id="time"),
+        pytest.param(Run(code=1, out="damaged", err=""), id="no list"),
+        pytest.param(Run(code=0, out="", err=""), id="sound"),
+    ],
+)
+def test_bad_answers_are_complained_of(bad: Run) -> None:
+    assert complaint_about(bad, "verify", {1, 2}) != ""
+    assert complaint_about(Run(code=2, out="", err="tornproof: a\n"), "verify", {1, 2}) == ""
+
+
+def missing(path: Path) -> None: ...
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "put",
+    [missing, Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)],
+    ids=["nothing", "empty folder", "FIFO", "link to itself"],
+)
+def test_what_is_no_table_is_exit_2(
+    tornproof: WarmRunner, tmp_path: Path, command: str, put: Callable[[Path], None]
+) -> None:
+    place = tmp_path / "x\x1b[2J[red]\n"
+    put(place)
+    run = tornproof(command, place)
+    assert (run.code, run.out) == (2, "")
+    assert "\\x1b[2J[red]\\n" in sentence_of(run)
+
+
+@pytest.mark.parametrize("command", ["verify", "read", "check"])
+@pytest.mark.parametrize("path", ["", "a" * 300, os.devnull, "/"], ids=["nothing", "too long", "device", "root"])
+def test_a_path_of_no_folder_is_exit_2(tornproof: WarmRunner, command: str, path: str) -> None:
+    run = tornproof(command, path)
+    assert (run.code, run.out) == (2, "")
+    assert sentence_of(run)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter; pytest's own are for their user alone."""
+    with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["", *hostile.FILES])
+def test_what_may_not_be_read_is_exit_2(tornproof: WarmRunner, open_folder: Path, name: str, command: str) -> None:
+    table = hostile.sound().write_to(open_folder / "table")
+    locked = table / hostile.FILES[name] if name else table
+    locked.chmod(0)
+    # Root may read everything, so its child becomes nobody.
+    run = tornproof(*arguments_of(command, f"{name}:", table), user=NOBODY if os.geteuid() == 0 else None)
+    locked.chmod(0o755)
+    assert (run.code, run.out) == (2, "")
+    assert "permission denied" in sentence_of(run)

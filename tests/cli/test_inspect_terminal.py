@@ -1,0 +1,79 @@
+"""What `tornproof inspect` prints for people: it fits, it is cut with a count, and no file takes the terminal over."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import golden_data
+import pyarrow as pa
+import pyarrow.parquet as pq
+from inspecting import document_of
+from rich.console import Console
+
+from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.cli.inspection.printing import Printer
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+CHAIN = "tables/9.4.2/chain/table"
+CHAIN_PARTITION = f"{CHAIN}/2024-01-01.1"
+TYPES = "tables/9.4.2/types"
+
+
+def printed(path: Path, *, at: int | None = None, show_all: bool = False, hexadecimal: bool = False) -> str:
+    """What a terminal of 100 columns shows."""
+    output = io.StringIO()
+    found = inspect_path(OperatingSystemStorage(), str(path), at)
+    printer = Printer(Console(file=output, width=100, highlight=False), show_all=show_all)
+    found.print_document(printer)
+    if hexadecimal:
+        found.print_records(printer)
+    printer.problems(found.document["problems"])
+    return output.getvalue()
+
+
+def test_terminal_of_100_columns_is_never_exceeded(questdb_data: Path) -> None:
+    for name in (f"{CHAIN_PARTITION}/_pm", f"{TYPES}/table/2024-05-01.2", f"{TYPES}/table/_meta", f"{CHAIN}/_txn"):
+        path = questdb_data / name
+        lines = printed(path, hexadecimal=True).replace(str(path), "").splitlines()
+        assert max(map(len, lines)) <= 100, name
+
+
+def test_long_lists_are_cut_with_a_count_and_shown_whole_on_demand(questdb_data: Path) -> None:
+    path = questdb_data / next(name for name in golden_data.files("tables/9.4.2/wide/table/*/_pm"))
+    names = [column["name"] for column in document_of(path)["columns"]]
+    assert len(names) > 40
+    assert f"… and {len(names) - 40} columns more: --all shows them" in printed(path)
+    assert names[-1] not in printed(path).split()
+    whole = printed(path, show_all=True)
+    assert names[-1] in whole.split()
+    assert "--all" not in whole
+
+
+def test_hex_shows_each_field_at_its_place(questdb_data: Path) -> None:
+    shown = printed(questdb_data / CHAIN_PARTITION / "_pm", hexadecimal=True)
+    assert "08 0a 00 00 00 00 00 00 PARQUET_META_FILE_SIZE 2568" in " ".join(shown.split())
+    assert "PARQUET_META_FILE_SIZE" not in printed(questdb_data / CHAIN_PARTITION / "_pm")
+
+
+def test_name_in_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.parquet"
+    pq.write_table(pa.table({"\x1b[31mred\n": ["\x1b[2J"]}), path)
+    shown = printed(path)
+    assert "\x1b" not in shown
+    assert "\\x1b[31mred\\n" in shown
+
+
+def test_orphans_are_marked_above_the_token_that_is_asked_for(questdb_data: Path) -> None:
+    shown = printed(questdb_data / CHAIN_PARTITION / "_pm", at=8524).splitlines()
+    assert [line.split()[:3] for line in shown if "28941128" in line or "0cd48450" in line] == [
+        ["orphan", "0", "10,642"],
+        ["→", "1", "8,524"],
+    ]
+
+
+def test_bad_checksum_and_every_problem_are_printed(questdb_data: Path) -> None:
+    name = "power-loss/2026-07/pm-one-bit-flipped-in-a-committed-block/table/2024-01-01.1/_pm"
+    shown = printed(questdb_data / name)
+    assert "6f362a3c BAD, is 791095de" in " ".join(shown.split())
+    assert "CHECKSUM at byte 1740: expected 0x791095de" in shown

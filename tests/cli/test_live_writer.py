@@ -1,0 +1,210 @@
+"""Reading and verifying beside a process that changes the files: one committed version, or one clear sentence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from command_line import Run, WarmRunner, sentence_of
+
+from tornproof.cli.steady import ATTEMPTS, steadily, verify_steadily
+from tornproof.harness.systems.answer import Answer, read_answer
+from tornproof.impl.errors import BusyError, CorruptError, NotATableError, StorageError, UnsupportedError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import ReadableStorage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+
+WRITER = Path(__file__).parents[1] / "support" / "live_writer.py"
+# The newer version's `_txn` still holds the older one's record, so going back is one store of the version.
+OLDER, NEWER = (f"tables/9.4.2/history/history/{step}" for step in ("01", "02"))
+REFUSALS = (BusyError, CorruptError, NotATableError, StorageError)
+RUNS = 4
+NATIVE = "tornproof: left out: 2024-03-02.0 is a native partition\n"
+
+
+class Versions(NamedTuple):
+    """A table to change, and the two versions that it may be seen at."""
+
+    table: Path
+    older: Path
+    newer: Path
+
+    def answers(self) -> list[Answer]:
+        return [answer_of(folder) for folder in (self.older, self.newer)]
+
+
+@pytest.fixture
+def versions(questdb_data: Path, tmp_path: Path) -> Versions:
+    table = tmp_path / "table"
+    shutil.copytree(questdb_data / OLDER, table)
+    return Versions(table, questdb_data / OLDER, questdb_data / NEWER)
+
+
+@contextmanager
+def writing(kind: str, versions: Versions) -> Iterator[None]:
+    """Let a writer run beside the block; afterwards its last round is complete and the table as it was."""
+    command = [sys.executable, str(WRITER), kind, *map(str, versions)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        try:
+            yield
+            assert writer.poll() is None, "the writer ended before the readers did"
+        finally:
+            writer.stdin.close()
+            code = writer.wait(30)
+    assert code == 0
+
+
+def answer_of(folder: Path, storage: ReadableStorage | None = None) -> Answer:
+    storage = storage or OperatingSystemStorage()
+
+    def attempt() -> Answer:
+        return read_answer(open_snapshot(open_table(storage, str(folder))))
+
+    return steadily(storage, str(folder), attempt, lambda _: None)
+
+
+def test_every_read_and_verify_beside_commits_is_one_of_the_two_versions(versions: Versions) -> None:
+    answers = versions.answers()
+    assert answers[0] != answers[1]
+    seen: Counter[int] = Counter()
+    with writing("commit", versions):
+        while seen.total() < 60 or len(seen) < 2:
+            assert seen.total() < 2_000, seen
+            seen[answers.index(answer_of(versions.table))] += 1
+            report = verify_steadily(OperatingSystemStorage(), str(versions.table), quick=False)
+            assert report.sound, report.all_problems
+            assert report.version in (answers[0].version, answers[1].version)
+            assert report.counts.rows in (answers[0].rows.num_rows, answers[1].rows.num_rows)
+    assert answer_of(versions.table) == answers[0]
+
+
+def test_every_run_of_the_commands_beside_commits_is_one_of_the_two_versions(
+    tornproof: WarmRunner, versions: Versions
+) -> None:
+    texts = {tornproof("read", folder).out for folder in (versions.older, versions.newer)}
+    numbers = {answer.version for answer in versions.answers()}
+    assert len(texts) == len(numbers) == 2
+    with writing("commit", versions):
+        for _ in range(RUNS):
+            reading, verifying = tornproof("read", versions.table), tornproof("verify", versions.table, "--json", "-")
+            assert (reading.code, reading.err, verifying.code, verifying.err) == (0, NATIVE, 0, "")
+            assert reading.out in texts
+            assert verifying.document["version"] in numbers
+
+
+def is_a_clear_refusal(run: Run) -> bool:
+    """Whether a run without answer ended as documented; `verify` lists problems instead of complaining."""
+    if run.code == 1 and not run.err:
+        return "problem " in run.out and "damaged: " in run.out
+    return run.code in (1, 2, 3) and not run.out and bool(sentence_of(run))
+
+
+def test_every_run_beside_mischief_is_an_answer_or_a_clear_refusal(tornproof: WarmRunner, versions: Versions) -> None:
+    text = tornproof("read", versions.table).out
+    codes: Counter[int] = Counter()
+    with writing("mischief", versions):
+        for _ in range(RUNS):
+            reading, verifying = tornproof("read", versions.table), tornproof("verify", versions.table)
+            assert reading.out == text if reading.code == 0 else is_a_clear_refusal(reading), reading
+            assert "sound" in verifying.out if verifying.code == 0 else is_a_clear_refusal(verifying), verifying
+            codes.update((reading.code, verifying.code))
+    assert codes[0] > RUNS // 2, codes
+    assert tornproof("read", versions.table).out == text
+
+
+def test_every_call_beside_mischief_is_an_answer_or_a_refusal(versions: Versions) -> None:
+    answer = answer_of(versions.table)
+    refused: Counter[str] = Counter()
+    with writing("mischief", versions):
+        for _ in range(60):
+            try:
+                assert answer_of(versions.table) == answer
+            except REFUSALS as error:
+                refused[type(error).__name__] += 1
+    assert sum(refused.values()) < 50, refused
+    assert answer_of(versions.table) == answer
+
+
+def test_a_reader_that_looks_once_would_call_a_moving_table_damaged(versions: Versions) -> None:
+    """What looking twice is for: without it, some of the same runs end with damage that is not there."""
+    refused = 0
+    storage = OperatingSystemStorage()
+    with writing("mischief", versions):
+        for _ in range(400):
+            try:
+                read_answer(open_snapshot(open_table(storage, str(versions.table))))
+            except REFUSALS:
+                refused += 1
+    assert refused > 40
+
+
+class Numbered(OperatingSystemStorage):
+    """A storage that counts naps instead of taking them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps = 0
+
+    def sleep_seconds(self, duration_seconds: float) -> None:
+        self.naps += 1
+
+
+def test_what_is_wrong_must_be_seen_twice() -> None:
+    storage = Numbered()
+    complaints = iter(["a", "b", "b"])
+    assert steadily(storage, "t", lambda: next(complaints), lambda result: result) == "b"
+    assert storage.naps == 2
+
+
+def test_an_error_that_goes_away_is_forgotten() -> None:
+    storage = Numbered()
+    error = CorruptError(file="f", field="x", offset_bytes=0, expected=1, actual=2)
+    outcomes: Iterator[str | Exception] = iter([error, "fine"])
+
+    def attempt() -> str:
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    assert steadily(storage, "t", attempt, lambda _: None) == "fine"
+    assert storage.naps == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CorruptError(file="f", field="x", offset_bytes=0, expected=1, actual=2),
+        UnsupportedError(file="f", field="x", offset_bytes=0, expected=1, actual=2),
+        StorageError(file="f", operation="open", reason="it is not there"),
+        NotATableError("t: not a table"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_stays_is_raised_the_second_time(error: Exception) -> None:
+    storage = Numbered()
+
+    def attempt() -> str:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        steadily(storage, "t", attempt, lambda _: None)
+    assert storage.naps == 1
+
+
+def test_complaints_that_keep_changing_are_busy_and_never_damage() -> None:
+    storage = Numbered()
+    numbers = iter(range(100))
+    with pytest.raises(BusyError, match="kept changing while they were read"):
+        steadily(storage, "t", lambda: next(numbers), lambda number: f"problem {number}")
+    assert storage.naps == ATTEMPTS

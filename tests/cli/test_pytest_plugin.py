@@ -1,0 +1,395 @@
+"""The pytest plugin as its users meet it: pytest in a process of its own, on tests written to a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+from xml.etree import ElementTree
+
+import pytest
+from command_line import TIMEOUT_SECONDS, warm_runner
+from depth import nightly
+
+from tornproof.harness.explorers.crash_images.crash_judge import Property
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")
+EXAMPLE, IN_PLACE = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+PASSED, FAILED = re.findall(r"```text\n(.*?)```", DOCS, re.DOTALL)
+CALL = 'tornproof.crashes(LETTERS, [b"one", b"t", b"three"])'
+COMMIT = re.compile(r"def commit.*?(?=LETTERS)", re.DOTALL)
+BROKEN_EXAMPLE = COMMIT.sub(lambda _: f"{IN_PLACE}\n", EXAMPLE)
+
+TOYS = """
+import pytest
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, RecoversInPlace, Toy
+from tornproof.testing import OpenMode, target
+
+class OverwritesInPlace(Toy):
+    name = "overwrites"
+    def commit(self, storage, path, operation):
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+
+toy = Toy()
+
+def commit(storage, path, operation):
+    storage.open_for_writing(f"{path}/new", OpenMode.NEW).close()
+    toy.commit(storage, path, operation)
+
+FORGETS = target(name="forgets", create=toy.create, read=toy.read, commit=commit)
+EACH = pytest.mark.parametrize(
+    "broken",
+    [AcknowledgesFirst(), OverwritesInPlace(), FORGETS, HeaderFirst(), RecoversInPlace(), Toy()],
+    ids=["acknowledges", "overwrites", "forgets", "header", "recovers", "sound"],
+)
+
+@EACH
+def test_crashes(tornproof, broken):
+    tornproof.crashes(broken, [b"one", b"t", b"three"])
+
+@EACH
+def test_machine(tornproof, broken):
+    tornproof.machine(broken, [b"one", b"t", b"three"], examples=100, seed=2)
+"""
+EXPECTED = {
+    "acknowledges": {Property.UNDISTURBED, Property.DURABLE},
+    "overwrites": {Property.ATOMIC, Property.DURABLE},
+    "forgets": {Property.GOES_ON},
+    "header": {Property.READABLE},
+    "recovers": {Property.DURABLE},
+}
+
+
+PLUGIN = ("-p", "tornproof.pytest_plugin")
+# Test modules are written anew within the time that tells compiled ones apart.
+VARIABLES = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "150", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class Run(Protocol):
+    def __call__(
+        self, folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
+    ) -> tuple[int, str]:
+        """Run pytest with our plugin and no other, in `folder`; returns its exit code and what it printed."""
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Pytest in children of a process that has imported it."""
+    with warm_runner("pytest", variables=VARIABLES) as runner:
+
+        def run(
+            folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
+        ) -> tuple[int, str]:
+            write_module(folder, source)
+            done = runner("-p", "no:cacheprovider", *plugin, *arguments, folder=folder)
+            return done.code, done.out + done.err
+
+        yield run
+
+
+def run_cold(
+    folder: Path, *arguments: str, source: str | None = None, plugin: Sequence[str] = PLUGIN
+) -> tuple[int, str]:
+    """Run the same as a shell would."""
+    write_module(folder, source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **VARIABLES},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def write_module(folder: Path, source: str | None) -> None:
+    if source is not None:
+        (folder / "test_letters.py").write_text(source)
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+
+
+def replay_lines(output: str) -> list[list[str]]:
+    return [line.split()[1:] for line in re.findall(r"see it again: (.*)", output)]
+
+
+def without_numbers(text: str) -> str:
+    return re.sub(r"[0-9][0-9,.]*", "0", re.sub(r"crash-\w+\.json", "crash.json", text))
+
+
+def assert_shown(expected: str, output: str) -> None:
+    """Every line of the documentation was printed, whatever its counts; `...` stands for the rest of a line."""
+    printed = [without_numbers(line.strip()) for line in output.splitlines()]
+    for line in map(without_numbers, map(str.strip, expected.splitlines())):
+        start = line.removesuffix("...")
+        assert any(each == line or (start != line and each.startswith(start)) for each in printed), line
+
+
+# The documentation
+
+
+def test_the_documented_example_is_short_passes_and_says_what_that_is_worth(tmp_path: Path) -> None:
+    assert len(EXAMPLE.splitlines()) <= 30
+    code, output = run_cold(tmp_path, source=EXAMPLE)
+    assert code == 0 and "2 passed" in output
+    assert_shown(PASSED, output)
+    assert not (tmp_path / ".tornproof").exists()
+
+
+def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_it_is_mended(
+    run: Run, tmp_path: Path
+) -> None:
+    code, output = run(tmp_path, source=BROKEN_EXAMPLE)
+    assert code == 1 and "2 failed" in output and "Traceback" not in output
+    assert_shown(FAILED, output)
+    lines = replay_lines(output)
+    assert len(lines) >= 2 and {line[2].rpartition("::")[2] for line in lines} == {
+        "test_no_kill_and_no_failing_call_tears_a_commit",
+        "test_no_story_tears_a_commit",
+    }
+    assert (tmp_path / ".tornproof" / ".gitignore").read_text() == "*\n"
+    for line in (lines[0], lines[-1]):
+        code, again = run(tmp_path, *line)
+        assert code == 1 and "1 failed" in again and "2 failed" not in again
+        assert f"{line[1]}: it happens again.\ntornproof broke 'letters'." in again
+    # Without the test's name pytest collects all, and all others are left out.
+    code, again = run(tmp_path, *lines[0][:2])
+    assert code == 1 and "1 failed, 1 deselected" in again
+    code, mended = run(tmp_path, *lines[-1], source=EXAMPLE)
+    assert code == 0 and "1 passed" in mended and "it does not happen any more" in mended
+
+
+def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
+    """The documented test passes because of the plugin, and of nothing else."""
+    code, output = run_cold(tmp_path, source=EXAMPLE, plugin=())
+    assert code == 1 and "fixture 'tornproof' not found" in output
+
+
+# Twins
+
+
+@pytest.mark.parametrize("example_count", [100, nightly(300)])
+def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
+    run: Run, tmp_path: Path, example_count: int
+) -> None:
+    code, output = run(tmp_path, source=TOYS.replace("examples=100", f"examples={example_count}"))
+    assert code == 1 and "10 failed, 2 passed" in output
+    for test in ("crashes", "machine"):
+        for name, properties in EXPECTED.items():
+            header = rf"_+ test_{test}\[{name}\] _+\n"
+            message = re.split(r"\n_{3,} |\n={3,} ", re.split(header, output, maxsplit=1)[1])[0]
+            assert re.match(r"tornproof broke '", message)
+            assert set(re.findall(r"^broken: (.*)", message, re.MULTILINE)) <= properties, message
+            assert "explored: " in message and "see it again: pytest --tornproof-replay " in message
+    summary = output[output.index("= tornproof =") :]
+    assert "test_letters.py::test_crashes[sound]\n  crash of 'toy': VALID, " in summary
+    assert "test_letters.py::test_machine[sound]\n  machine of 'toy': VALID, " in summary
+    for counted in ("failing calls", "cut writes", "distinct disks", "stories", "kills in recovery"):
+        assert re.search(rf"VALID, .*[1-9][0-9,]* {counted}", summary), counted
+
+
+def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tmp_path: Path) -> None:
+    source = TOYS.replace("[AcknowledgesFirst(), OverwritesInPlace(), FORGETS, HeaderFirst(), ", "[").replace(
+        'ids=["acknowledges", "overwrites", "forgets", "header", ', "ids=["
+    )
+    _, output = run(tmp_path, "-k", "test_crashes and recovers", source=source)
+    story = re.search(r"broken: (.*)\n\n((?:  .*\n)+)", output)
+    assert story is not None and story[1] == Property.DURABLE
+    assert story[2].splitlines() == [
+        "  commit b'one': acknowledged",
+        "  commit b't'",
+        "    open for writing target/new",
+        "  kill the process before: truncate target/new",
+        "  open the writer, and kill it behind 2 steps of its recovery",
+    ]
+
+
+# Without a verdict
+
+
+def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(run: Run, tmp_path: Path) -> None:
+    short = EXAMPLE.replace(CALL, f"{CALL[:-1]}, seconds=0)").replace("steps=20, examples=50", "steps=1, examples=1")
+    code, output = run(tmp_path, source=short)
+    assert code == 1 and "2 failed" in output and "tornproof broke" not in output
+    assert re.search(r"tornproof has no verdict on 'letters' \(crash\): .*whole steps were not tried", output)
+    assert re.search(r"tornproof has no verdict on 'letters' \(machine\): never reached: ", output)
+    assert "To go on, give it more seconds or fewer cuts, or pass allow_unfinished=True." in output
+    assert "see it again" not in output
+    allowed = short.replace("seconds=0", "seconds=0, allow_unfinished=True").replace(
+        "seed=1", "seed=1, allow_unfinished=True"
+    )
+    code, output = run(tmp_path, source=allowed)
+    assert code == 0 and output.count("  unfinished: ") == 2
+
+
+def test_a_finding_fails_although_the_budget_may_end(run: Run, tmp_path: Path) -> None:
+    source = BROKEN_EXAMPLE.replace(CALL, f"{CALL[:-1]}, allow_unfinished=True)")
+    code, output = run(tmp_path, "-k", "failing_call", source=source)
+    assert code == 1 and "tornproof broke 'letters'" in output
+
+
+# Mistakes of the user
+
+
+WRONG = [
+    ("read=read, ", "", "letters has no read(storage, path): a target needs it"),
+    (", commit=commit", "", "letters has no commit(storage, path, operation) and no open_writer(storage, path)"),
+    ("commit=commit", "commit=read", "letters: commit cannot be called as commit(storage, path, operation)"),
+    ("commit=commit", "commit=3", "letters: commit is an int and cannot be called"),
+    (
+        "return file.pread(file.size_bytes(), 0)",
+        "return []",
+        "letters: read returned a list, which cannot be hashed",
+    ),
+    ("return file.pread(file.size_bytes(), 0)", "return object()", "letters: read returned two unequal values"),
+    ("commit=commit", "commit=lambda *_: None", "letters committed without a call to the storage"),
+    ("commit=commit", "open_writer=read", "letters: open_writer returned a bytes, which no `with` can open"),
+    ('[b"one", b"t", b"three"]', "[]", "tornproof.crashes needs a list of at least one operation"),
+    ("st.binary(min_size=1, max_size=9)", "()", "tornproof.machine needs a strategy or a list of at least one"),
+]
+
+
+@pytest.fixture(scope="module")
+def told_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Sequence[list[str]]:
+    """What the tests of each wrong module fail with; one pytest runs all modules, because to start it takes longest."""
+    folder = tmp_path_factory.mktemp("wrong")
+    for number, (old, new, _) in enumerate(WRONG):
+        assert old in EXAMPLE
+        (folder / f"test_wrong_{number}.py").write_text(EXAMPLE.replace(old, new))
+    code, output = run(folder, "--continue-on-collection-errors", "--junitxml", "report.xml")
+    assert code == 1 and "tornproof broke" not in output
+    told: list[list[str]] = [[] for _ in WRONG]
+    for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
+        # A module that cannot be imported is a case without a class.
+        module = case.get("classname") or case.get("name") or ""
+        told[int(module.removeprefix("test_wrong_"))] += [each.text or "" for each in case]
+    return told
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_a_wrongly_built_target_is_told_in_one_sentence(
+    told_of_wrong_targets: Sequence[list[str]], number: int
+) -> None:
+    assert any(WRONG[number][2] in told for told in told_of_wrong_targets[number])
+
+
+def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(run: Run, tmp_path: Path) -> None:
+    code, output = run(tmp_path, "-k", "failing_call", source=EXAMPLE.replace("+ more", "+ mor"))
+    assert code == 1 and "NameError: name 'mor' is not defined" in output
+    assert "content = read(storage, path) + mor" in output
+
+
+# Replaying
+
+
+def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_said(
+    run: Run, tmp_path: Path
+) -> None:
+    source = """
+from hypothesis import strategies as st
+from tornproof.harness.systems.toy import HeaderFirst
+
+class Letters(bytes): pass
+
+def test_it(tornproof):
+    tornproof.machine(HeaderFirst(), st.builds(Letters, st.just(b"x")))
+"""
+    code, output = run(tmp_path, source=source)
+    assert code == 1
+    line = "see it again: pytest test_letters.py::test_it (no file can hold it: Letters is no plain data)"
+    assert line in output
+
+
+def test_a_finding_of_a_second_exploration_is_replayed_there(run: Run, tmp_path: Path) -> None:
+    source = """
+from tornproof.harness.systems.toy import HeaderFirst, Toy
+
+def test_it(tornproof):
+    tornproof.crashes(Toy(), [b"one"])
+    tornproof.crashes(HeaderFirst(), [b"one"])
+"""
+    _, output = run(tmp_path, source=source)
+    line = replay_lines(output)[0]
+    code, output = run(tmp_path, *line)
+    assert code == 1 and "it happens again" in output and "is of another exploration" in output
+    code, output = run(tmp_path, *line, source=source.replace("HeaderFirst()", "Toy()"))
+    assert code == 1 and "cannot be tried: the target or its operations" in output
+    code, output = run(
+        tmp_path, *line, source=source.replace("    tornproof.crashes(HeaderFirst(), [b", "    print([b")
+    )
+    assert code == 1 and "cannot be tried: the test does not explore so often now" in output
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot read"),
+        nightly("{", "not a finding"),
+        ("{}", "not a finding"),
+        ("", "not one of a test"),
+    ],
+)
+def test_a_file_that_is_no_finding_of_a_test_is_refused_in_words(
+    run: Run, tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    whole = {
+        "format": 1, "property": "p", "phase": "crash", "sentence": "s", "evidence": {}, "start_files": {},
+    }  # fmt: skip
+    if text is not None:
+        (tmp_path / "finding.json").write_text(text or json.dumps(whole))
+    code, output = run(tmp_path, "--tornproof-replay", "finding.json", source=EXAMPLE)
+    assert code == 4 and sentence in output and "Traceback" not in output
+
+
+# How pytest meets it
+
+
+def test_the_entry_point_brings_the_fixture_and_the_options(tmp_path: Path) -> None:
+    """An installed tornproof is made by hand: the entry point of pyproject.toml in a folder on the path."""
+    entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert entry_points == {"pytest11": {"tornproof": "tornproof.pytest_plugin"}}
+    installed = tmp_path / "installed" / "tornproof_here-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: tornproof-here\nVersion: 0\n")
+    lines = [f"{name} = {module}" for name, module in entry_points["pytest11"].items()]
+    (installed / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{installed.parent}"}
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "--fixtures", "--help"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=TIMEOUT_SECONDS,
+    )  # fmt: skip
+    assert "--tornproof-replay=FILE" in done.stdout and "--tornproof-findings=DIR" in done.stdout
+
+
+def test_a_start_of_pytest_imports_nothing_heavy() -> None:
+    script = "import sys, tornproof.pytest_plugin; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    loaded = set(done.stdout.split())
+    assert {"pytest", "tornproof"} <= loaded
+    assert loaded & {"tornproof.harness", "tornproof.impl"} == set()
+    assert loaded & {"hypothesis", "pyarrow", "numpy", "typer", "rich"} == set()
+
+
+def test_the_summary_is_the_same_with_workers(run: Run, tmp_path: Path) -> None:
+    code, output = run(tmp_path, "-n", "2", source=EXAMPLE, plugin=("-p", "tornproof.pytest_plugin", "-p", "xdist"))
+    assert code == 0, output
+    assert_shown(PASSED, output)

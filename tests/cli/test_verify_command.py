@@ -1,0 +1,250 @@
+"""`tornproof verify` as its users meet it: exit codes, JSON, plain text in a pipe, and what a terminal may be told."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import table_builder as tb
+from command_line import Run, WarmRunner, cold_run, environment, sentence_of
+from depth import nightly
+
+from tornproof.impl.types.questdb import TypeTag
+
+CHAIN = "tables/9.4.2/chain/table"
+ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
+FLIPPED_PAGE = "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"
+CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
+LEGACY = "legacy/9.3.4/chain/table"
+ESCAPE = "\x1b"
+KEYS = {"format", "table", "version", "sound", "problems", "unreferenced", "notes", "counts", "partitions", "as"}
+PARTITION_KEYS = {"name", "format", "rows", "token", "generations", "orphans", "unused_bytes", "dead_bytes", "problems"}
+PROBLEM_KEYS = {"file", "field", "offset_bytes", "expected", "actual"}
+
+
+def test_sound_table_is_exit_0_from_a_shell(questdb_data: Path) -> None:
+    run = cold_run("verify", questdb_data / CHAIN)
+    assert (run.code, run.err) == (0, "")
+    assert "sound" in run.out
+    assert "23 rows" in run.out
+
+
+def test_damaged_table_is_exit_1_from_a_shell_and_names_the_place(questdb_data: Path) -> None:
+    run = cold_run("verify", questdb_data / CUT_DATA)
+    assert (run.code, run.err) == (1, "")
+    assert "problem 2024-01-01.1/data.parquet: size: expected 6667 bytes or more" in run.out
+    assert "damaged: 1 problems" in run.out
+
+
+def test_no_table_is_exit_2_with_one_sentence(tornproof: WarmRunner, tmp_path: Path) -> None:
+    run = tornproof("verify", tmp_path)
+    assert (run.code, run.out) == (2, "")
+    assert sentence_of(run) == f"{tmp_path}: not a table: it holds no _txn"
+
+
+def test_json_of_a_sound_table_has_the_keys_of_the_contract(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("verify", questdb_data / CHAIN, "--json", "-")
+    assert (run.code, run.err) == (0, "")
+    document = run.document
+    assert document.keys() == KEYS
+    assert (document["format"], document["sound"], document["problems"], document["as"]) == (1, True, [], None)
+    parquet, native = document["partitions"]
+    assert parquet.keys() == native.keys() == PARTITION_KEYS
+    assert (parquet["name"], parquet["format"], parquet["rows"], parquet["token"]) == (
+        "2024-01-01.1",
+        "parquet",
+        23,
+        10642,
+    )
+    assert parquet["generations"] == 4
+    assert native["format"] == "native"
+
+
+def test_json_of_a_damaged_table_lists_problems_by_partition(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("verify", questdb_data / CUT_DATA, "--json", "-")
+    assert run.code == 1
+    document = run.document
+    assert (document["sound"], document["problems"]) == (False, [])
+    (problem,) = document["partitions"][0]["problems"]
+    assert problem.keys() == PROBLEM_KEYS
+    assert (problem["file"], problem["field"], problem["offset_bytes"]) == ("2024-01-01.1/data.parquet", "size", None)
+
+
+def test_damage_of_txn_belongs_to_the_table(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("verify", questdb_data / "power-loss/9.4.2/txn-version-new-record-area-old/table", "--json", "-")
+    assert (run.code, run.document["version"], run.document["partitions"]) == (1, None, [])
+    assert [(each["file"], each["field"], each["offset_bytes"]) for each in run.document["problems"]] == [
+        ("_txn", "TXN", 400)
+    ]
+
+
+def test_what_a_killed_writer_leaves_is_sound_and_counted(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("verify", questdb_data / ORPHANED, "--json", "-")
+    assert run.code == 0
+    partition = run.document["partitions"][0]
+    assert (partition["orphans"], partition["problems"]) == (1, [])
+    assert partition["dead_bytes"] > 0
+
+
+def test_directories_that_no_version_names_are_listed(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+    table = copy_of(CHAIN)
+    (table / "2024-01-01.7").mkdir()
+    (table / "not a partition").mkdir()
+    assert tornproof("verify", table, "--json", "-").document["unreferenced"] == ["2024-01-01.7"]
+    assert "unreferenced: 2024-01-01.7 (no committed version names it)" in tornproof("verify", table).out
+
+
+def test_quick_leaves_the_pages_out_and_says_so(tornproof: WarmRunner, questdb_data: Path) -> None:
+    thorough, quick = (tornproof("verify", questdb_data / FLIPPED_PAGE, *flags) for flags in ((), ("--quick",)))
+    assert (thorough.code, quick.code) == (1, 0)
+    assert "MAX_STAT of column 'ts'" in thorough.out
+    assert "--quick: pages were left out" in quick.out
+    assert "left out" not in thorough.out
+
+
+def test_table_from_before_pm_is_sound_with_a_note(tornproof: WarmRunner, questdb_data: Path) -> None:
+    run = tornproof("verify", questdb_data / LEGACY, "--json", "-")
+    assert run.code == 0
+    assert len(run.document["notes"]) == 1
+    assert "it can be migrated" in run.document["notes"][0]
+
+
+def test_in_a_pipe_there_is_neither_colour_nor_progress(tornproof: WarmRunner, questdb_data: Path) -> None:
+    for name in (CHAIN, CUT_DATA):
+        run = tornproof("verify", questdb_data / name)
+        assert ESCAPE not in run.out + run.err
+        assert "\r" not in run.out + run.err
+        assert run.err == ""
+
+
+def test_json_can_go_to_a_file_beside_the_text(tornproof: WarmRunner, questdb_data: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    run = tornproof("verify", questdb_data / CHAIN, "--json", target)
+    assert run.code == 0
+    assert "sound" in run.out
+    assert json.loads(target.read_text()) == tornproof("verify", questdb_data / CHAIN, "--json", "-").document
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_json_to_a_place_that_cannot_be_written_is_exit_2(
+    tornproof: WarmRunner, questdb_data: Path, tmp_path: Path
+) -> None:
+    for target in (tmp_path / "missing" / "out.json", tmp_path):
+        run = tornproof("verify", questdb_data / CHAIN, "--json", target)
+        assert run.code == 2
+        assert sentence_of(run).startswith(f"{target}: cannot write: ")
+
+
+def test_json_through_a_link_leaves_the_link(tornproof: WarmRunner, questdb_data: Path, tmp_path: Path) -> None:
+    """A target was once replaced whatever it was; as root, `--json /dev/null` would have taken the device away."""
+    target, link = tmp_path / "out.json", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert tornproof("verify", questdb_data / CHAIN, "--json", link).code == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["sound"]
+
+
+@pytest.mark.parametrize("arguments", [(), nightly(("--json", "-"))], ids=["text", "json"])
+def test_a_closed_pipe_is_quiet_and_gives_no_verdict(questdb_data: Path, arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = cold_run("verify", questdb_data / CHAIN, *arguments, stdout=writing)
+    os.close(writing)
+    assert (run.code, run.err) == (128 + 13, "")
+
+
+def test_a_full_disk_is_exit_2_with_one_sentence(questdb_data: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs /dev/full")
+    with full.open("w") as stdout:
+        run = cold_run("verify", questdb_data / CHAIN, stdout=stdout.fileno())
+    assert run.code == 2
+    assert sentence_of(run) == "standard output: cannot write: No space left on device"
+
+
+def test_arguments_that_make_no_sense_are_exit_2(tornproof: WarmRunner, questdb_data: Path) -> None:
+    for arguments in ((), ("--nope",), (questdb_data / CHAIN, "more"), (questdb_data / CHAIN, "--json")):
+        run = tornproof("verify", *arguments)
+        assert (run.code, run.out) == (2, "")
+        assert sentence_of(run)
+
+
+HOSTILE = f"{ESCAPE}[2J{ESCAPE}]0;owned\x07\x9b31m[red]x\u202e"
+
+
+def hostile_table(tmp_path: Path) -> Path:
+    """A table whose column is named to take a terminal over; its statistics do not fit its values."""
+    table = tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}, compression="none", use_dictionary=False)
+    values, others = struct.pack("<3q", 1, 2, 3), struct.pack("<3q", 1, 2, 99)
+    assert table.files[tb.DATA].count(values) == 1
+    damaged = table.files[tb.DATA].replace(values, others)
+    return table.with_file(tb.DATA, damaged).write_to(tmp_path / f"table{HOSTILE}")
+
+
+def in_a_terminal(*arguments: object) -> Run:
+    """Run with both outputs on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tornproof", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environment(), "TERM": "xterm-256color"},
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while block := os.read(ours, 65536):
+                shown += block
+        except OSError:
+            # A terminal whose other side is closed ends with an error on Linux.
+            pass
+        os.close(ours)
+        code = process.wait(60)
+    return Run(code=code, out=shown.decode(), err="")
+
+
+@pytest.mark.parametrize("command", ["verify", nightly("read"), nightly("inspect")])
+def test_a_name_in_a_file_cannot_steer_the_terminal(tmp_path: Path, command: str) -> None:
+    table = hostile_table(tmp_path)
+    place = table / tb.PM if command == "inspect" else table
+    run = in_a_terminal(command, place)
+    assert run.code == {"verify": 1, "read": 1, "inspect": 0}[command]
+    for steering in (f"{ESCAPE}[2J", f"{ESCAPE}]0;", "\x07", "\x9b", "\u202e"):
+        assert steering not in run.out, repr(run.out)
+    assert "[red]x" in run.out
+    assert "\\x1b[2J" in run.out
+
+
+def test_a_terminal_gets_colours_of_our_own(questdb_data: Path) -> None:
+    run = in_a_terminal("verify", questdb_data / CHAIN)
+    assert run.code == 0
+    assert f"{ESCAPE}[1;32msound" in run.out
+
+
+def test_a_pipe_gets_names_written_out_too(tornproof: WarmRunner, tmp_path: Path) -> None:
+    table = hostile_table(tmp_path)
+    for arguments in (("verify", table), ("verify", table, "--json", "-"), ("read", table)):
+        run = tornproof(*arguments)
+        assert run.code == 1
+        assert not {ESCAPE, "\x07", "\x9b"} & set(run.out + run.err)
+        assert "[red]x" in run.out + run.err
+    assert tornproof("verify", table, "--json", "-").document["table"] == str(table)
+
+
+def test_a_path_that_is_no_text_can_be_verified(tornproof: WarmRunner, tmp_path: Path) -> None:
+    table = tb.build({}).write_to(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")))
+    for arguments in ((), ("--json", "-")):
+        run = tornproof("verify", table, *arguments)
+        assert (run.code, run.err) == (0, "")
+        assert "\\udcff\\udcfe" in run.out

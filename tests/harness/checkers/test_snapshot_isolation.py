@@ -1,0 +1,851 @@
+"""The judge of histories: twins of a bad and a good history for every rule, and a slow judge that must agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from depth import nightly
+from history_cases import numbered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tornproof.harness.checkers import recorded, snapshot_isolation
+from tornproof.harness.checkers.rules import RULES
+from tornproof.harness.checkers.snapshot_isolation import EXAMPLES_MAX, judge
+from tornproof.harness.common.history import SCHEMA, Event, EventKind, to_arrow
+from tornproof.harness.common.verdict import Verdict
+
+EXCUSED = "busy"
+VERBS = {
+    "starts": EventKind.COMMIT_START,
+    "acknowledges": EventKind.COMMIT_ACKNOWLEDGED,
+    "fails": EventKind.COMMIT_FAILED,
+    "reads": EventKind.READ_START,
+    "sees": EventKind.READ_END,
+    "refused": EventKind.READ_FAILED,
+    "pins": EventKind.PIN,
+    "unpins": EventKind.UNPIN,
+    "killed": EventKind.KILLED,
+    "recovers": EventKind.RECOVERED,
+}
+
+
+def history(text: str) -> list[Event]:
+    """Read one event a line: client, verb, version or reason, digest; a line that begins with & is at the same time."""
+    events, time_ns = [], 0
+    for line in text.strip().splitlines():
+        same_time, (client, verb, *rest) = line.strip().startswith("&"), line.strip(" &").split()
+        time_ns += 0 if same_time else 10
+        has_version = bool(rest) and verb != "refused"
+        event = Event(
+            process="supervisor" if verb == "killed" else client,
+            sequence=0,
+            client=client,
+            kind=VERBS[verb],
+            time_ns=time_ns,
+            version=int(rest[0]) if has_version else None,
+            digest=rest[1] if len(rest) > 1 else None,
+            details=rest[0] if verb == "refused" and rest else "",
+        )
+        events.append(event)
+    return numbered(events)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twins:
+    kind: str
+    bad: str
+    good: str
+    seen_survives: bool = True
+
+
+TWINS = {
+    "a version that nobody wrote": Twins(
+        kind="unknown_version",
+        bad="w recovers 0 a\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n r reads\n r sees 0 a",
+    ),
+    "a version older than the first one": Twins(
+        kind="unknown_version",
+        bad="r reads\n r sees 0 a\n w recovers 1 b",
+        good="r reads\n r sees 1 b\n w recovers 1 b",
+    ),
+    "a recovered version that nobody wrote": Twins(
+        kind="unknown_version",
+        bad="w starts 1 b\n w killed\n w recovers 0 a",
+        good="w starts 1 b\n w killed\n w recovers 0",
+    ),
+    "a mixture of versions": Twins(
+        kind="torn_content",
+        bad="w recovers 0 a\n r reads\n r sees 0 b",
+        good="w recovers 0 b\n r reads\n r sees 0 b",
+    ),
+    "a recovered mixture": Twins(
+        kind="torn_content",
+        bad="w starts 1 a\n w killed\n w recovers 1 b",
+        good="w starts 1 a\n w killed\n w recovers 1 a",
+    ),
+    "old rows under a new number": Twins(
+        kind="content_of_another_version",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 a",
+        good="w recovers 0 a\n w starts 1 a\n r reads\n r sees 1 a",
+    ),
+    "a read before the commit started": Twins(
+        kind="future_read",
+        bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b",
+        good="w recovers 0 a\n r reads\n r sees 1 b\n & w starts 1 b",
+    ),
+    "a read during the commit": Twins(
+        kind="future_read",
+        bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b\n w acknowledges 1",
+        good="w recovers 0 a\n r reads\n w starts 1 b\n r sees 1 b\n w acknowledges 1",
+    ),
+    "a read before a commit that a power cut lost": Twins(
+        kind="future_read",
+        bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b\n w killed\n w recovers 0",
+        good="w recovers 0 a\n r reads\n w starts 1 b\n r sees 1 b\n w killed\n w recovers 0",
+        seen_survives=False,
+    ),
+    "a version that was seen and then lost by a kill": Twins(
+        kind="seen_version_lost",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 1",
+    ),
+    "a lost version that comes again with its content": Twins(
+        kind="seen_version_lost",
+        bad="w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n w starts 1 b\n w acknowledges 1",
+        good="w starts 1 b\n r reads\n w killed\n w recovers 0\n w starts 1 b\n r sees 1 b\n w acknowledges 1",
+    ),
+    "a version that was lost by a power cut and read after it": Twins(
+        kind="seen_version_lost",
+        bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
+        seen_survives=False,
+    ),
+    "a version that was lost by a power cut and read at its end": Twins(
+        kind="seen_version_lost",
+        bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n & r reads\n r sees 1 b",
+        seen_survives=False,
+    ),
+    "a version that was lost by two power cuts": Twins(
+        kind="seen_version_lost",
+        bad="w starts 1 b\n w killed\n w recovers 0\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
+        good="w starts 1 b\n w killed\n w recovers 0\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
+        seen_survives=False,
+    ),
+    "a lost version number that is used again": Twins(
+        kind="seen_version_lost",
+        bad="w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n w starts 1 c",
+        good="w starts 1 b\n r reads\n w killed\n w recovers 0\n w starts 1 c\n r sees 1 c",
+    ),
+    "one version with two contents": Twins(
+        kind="two_contents",
+        bad="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w starts 1 c",
+        good="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w recovers 1\n w starts 2 c",
+    ),
+    "one version with two contents and a power cut": Twins(
+        kind="two_contents",
+        bad="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w starts 1 c\n w killed\n w recovers 0",
+        good="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w recovers 0\n w starts 1 c\n w killed\n w recovers 0",
+        seen_survives=False,
+    ),
+    "an acknowledged commit that a later reader misses": Twins(
+        kind="stale_read",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n w acknowledges 1\n r sees 0 a",
+    ),
+    "an acknowledgement at the very time of the start": Twins(
+        kind="stale_read",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n & r reads\n r sees 0 a",
+    ),
+    "a recovered version that a later reader misses": Twins(
+        kind="stale_read",
+        bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 1\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 0 a",
+    ),
+    "a new snapshot that is pinned too old": Twins(
+        kind="stale_read",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r pins 0\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n w acknowledges 1\n r sees 0 a",
+    ),
+    "an old snapshot that is read on after its pin": Twins(
+        kind="stale_read",
+        bad="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r unpins\n"
+        "w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n"
+        "w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a\n r unpins",
+    ),
+    "a reader that goes back": Twins(
+        kind="went_back",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q reads\n q sees 0 a",
+    ),
+    "a reader that lives on": Twins(
+        kind="went_back",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q killed\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r killed\n r reads\n r sees 0 a",
+    ),
+    "a pinned snapshot that moves": Twins(
+        kind="pin_moved",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 1\n r sees 1 b",
+    ),
+    "a pinned snapshot that moves when it is read again": Twins(
+        kind="pin_moved",
+        bad="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 0 a\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 0 a\n r unpins\n r reads\n r sees 1 b",
+    ),
+    "a pinned snapshot that cannot be read": Twins(
+        kind="pinned_read_refused",
+        bad=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r refused {EXCUSED}",
+        good=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused {EXCUSED}",
+    ),
+    "a pinned snapshot that cannot be read, for a reason that excuses nothing": Twins(
+        kind="pinned_read_refused",
+        bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r refused short",
+        good="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r sees 0 a",
+    ),
+    "a pin that died with its reader": Twins(
+        kind="pinned_read_refused",
+        bad=f"w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r reads\n r refused {EXCUSED}",
+        good=f"w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r killed\n r reads\n r refused {EXCUSED}",
+    ),
+    "a refused read": Twins(
+        kind="refused_read",
+        bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused short",
+        good=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused {EXCUSED}",
+    ),
+    "a read that is refused without a word": Twins(
+        kind="refused_read",
+        bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused",
+        good="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r killed",
+    ),
+    "an acknowledged commit that recovery loses": Twins(
+        kind="acknowledged_version_lost",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n w recovers 0 a",
+        good="w recovers 0 a\n w starts 1 b\n w fails\n w recovers 0 a",
+    ),
+    "a recovery that finds less than the one before": Twins(
+        kind="acknowledged_version_lost",
+        bad="w starts 1 b\n w fails\n w recovers 1\n w recovers 0",
+        good="w starts 1 b\n w fails\n w recovers 1\n w recovers 1",
+    ),
+    "a recovery that finds less than the history began with": Twins(
+        kind="acknowledged_version_lost",
+        bad="w recovers 1 a\n w recovers 0",
+        good="w recovers 1 a\n w recovers 1",
+    ),
+    "a recovery that finds less than the first version": Twins(
+        kind="acknowledged_version_lost",
+        bad="w starts 1 b\n w fails\n w recovers -1",
+        good="w starts 1 b\n w fails\n w recovers 0",
+    ),
+    "a recovery that finds a commit that never started": Twins(
+        kind="recovered_too_new",
+        bad="w recovers 0 a\n w recovers 1",
+        good="w recovers 0 a\n w starts 1 b\n w fails\n w recovers 1",
+    ),
+    "a recovery that finds what the one before did not": Twins(
+        kind="recovered_too_new",
+        bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n w recovers 1",
+        good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 1\n w recovers 1",
+    ),
+    "a version number that is left out": Twins(
+        kind="version_not_next",
+        bad="w recovers 0 a\n w starts 2 b\n r reads\n r sees 0 a",
+        good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 0 a",
+    ),
+    "a version number that is left out and then used": Twins(
+        kind="version_not_next",
+        bad="w recovers 0 a\n w starts 2 c\n w fails\n w starts 1 b\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 c\n w fails\n w starts 1 b\n r reads\n r sees 1 b",
+    ),
+    "an acknowledged version number that is used again": Twins(
+        kind="version_not_next",
+        bad="w starts 1 b\n w acknowledges 1\n w starts 1 c\n r reads\n r sees 1 c",
+        good="w starts 1 b\n w fails\n w starts 1 c\n r reads\n r sees 1 c",
+    ),
+    "a commit that returns another number and the one after it": Twins(
+        kind="acknowledged_as_another",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 2\n w starts 2 c\n r reads\n r sees 2 c",
+        good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n w starts 2 c\n r reads\n r sees 2 c",
+    ),
+    "a commit that returns another number": Twins(
+        kind="acknowledged_as_another",
+        bad="w recovers 0 a\n w starts 1 b\n w acknowledges 2\n r reads\n r sees 1 b",
+        good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 1 b",
+    ),
+}
+
+each_pair = pytest.mark.parametrize("twins", TWINS.values(), ids=TWINS)
+
+
+def verdict_of(events: Sequence[Event], *, seen_survives: bool = True) -> snapshot_isolation.Judgement:
+    return judge(to_arrow(events), excused=[EXCUSED], seen_survives=seen_survives)
+
+
+@each_pair
+def test_the_bad_twin_is_rejected_for_its_one_reason(twins: Twins) -> None:
+    judgement = verdict_of(history(twins.bad), seen_survives=twins.seen_survives)
+    assert (judgement.verdict, judgement.counts) == (Verdict.INVALID, {twins.kind: 1})
+
+
+@each_pair
+def test_the_good_twin_is_accepted(twins: Twins) -> None:
+    judgement = verdict_of(history(twins.good), seen_survives=twins.seen_survives)
+    assert (judgement.verdict, judgement.anomalies, judgement.counts) == (Verdict.VALID, (), {})
+
+
+@each_pair
+def test_without_its_rule_the_bad_twin_goes_unnoticed(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, twins.kind)
+    assert verdict_of(history(twins.bad), seen_survives=twins.seen_survives).verdict is Verdict.VALID
+
+
+@each_pair
+def test_the_slow_judge_agrees_on_the_twins(twins: Twins) -> None:
+    assert slow_verdict(history(twins.bad), seen_survives=twins.seen_survives) is Verdict.INVALID
+    assert slow_verdict(history(twins.good), seen_survives=twins.seen_survives) is Verdict.VALID
+
+
+def test_every_rule_has_twins() -> None:
+    assert {twins.kind for twins in TWINS.values()} == set(RULES)
+
+
+MALFORMED = {
+    "": "nothing was read and nothing recovered",
+    "w recovers 0 a": "nothing was read and nothing recovered",
+    f"w recovers 0 a\n r reads\n r refused {EXCUSED}": "nothing was read and nothing recovered",
+    "r sees 0 a": "event 0 of process r (read_end of r) has no start",
+    "w recovers 0 a\n q reads\n r sees 0 a": "event 0 of process r (read_end of r) has no start",
+    "r refused": "(read_failed of r) has no start",
+    "r reads\n r reads": "(read_start of r) stands inside of a read of this client",
+    "r reads\n r killed\n r sees 0 a": "(read_end of r) has no start",
+    "r pins 0": "(pin of r) stands outside of a read",
+    "q reads\n r pins 0": "(pin of r) stands outside of a read",
+    "r reads\n r pins 0\n r pins 0": "(pin of r) is a second pin of this client",
+    "r unpins": "(unpin of r) has no pin",
+    "r reads\n r pins 0\n r unpins": "(unpin of r) stands inside of a read",
+    "r reads\n r pins 0\n r killed\n r unpins": "(unpin of r) has no pin",
+    "w acknowledges 1": "(commit_acknowledged of w) has no start",
+    "w starts 1 a\n w acknowledges 1\n w acknowledges 1": "(commit_acknowledged of w) has no start",
+    "w starts 1 a\n v acknowledges 1": "(commit_acknowledged of v) has no start",
+    "w starts 1 a\n v fails": "(commit_failed of v) has no start",
+    "w starts 1 a\n w fails\n w fails": "(commit_failed of w) has no start",
+    "w starts 1 a\n w starts 2 b": "(commit_start of w) stands inside of another commit",
+    "w starts 1 a\n v starts 2 b": "(commit_start of v) stands inside of another commit",
+    "w starts 1 a\n w recovers 1": "(recovered of w) stands inside of a commit",
+    "w starts 1 a\n w killed\n v starts 2 b": "(commit_start of v) follows the death of the writer without a recovery",
+    "w starts 1 a\n w acknowledges 1\n w killed\n v starts 2 b": "(commit_start of v) follows the death of the writer",
+    "w recovers 0 a\n w killed\n w starts 1 b": "(commit_start of w) follows the death of the writer",
+    "w recovers 0": "(recovered of w) is the first of all, so it needs the digest",
+    "w starts 1": "(commit_start of w) has no digest",
+    "w starts": "(commit_start of w) has no version",
+    "w starts 1 a\n w acknowledges": "(commit_acknowledged of w) has no version",
+    "r reads\n r sees 1": "(read_end of r) has no digest",
+    "r reads\n r sees": "(read_end of r) has no version",
+    "r reads\n r pins": "(pin of r) has no version",
+    "w recovers": "(recovered of w) has no version",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), MALFORMED.items())
+def test_a_history_that_cannot_be_judged_is_unknown_and_says_why(text: str, reason: str) -> None:
+    judgement = verdict_of(history(text))
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert reason in judgement.reason
+    assert slow_verdict(history(text)) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("time_ns", [10, 30, 20], "event 1 of process r (read_end of r) is earlier than the one before it"),
+        ("sequence", [0, 0, 2], "event 2 of process r (read_end of r) is not the next one"),
+        ("sequence", [0, 0, 0], "is not the next one of its process"),
+        ("sequence", [0, 1, 2], "event 1 of process r (read_start of r) is not the next one"),
+        ("kind", ["recovered", "read_start", "dance"], "an event is of an unknown kind"),
+        ("kind", ["recovered", "read_start", None], "an event has no kind"),
+        ("client", ["w", "r", None], "an event has no client"),
+        ("time_ns", [10, 20, None], "an event has no time_ns"),
+    ],
+)
+def test_events_that_are_missing_or_out_of_order_are_unknown(column: str, value: list[object], reason: str) -> None:
+    good = to_arrow(history("w recovers 0 a\n r reads\n r sees 0 a"))
+    assert judge(good).verdict is Verdict.VALID
+    place = SCHEMA.get_field_index(column)
+    judgement = judge(good.set_column(place, column, pa.array(value, SCHEMA.field(place).type)))
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert reason in judgement.reason
+    assert judgement.denominators == {"events": 3}
+
+
+@each_pair
+def test_the_order_of_rows_and_the_chunks_of_the_table_do_not_matter(twins: Twins) -> None:
+    for text in (twins.bad, twins.good):
+        table = to_arrow(history(text))
+        backwards = pa.concat_tables([table.slice(index, 1) for index in reversed(range(len(table)))])
+        assert judge(backwards, excused=[EXCUSED]) == judge(table, excused=[EXCUSED])
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        pytest.param("w recovers 0 a\n r reads\n & r sees 0 a", Verdict.VALID, id="of one process"),
+        pytest.param(
+            "a starts 1 x\n a acknowledges 1\n & b starts 2 y\n r reads\n r sees 1 x", Verdict.VALID, id="a, b"
+        ),
+        pytest.param(
+            "b starts 1 x\n b acknowledges 1\n & a starts 2 y\n r reads\n r sees 1 x", Verdict.UNKNOWN, id="b, a"
+        ),
+    ],
+)
+def test_events_of_one_time_stand_by_the_names_and_numbers_of_their_processes(text: str, verdict: Verdict) -> None:
+    table = to_arrow(history(text))
+    assert judge(table).verdict is verdict
+    assert judge(table.take(list(reversed(range(len(table)))))) == judge(table)
+    assert slow_verdict(history(text)) is verdict
+
+
+def test_a_refused_read_counts_even_where_nothing_else_was_observed() -> None:
+    judgement = verdict_of(history("w recovers 0 a\n r reads\n r refused short"))
+    assert (judgement.verdict, judgement.reason) == (Verdict.INVALID, "")
+
+
+def test_an_anomaly_says_in_words_what_happened_and_shows_its_events() -> None:
+    events = history(TWINS["an acknowledged commit that a later reader misses"].bad)
+    (anomaly,) = verdict_of(events).anomalies
+    assert anomaly.kind == "stale_read"
+    assert anomaly.sentence == "r read version 0 although version 1 was there before it began"
+    assert anomaly.events == tuple(to_arrow([events[index] for index in (3, 4, 2)]).to_pylist())
+
+
+@each_pair
+def test_the_sentence_of_an_anomaly_is_complete(twins: Twins) -> None:
+    (anomaly,) = verdict_of(history(twins.bad), seen_survives=twins.seen_survives).anomalies
+    assert len({(event["process"], event["sequence"]) for event in anomaly.events}) == len(anomaly.events) > 0
+    assert "None" not in anomaly.sentence
+    assert "{" not in anomaly.sentence
+
+
+def test_anomalies_are_all_counted_and_the_first_ones_shown() -> None:
+    judgement = verdict_of(history("w recovers 0 a\n" + "r reads\n r sees 0 b\n q reads\n q sees 0 b\n" * EXAMPLES_MAX))
+    assert judgement.counts == {"torn_content": 2 * EXAMPLES_MAX}
+    times = [anomaly.events[0]["time_ns"] for anomaly in judgement.anomalies]
+    assert times == [10 + 20 * count for count in range(1, EXAMPLES_MAX + 1)]
+
+
+def test_what_was_looked_at_is_counted() -> None:
+    text = f"""w recovers 0 a
+    w starts 1 b
+    w acknowledges 1
+    r reads
+    r pins 1
+    r sees 1 b
+    r reads
+    r sees 1 b
+    q reads
+    q refused {EXCUSED}
+    w starts 2 c
+    w fails
+    w starts 2 d
+    w killed
+    v recovers 2 d"""
+    assert verdict_of(history(text)).denominators == {
+        "events": 15,
+        "reads": 2,
+        "refused_reads": 1,
+        "reads_of_older_snapshots": 1,
+        "readers": 2,
+        "commits": 3,
+        "acknowledged_commits": 1,
+        "failed_commits": 1,
+        "pins": 1,
+        "kills": 1,
+        "recoveries": 1,
+    }
+
+
+def test_the_judge_and_the_schema_name_the_same_kinds() -> None:
+    assert list(EventKind) == list(recorded.KINDS)
+
+
+# The slow judge: every rule once more, as a sentence over all events, and every fate of every commit tried.
+
+
+@dataclass(frozen=True)
+class Try:
+    place: int
+    version: int
+    digest: str | None
+    time_ns: float
+    acknowledged: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    start: int
+    end: int
+    pin: int | None
+    life: tuple[str, int]
+
+
+class NonsenseError(Exception):
+    pass
+
+
+def require(truth: bool) -> None:
+    if not truth:
+        raise NonsenseError
+
+
+def slow_verdict(events: Sequence[Event], *, seen_survives: bool = True) -> Verdict:
+    events = sorted(events, key=lambda event: (event.time_ns, event.process, event.sequence))
+    try:
+        check_processes(events)
+        looks, tries = slow_looks(events), slow_tries(events)
+    except NonsenseError:
+        return Verdict.UNKNOWN
+    good = slow_reads_are_good(events, looks, tries) and any(
+        fate_is_good(events, looks, tries, set(itertools.compress(tries, kept)), seen_survives)
+        for kept in itertools.product([True, False], repeat=len(tries))
+    )
+    recoveries = [
+        event for event in events if event.kind is EventKind.RECOVERED and tries[0].place != events.index(event)
+    ]
+    reads = [look for look in looks if events[look.end].kind is EventKind.READ_END]
+    if good and not recoveries and not reads:
+        return Verdict.UNKNOWN
+    return Verdict.VALID if good else Verdict.INVALID
+
+
+def check_processes(events: Sequence[Event]) -> None:
+    for process in {event.process for event in events}:
+        own = sorted((event for event in events if event.process == process), key=lambda event: event.sequence)
+        require([event.sequence for event in own] == list(range(len(own))))
+        require([event.time_ns for event in own] == sorted(event.time_ns for event in own))
+    for event in events:
+        if event.kind in {EventKind.COMMIT_START, EventKind.READ_END}:
+            require(event.digest is not None)
+        if event.kind in {
+            EventKind.COMMIT_START,
+            EventKind.COMMIT_ACKNOWLEDGED,
+            EventKind.READ_END,
+            EventKind.PIN,
+            EventKind.RECOVERED,
+        }:
+            require(event.version is not None)
+
+
+def slow_looks(events: Sequence[Event]) -> list[Look]:
+    """Run a small automaton for every client."""
+    looks = []
+    for client in {event.client for event in events}:
+        start: int | None = None
+        pin: int | None = None
+        life = 0
+        for place, event in enumerate(events):
+            if event.client != client:
+                continue
+            match event.kind:
+                case EventKind.READ_START:
+                    require(start is None)
+                    start = place
+                case EventKind.READ_END | EventKind.READ_FAILED:
+                    if start is None:
+                        raise NonsenseError
+                    looks.append(Look(start, place, pin, (client, life)))
+                    start = None
+                case EventKind.PIN:
+                    require(start is not None and pin is None)
+                    pin = place
+                case EventKind.UNPIN:
+                    require(start is None and pin is not None)
+                    pin = None
+                case EventKind.KILLED:
+                    start, pin, life = None, None, life + 1
+    return looks
+
+
+def slow_tries(events: Sequence[Event]) -> list[Try]:
+    """Collect the attempts, the version before the first of them included."""
+    tries: list[Try] = []
+    current: tuple[str, int] | None = None
+    writer, must_recover = "", False
+    for place, event in enumerate(events):
+        match event.kind:
+            case EventKind.COMMIT_START:
+                require(current is None and not must_recover)
+                assert event.version is not None
+                if not tries:
+                    tries.append(Try(-1, event.version - 1, None, float("-inf"), acknowledged=True))
+                tries.append(Try(place, event.version, event.digest, event.time_ns))
+                current, writer = (event.client, len(tries) - 1), event.client
+            case EventKind.COMMIT_ACKNOWLEDGED | EventKind.COMMIT_FAILED:
+                if current is None:
+                    raise NonsenseError
+                require(current[0] == event.client)
+                if event.kind is EventKind.COMMIT_ACKNOWLEDGED:
+                    tries[current[1]] = dataclasses.replace(tries[current[1]], acknowledged=True)
+                current = None
+            case EventKind.RECOVERED:
+                require(current is None and (bool(tries) or event.digest is not None))
+                assert event.version is not None
+                if not tries:
+                    tries.append(Try(place, event.version, event.digest, float("-inf"), acknowledged=True))
+                writer, must_recover = event.client, False
+            case EventKind.KILLED if tries and event.client == writer:
+                current, must_recover = None, True
+    return tries
+
+
+def settled_by(events: Sequence[Event], tries: Sequence[Try]) -> Iterator[tuple[int, int]]:
+    """Yield the events after which a version is there to stay."""
+    for place, event in enumerate(events):
+        if event.kind is EventKind.RECOVERED:
+            assert event.version is not None
+            yield place, event.version
+        if event.kind is EventKind.COMMIT_ACKNOWLEDGED:
+            yield place, max((each for each in tries if each.place < place), key=lambda each: each.place).version
+
+
+def version_at(events: Sequence[Event], place: int) -> int:
+    version = events[place].version
+    assert version is not None
+    return version
+
+
+def slow_reads_are_good(events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try]) -> bool:
+    settled = list(settled_by(events, tries))
+    refused = [look for look in looks if events[look.end].kind is EventKind.READ_FAILED]
+    reads = [look for look in looks if look not in refused]
+    return (
+        all(look.pin is None and events[look.end].details == EXCUSED for look in refused)
+        and all(look.pin is None or version_at(events, look.end) == version_at(events, look.pin) for look in reads)
+        and all(
+            version_at(events, look.end) >= version
+            for look in reads
+            for place, version in settled
+            if look.pin is None or look.pin > look.start
+            if events[place].time_ns < events[look.start].time_ns
+        )
+        and all(
+            version_at(events, first.end) <= version_at(events, second.end)
+            for first, second in itertools.permutations(reads, 2)
+            if first.life == second.life and first.end < second.end
+        )
+        and all(
+            events[place].version == version
+            for place, version in settled
+            if events[place].kind is EventKind.COMMIT_ACKNOWLEDGED
+        )
+        and all(
+            each.version == 1 + max([(-1, tries[0].version), *(item for item in settled if item[0] < each.place)])[1]
+            for each in tries[1:]
+        )
+    )
+
+
+def fate_is_good(
+    events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try], kept: set[Try], seen_survives: bool
+) -> bool:
+    """Say whether it may be that exactly the attempts `kept` became their versions and stayed."""
+    recoveries = [
+        place for place, event in enumerate(events) if event.kind is EventKind.RECOVERED and place != tries[0].place
+    ]
+
+    def is_visible(place: int, since_ns: int) -> bool:
+        event = events[place]
+        return any(
+            (each.version, each.digest) == (event.version, event.digest)
+            and each.time_ns <= event.time_ns
+            and (each in kept or (not seen_survives and was_lost_after(each, since_ns)))
+            for each in tries
+        )
+
+    def was_lost_after(lost: Try, since_ns: int) -> bool:
+        again = min(
+            (each.place for each in tries if each.version == lost.version and each.place > lost.place),
+            default=len(events),
+        )
+        losses = [place for place in recoveries if lost.place < place and version_at(events, place) < lost.version]
+        return bool(losses) and losses[0] < again and since_ns <= events[losses[0]].time_ns
+
+    return (
+        all(each in kept for each in tries if each.acknowledged)
+        and all(first.version < second.version for first in kept for second in tries if first.place < second.place)
+        and all(
+            max(each.version for each in kept if each.place < place) == version_at(events, place)
+            for place in recoveries
+        )
+        and all(events[place].digest is None or is_visible(place, events[place].time_ns) for place in recoveries)
+        and all(
+            is_visible(look.end, events[look.start].time_ns)
+            for look in looks
+            if events[look.end].kind is EventKind.READ_END
+        )
+    )
+
+
+class Table:
+    """A table that is right: it does what it is told where that is possible, and writes down what happened."""
+
+    def __init__(self) -> None:
+        self.lines = ["w recovers 0 a"]
+        self.visible = (0, "a")
+        self.started: tuple[int, str] | None = None
+        self.must_recover = False
+        self.before: dict[str, tuple[int, str]] = {}
+        self.pinned: dict[str, tuple[int, str]] = {}
+
+    def do(self, action: str, reader: str, digest: str) -> None:
+        getattr(self, action)(reader, digest)
+
+    def start(self, _: str, digest: str) -> None:
+        if self.started is None and not self.must_recover:
+            self.started = (self.visible[0] + 1, digest)
+            self.lines.append(f"w starts {self.started[0]} {digest}")
+
+    def store(self, *_: str) -> None:
+        self.visible = self.started or self.visible
+
+    def acknowledge(self, *_: str) -> None:
+        if self.started is not None:
+            self.lines.append(f"w acknowledges {self.started[0]}")
+            self.visible, self.started = self.started, None
+
+    def fail(self, *_: str) -> None:
+        if self.started is not None:
+            self.lines.append("w fails")
+            self.must_recover = self.visible == self.started
+            self.started = None
+
+    def kill_writer(self, *_: str) -> None:
+        self.lines.append("w killed")
+        self.started, self.must_recover = None, True
+
+    def recover(self, _: str, digest: str) -> None:
+        if self.started is None:
+            self.must_recover = False
+            self.lines.append(f"w recovers {self.visible[0]} {self.visible[1] if digest == 'b' else ''}")
+
+    def read(self, reader: str, _: str) -> None:
+        if reader not in self.before:
+            self.before[reader] = self.visible
+            self.lines.append(f"{reader} reads")
+
+    def pin(self, reader: str, _: str) -> None:
+        if reader in self.before and reader not in self.pinned:
+            self.pinned[reader] = self.visible
+            self.lines.append(f"{reader} pins {self.visible[0]}")
+
+    def see(self, reader: str, digest: str) -> None:
+        if reader in self.before:
+            before = self.before.pop(reader)
+            version, content = self.pinned.get(reader) or (before if digest == "b" else self.visible)
+            self.lines.append(f"{reader} sees {version} {content}")
+
+    def refuse(self, reader: str, _: str) -> None:
+        if reader in self.before and reader not in self.pinned:
+            del self.before[reader]
+            self.lines.append(f"{reader} refused {EXCUSED}")
+
+    def unpin(self, reader: str, _: str) -> None:
+        if reader in self.pinned and reader not in self.before:
+            del self.pinned[reader]
+            self.lines.append(f"{reader} unpins")
+
+    def kill_reader(self, reader: str, _: str) -> None:
+        self.before.pop(reader, None)
+        self.pinned.pop(reader, None)
+        self.lines.append(f"{reader} killed")
+
+
+ACTIONS = [
+    *("start", "start", "store", "store", "acknowledge", "acknowledge", "fail", "kill_writer", "recover", "recover"),
+    *("read", "read", "read", "see", "see", "see", "pin", "unpin", "refuse", "kill_reader"),
+]
+OPERATIONS = st.tuples(st.sampled_from(ACTIONS), st.sampled_from("rq"), st.sampled_from("bc"))
+CHANGES = st.tuples(
+    st.sampled_from(["version", "digest", "kind", "client", "time", "delete", "swap", "repeat"]),
+    st.integers(0, 30),
+    st.integers(0, 9),
+)
+
+
+def right_history(operations: Sequence[tuple[str, str, str]]) -> list[Event]:
+    table = Table()
+    for operation in operations:
+        table.do(*operation)
+    return history("\n".join(table.lines))
+
+
+def changed(events: list[Event], what: str, index: int, amount: int) -> list[Event]:
+    """Change one event; the numbers of a process stay complete and its times in order."""
+    place = index % len(events)
+    before, event, after = events[:place], events[place], events[place + 1 :]
+    match what:
+        case "version" if event.version is not None:
+            event = dataclasses.replace(event, version=event.version + (1 if amount % 2 else -1))
+        case "digest" if event.digest is not None:
+            event = dataclasses.replace(event, digest="abcd"[amount % 4])
+        case "kind":
+            event = dataclasses.replace(event, kind=list(EventKind)[amount])
+        case "client":
+            event = dataclasses.replace(event, client="wrq"[amount % 3])
+        case "time" if before:
+            event = dataclasses.replace(event, time_ns=before[-1].time_ns)
+        case "delete":
+            return numbered(before + after) or events
+        case "swap" if after:
+            other = after[0]
+            swapped = [
+                dataclasses.replace(other, time_ns=event.time_ns),
+                dataclasses.replace(event, time_ns=other.time_ns),
+            ]
+            return numbered(before + swapped + after[1:])
+        case "repeat":
+            return numbered([*before, event, event, *after])
+    return numbered([*before, event, *after])
+
+
+@settings(max_examples=50)
+@given(operations=st.lists(OPERATIONS, min_size=8, max_size=30))
+def test_both_judges_accept_what_a_right_table_does(operations: list[tuple[str, str, str]]) -> None:
+    events = right_history(operations)
+    assert slow_verdict(events) is verdict_of(events).verdict
+    assert verdict_of(events).verdict in {Verdict.VALID, Verdict.UNKNOWN}
+    assert (verdict_of(events).verdict is Verdict.VALID) == any(
+        event.kind is EventKind.READ_END or (event.kind is EventKind.RECOVERED and index > 0)
+        for index, event in enumerate(events)
+    )
+
+
+@pytest.mark.parametrize(("example_count", "least"), [(250, 20), nightly(600, 50)])
+def test_both_judges_agree_on_changed_histories_of_every_verdict(example_count: int, least: int) -> None:
+    verdicts: Counter[Verdict] = Counter()
+
+    @settings(max_examples=example_count)
+    @given(
+        operations=st.lists(OPERATIONS, min_size=8, max_size=30),
+        changes=st.lists(CHANGES, min_size=1, max_size=3),
+        seen_survives=st.booleans(),
+    )
+    def agree(operations: list[tuple[str, str, str]], changes: list[tuple[str, int, int]], seen_survives: bool) -> None:
+        events = right_history(operations)
+        for change in changes:
+            events = changed(events, *change)
+        verdict = verdict_of(events, seen_survives=seen_survives).verdict
+        verdicts[verdict] += 1
+        assert slow_verdict(events, seen_survives=seen_survives) is verdict
+
+    agree()
+    assert min(verdicts[verdict] for verdict in Verdict) > least

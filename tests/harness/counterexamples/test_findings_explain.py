@@ -1,0 +1,205 @@
+"""What is said of a finding is made of its evidence, and names the step that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_situation, toy_situation, turned_finding
+
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.crash_bytes import crash_ranges
+from tornproof.harness.counterexamples.explain import CLAUSES, explain
+from tornproof.harness.counterexamples.lanes import LaneRecorder, Row
+from tornproof.harness.counterexamples.log import DecisionLog, Kill, Switch, moved_to, parse_deviation, shortest
+from tornproof.harness.counterexamples.power import disk_after, simpler_choices
+from tornproof.harness.counterexamples.run import Player, Signature, run_log
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.step_names import Step
+from tornproof.harness.counterexamples.words import byte_lines, lane_cells, sentences
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.models import C_8, C_512, B
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import Readers
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors
+
+
+def explanation(finding: Finding) -> dict[str, Any]:
+    explained: dict[str, Any] = finding.evidence["explanation"]
+    return explained
+
+
+def test_every_property_has_a_clause() -> None:
+    names = {value for name, value in vars(Property).items() if name.isupper()}
+    assert CLAUSES.keys() == names
+
+
+def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_come() -> None:
+    cause = explanation(turned_finding())["cause"]
+    assert cause["client"] == "writer"
+    assert cause["done"].startswith("commit 0: store a word 2024-01-01T")
+    assert cause["done"].endswith("/_pm #1")
+    assert cause["not_yet"] == cause["done"].replace("store a word", "write")
+
+
+def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
+    for finding in (turned_finding(), cut_finding()):
+        situation = situation_of(finding.evidence["situation"])
+        log = DecisionLog.of_document(finding.evidence["log"])
+        neighbour = explanation(finding)["neighbour"]
+        (decision,) = [each for each in log.deviations if each == parse_deviation(neighbour["decision"])]
+        kept = [each for each in log.deviations if each != decision]
+        if neighbour["change"] == "one step earlier":
+            call = explanation(finding)["cause"]["done"]
+            kept.append(moved_to(decision, parse_deviation(f"{decision.at.client}@{call} is killed").at))
+        result = run_log(situation, DecisionLog(tuple(kept)))
+        assert (result.violations, result.dropped) == ((), ())
+
+
+def test_a_neighbour_that_breaks_it_too_is_none() -> None:
+    situation = table_situation(protocol=VERSION_BEFORE_RECORD)
+    log = DecisionLog.parse("writer@commit 0: store a word _txn #14 -> reader 1")
+    (violation,) = run_log(situation, log).violations
+    assert explain(Case(situation, log), Signature.of(violation))["neighbour"]["change"] == "left out"
+
+
+def test_lanes_tell_who_did_what_when_and_what_was_durable() -> None:
+    rows = explanation(turned_finding())["lanes"]
+    assert [row["lane"] for row in rows] == ["writer", "writer", "readers"]
+    assert (rows[0]["client"], rows[0]["operation"]) == ("writer", "open")
+    assert rows[1]["does"][-1].startswith("store a word")
+    assert rows[1]["disk"].startswith("not durable: 2024-01-01T")
+    assert "read _txn x4" in rows[2]["does"] and rows[2]["ends"][0].startswith("is refused")
+    assert lane_cells(rows[2])[1].startswith(f"reader 1, read 1: {rows[2]['does'][0]}; {rows[2]['does'][1]}; ")
+    assert lane_cells(rows[1])[1:] == ["", rows[1]["disk"]] and not lane_cells(rows[2])[0]
+    assert lane_cells({**rows[0], "does": [], "disk": "all durable"}) == ["writer, open", "", "all durable"]
+
+
+def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
+    (row,) = [row for row in rows if row["is_decisive"]]
+    return row["client"], row["operation"], row["happens"]
+
+
+def test_the_decisive_row_is_where_the_decision_takes_effect_that_the_neighbour_changes() -> None:
+    rows, beside = explanation(turned_finding())["lanes"], explanation(turned_finding())["neighbour"]["lanes"]
+    assert decisive(rows) == decisive(beside) == ("reader 1", "read 1", "switch")
+    assert rows[-1]["ends"][0].startswith("is refused") and not any("is refused" in str(row["ends"]) for row in beside)
+    assert decisive(explanation(cut_finding())["lanes"])[2] == "power"
+    assert [row["happens"] for row in explanation(cut_finding())["lanes"]].count("power") == 1
+
+
+def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the_end_is() -> None:
+    situation = toy_situation(AcknowledgesFirst(), first_life=(0, 1), second_life=(), readers=(Readers(),))
+    log = DecisionLog.parse("writer@commit 1: open for reading state #1 is killed")
+    (violation,) = run_log(situation, log).violations
+    explained = explain(Case(situation, log), Signature.of(violation))
+    assert explained["neighbour"]["change"] == "left out"
+    assert decisive(explained["lanes"]) == ("writer", "commit 1", "kill")
+    assert decisive(explained["neighbour"]["lanes"]) == ("writer", "commit 1", "")
+    lanes = LaneRecorder("toy", DecisionLog())
+    lanes.rows += [Row("writer", "open"), Row("reader 1", "read 1")]
+    assert decisive(lanes.document(None)) == ("reader 1", "read 1", "")
+    (at_the_end,) = DecisionLog.parse("writer@end is killed").deviations
+    assert decisive(lanes.document(at_the_end)) == ("writer", "open", "")
+
+
+def test_a_turn_by_the_policy_is_no_switch() -> None:
+    situation = table_situation(readers=1)
+    log = DecisionLog.parse("writer@commit 0: write _txn #1 -> reader 1")
+    lanes = LaneRecorder(situation.path, log)
+    with Player(situation) as player:
+        player.play(log, watcher=lanes)
+    happens = [(row["client"], row["happens"]) for row in lanes.document(None)]
+    assert not any(happened for _, happened in happens) and happens[-1] == ("reader 1", "")
+    turned = LaneRecorder(situation.path, log)
+    turned.rows.append(Row("writer", "commit 0"))
+    turned.deviated(Kill(Step("reader 1", "read 1")), situation.kernel())
+    assert [type(each) for each in turned.rows[-1].decisions] == [Switch, Kill]
+
+
+def test_the_story_is_the_sentences() -> None:
+    for finding in (turned_finding(), cut_finding()):
+        assert explanation(finding)["story"] == sentences(finding.property, finding.evidence)
+
+
+def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:
+    broken, let, then, because, nearest = sentences(turned_finding().property, turned_finding().evidence)
+    assert broken == f"Broken: {Property.REFUSED} ({CLAUSES[Property.REFUSED]})."
+    assert let == "Let a writer commit 1 operation beside 1 reader."
+    assert then.startswith("Then reader 1 goes on while writer stands in 'commit 0' before: write")
+    assert because.startswith("Because writer had done") and "; however, reader 1 then has: CorruptError" in because
+    assert nearest.startswith("Nearest run that passes: the same, but one step earlier: reader 1 goes on while writer")
+
+
+@pytest.mark.parametrize(
+    ("target", "crashes", "words"),
+    [
+        (AcknowledgesFirst(), ("kill",), "the process of writer is killed"),
+        (SwallowsErrors(), ("fail", C_512), "a call of writer fails (input/output error): sync the data new"),
+        (HeaderFirst(), (C_8,), "the power is cut after the end of writer, and the disk keeps what model C-8 allows"),
+    ],
+    ids=["kill", "fail", "power"],
+)
+def test_each_kind_of_decision_has_words(target: HeaderFirst, crashes: tuple[Any, ...], words: str) -> None:
+    finding = found(toy_situation(target), *crashes)
+    assert any(words in sentence for sentence in sentences(finding.property, finding.evidence))
+
+
+def test_a_crash_shows_which_fields_were_lost_and_which_kept() -> None:
+    finding = cut_finding(B)
+    ranges = explanation(finding)["bytes"]
+    assert {each["state"] for each in ranges} == {"kept", "lost"}
+    (header,) = [each for each in ranges if each["file"].endswith("_pm") and each["start"] == 0]
+    assert (header["state"], header["fields"]) == ("kept", ["PARQUET_META_FILE_SIZE"])
+    (data,) = [each for each in ranges if each["state"] == "lost"]
+    assert f"   lost  {data['file']} [{data['start']}, {data['end']})" in byte_lines(finding.evidence)
+
+
+def kernel_of(old: bytes, *later: bytes) -> Kernel:
+    kernel = Kernel.of(DiskImage.of_files({"t/f": old}))
+    ((_, number),) = kernel.paths()
+    kernel.files[number] = FileState(later[-1] if later else old, (old, *later))
+    return kernel
+
+
+def fates(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
+    ranges = crash_ranges(kernel, disk_after(kernel, "C-8", choice), "t")
+    return [(each["start"], each["end"], each["state"]) for each in ranges]
+
+
+def test_ranges_are_kept_lost_and_torn() -> None:
+    kernel = kernel_of(b"a" * 64, b"b" * 16 + b"a" * 16 + b"c" * 16 + b"a" * 16 + b"d" * 8)
+    assert fates(kernel, "[null,{}]") == [(0, 16, "kept"), (32, 48, "kept"), (64, 72, "kept")]
+    assert fates(kernel, '[null,{"t/f":[0,0,[]]}]') == [(0, 16, "lost"), (32, 48, "lost"), (64, 72, "lost")]
+    assert fates(kernel, '[null,{"t/f":[1,1,[[0,0]]]}]')[0] == (0, 16, "torn")
+    assert fates(kernel_of(b"a" * 64), "[null,{}]") == []
+
+
+def test_a_name_that_did_not_get_to_the_disk_is_said() -> None:
+    kernel = kernel_of(b"a")
+    directory, name = kernel.way("t/new")
+    kernel.files[77] = FileState(b"xy")
+    kernel.change_entries((directory, name, 77))
+    found_ranges = crash_ranges(kernel, disk_after(kernel, "Cdir", "[[],{}]"), "t")
+    assert [(each["file"], each["state"]) for each in found_ranges] == [("new", "no name")]
+    assert crash_ranges(kernel, disk_after(kernel, "Cdir", "[[0],{}]"), "t") == []
+
+
+def test_simpler_choices_are_legal_and_lead_to_everything_kept() -> None:
+    kernel = kernel_of(b"a" * 32, b"b" * 8 + b"a" * 24, b"b" * 24 + b"a" * 8, b"c" * 40)
+    choice = shortest([None, {"t/f": [1, 0, [[1, 2]]]}])
+    for _ in range(20):
+        # Without the file everything of it is kept, which is tried first; here it is never enough.
+        following = [each for each in simpler_choices(kernel, "C-8", choice) if each != "[null,{}]"]
+        assert all(disk_after(kernel, "C-8", each) for each in following)
+        choice = following[0] if following else choice
+    assert (choice, following) == ('[null,{"t/f":[3,3,[]]}]', [])
+    assert disk_after(kernel, "C-8", choice).contents == (b"c" * 40,)
+
+
+def test_findings_with_readers_count_them() -> None:
+    finding = found(toy_situation(AcknowledgesFirst(), readers=(Readers(count=2),)))
+    assert sentences(finding.property, finding.evidence)[1] == "Let a writer commit 2 operations beside 1 reader."

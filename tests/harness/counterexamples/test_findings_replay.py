@@ -1,0 +1,335 @@
+"""A finding of the simulator is a file that shows the same thing again, or says that it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from depth import sampled
+from hypothesis import given
+from hypothesis import strategies as st
+from random_runs import (
+    HEADER_BEFORE_BODY,
+    broken_run,
+    cut_finding,
+    found,
+    table_situation,
+    toy_situation,
+    turned_finding,
+)
+
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
+from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.make import finding_of
+from tornproof.harness.counterexamples.replay import ADDED
+from tornproof.harness.counterexamples.run import run_log
+from tornproof.harness.counterexamples.situation_document import situation_document, situation_of
+from tornproof.harness.counterexamples.target_document import with_memory
+from tornproof.harness.counterexamples.words import lane_cells
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.persistence.models import C_512
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.trace_rules import TraceRules
+from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.table_rules import TableRules
+from tornproof.harness.systems.toy import HeaderFirst, Toy
+from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.write.commit import HARDENED
+
+TIMES = 10
+STEPS_MAX = 1_000
+INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN
+
+
+@functools.cache
+def killed_finding() -> Finding:
+    return found(table_situation("questdb-9.4.3"), "kill")
+
+
+@functools.cache
+def toy_finding() -> Finding:
+    return found(toy_situation(HeaderFirst(), readers=(Readers(),)))
+
+
+FINDINGS = [turned_finding, killed_finding, cut_finding, toy_finding]
+EACH = pytest.mark.parametrize("find", FINDINGS)
+
+
+def reread(finding: Finding) -> Finding:
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+
+
+def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
+    copy = reread(finding)
+    place: Any = copy.evidence
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = to
+    return copy
+
+
+@pytest.mark.parametrize("find", sampled(2, FINDINGS))
+def test_a_finding_is_seen_again_ten_times_of_ten_with_the_same_evidence_in_few_steps(
+    find: Callable[[], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding = reread(find())
+    step, steps = World.step, count()
+    monkeypatch.setattr(World, "step", lambda world, place: (next(steps), step(world, place))[1])
+    for times in range(1, 1 + TIMES):
+        replayed = replay_planted(finding)
+        assert next(steps) < times * STEPS_MAX
+        assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")
+    assert replay_finding(finding, made_image(), "nowhere") is INVALID
+
+
+@EACH
+def test_a_log_that_breaks_nothing_is_valid(find: Callable[[], Finding]) -> None:
+    assert replay_planted(changed(find(), "log", to=[])).verdict is VALID
+
+
+def test_a_mended_writer_is_valid_where_all_decisions_still_apply() -> None:
+    protocol = situation_document(replace(table_situation(), target=with_memory(TableTarget())))["target"]["protocol"]
+    assert replay_planted(turned_finding()).verdict is INVALID
+    mended = changed(turned_finding(), "situation", "target", "protocol", to=protocol)
+    assert replay_planted(mended).verdict is VALID
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "writer@commit 9: write _txn #1 -> reader 1",
+        "writer.2@end is killed",
+        "writer@open: sync _txn #9 fails: NO_SPACE",
+    ],
+)
+def test_a_decision_that_does_not_apply_is_unknown(line: str) -> None:
+    (lost,) = DecisionLog.parse(line).document()
+    replayed = replay_planted(changed(turned_finding(), "log", to=[*turned_finding().evidence["log"], lost]))
+    assert replayed.verdict is UNKNOWN
+    assert line in replayed.note
+
+
+def test_another_property_or_part_is_not_the_same() -> None:
+    assert replay_planted(replace(reread(turned_finding()), property=Property.STALE)).verdict is VALID
+    assert replay_planted(changed(turned_finding(), "part", to="writer")).verdict is VALID
+
+
+def test_other_words_are_the_same_property_with_other_evidence() -> None:
+    replayed = replay_planted(changed(turned_finding(), "kind", to="as it was said before"))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+    replayed = replay_planted(changed(turned_finding(), "explanation", "seen", to="something else"))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+
+
+def as_first_written(finding: Finding) -> Finding:
+    """Return a finding as the first release to write logs wrote it."""
+    copy = reread(finding)
+    explained = copy.evidence["explanation"]
+    explained["lanes"] = [lane_cells(row) for row in explained["lanes"]]
+    for name in ADDED:
+        del explained[name]
+    del explained["neighbour"]["lanes"]
+    return copy
+
+
+@EACH
+def test_a_file_of_an_older_release_is_seen_again_by_what_it_says(find: Callable[[], Finding]) -> None:
+    finding = find()
+    older = as_first_written(finding)
+    replayed = replay_planted(older)
+    assert (replayed.verdict, replayed.is_same, replayed.note) == (INVALID, True, "")
+    assert replayed.evidence == reread(finding).evidence
+    for path in (("lanes", 0, 0), ("neighbour", "change"), ("trace",)):
+        other = replay_planted(changed(older, "explanation", *path, to="another"))
+        assert (other.verdict, other.is_same) == (INVALID, False)
+
+
+@pytest.mark.parametrize("name", ["story", "files", "files_at", "files_left_out", "lanes", "bytes"])
+def test_what_a_file_says_beside_the_run_is_compared_too(name: str) -> None:
+    replayed = replay_planted(changed(cut_finding(), "explanation", name, to=[]))
+    assert (replayed.verdict, replayed.is_same) == (INVALID, False)
+
+
+def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> None:
+    situation = situation_of(reread(turned_finding()).evidence["situation"])
+    assert isinstance(situation.target, TableTarget) and isinstance(situation.target.encode, EncoderMemory)
+    calls = count()
+    inner = situation.target.encode.inner
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        next(calls)
+        return inner(*arguments, **settings)
+
+    situation.target.encode.inner = counted
+    result = run_log(situation, DecisionLog.of_document(turned_finding().evidence["log"]))
+    assert result.violations and next(calls) == 0
+    encoded = turned_finding().evidence["situation"]["target"]["encoded"]
+    assert replay_planted(changed(turned_finding(), "situation", "target", "encoded", to={})).verdict is INVALID
+    assert encoded
+    key = next(iter(encoded))
+    torn = changed(
+        turned_finding(), "situation", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1
+    )
+    assert not replay_planted(torn).is_same
+
+
+def test_a_situation_comes_back_from_json() -> None:
+    situation = table_situation("questdb-9.4.2", reads=3)
+    situation = replace(
+        situation,
+        operations=(*situation.operations, TableOperation(dropped=(7, 8), rewritten=(9,), purges=True)),
+        target=TableTarget.of(PRESETS["questdb-9.4.2"]),
+    )
+    again = situation_of(json.loads(json.dumps(situation_document(situation))))
+    for name in ("path", "operations", "first_life", "second_life", "readers", "rules"):
+        assert getattr(again, name) == getattr(situation, name)
+    assert again.kernel().image().files == situation.kernel().image().files
+    assert again.kernel().image().directories == situation.kernel().image().directories
+    assert again.target.name == situation.target.name
+    assert isinstance(again.target, TableTarget) and isinstance(situation.target, TableTarget)
+    assert (again.target.protocol, again.target.reader) == (situation.target.protocol, situation.target.reader)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_preset_comes_back_by_its_name(preset: str) -> None:
+    situation = table_situation(preset)
+    document = situation_document(situation)
+    assert document["target"]["preset"] == preset
+    target = situation_of(document).target
+    assert isinstance(target, TableTarget)
+    assert (target.protocol, target.reader) == (PRESETS[preset].protocol, PRESETS[preset].reader)
+
+
+class OwnToy(HeaderFirst):
+    """A target that only its own test can make."""
+
+    name = "own"
+
+
+def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_over() -> None:
+    finding = reread(found(toy_situation(OwnToy(), readers=(Readers(),))))
+    assert replay_planted(finding).verdict is UNKNOWN
+    assert replay_planted(finding, OwnToy()).verdict is INVALID
+    assert replay_planted(finding, Toy()).verdict is not INVALID
+
+
+class OwnRules(TraceRules):
+    """Rules that nobody has written down."""
+
+
+def test_rules_that_are_not_known_are_unknown() -> None:
+    situation = replace(toy_situation(HeaderFirst(), readers=(Readers(),)), rules=OwnRules())
+    assert replay_planted(reread(found(situation))).verdict is UNKNOWN
+
+
+def test_rules_of_a_table_come_back() -> None:
+    unsynced = dataclasses.replace(HARDENED, update=(HARDENED.update[0], *HARDENED.update[2:]))
+    situation = replace(table_situation(protocol=unsynced), rules=TableRules(MADE_PATH))
+    finding = reread(found(situation))
+    assert finding.property == Property.BARRIERS
+    assert finding.evidence["log"] == []
+    assert finding.evidence["explanation"]["neighbour"] is None
+    assert replay_planted(finding).verdict is INVALID
+    for rules in ({"kind": "none"}, {"kind": "table", "promises_barriers": False}):
+        assert replay_planted(changed(finding, "situation", "rules", to=rules)).verdict is VALID
+
+
+def test_an_operation_that_cannot_be_written_down_makes_a_finding_that_cannot_be_replayed() -> None:
+    class Letters(bytes):
+        """Bytes of a kind of its own."""
+
+    situation = toy_situation(
+        HeaderFirst(), readers=(Readers(),), operations=(Letters(b"a"),), first_life=(0,), second_life=()
+    )
+    finding = reread(found(situation))
+    assert replay_planted(finding).verdict is UNKNOWN
+    assert "Letters" not in str(finding.evidence["situation"]["operations"])
+    assert "b'a'" in str(finding.evidence["situation"]["operations"])
+
+
+PATHS = [
+    (),
+    ("log",),
+    ("log", 0),
+    ("log", 0, "at"),
+    ("log", 0, "choice"),
+    ("part",),
+    ("kind",),
+    ("explanation",),
+    ("situation",),
+    ("situation", "path"),
+    ("situation", "rules"),
+    ("situation", "directories"),
+    ("situation", "start_files"),
+    ("situation", "start_files", "made/_txn"),
+    ("situation", "operations"),
+    ("situation", "operations", 0),
+    ("situation", "operations", 0, "table", "rows"),
+    ("situation", "first_life"),
+    ("situation", "readers"),
+    ("situation", "target"),
+    ("situation", "target", "kind"),
+    ("situation", "target", "preset"),
+    ("situation", "target", "protocol"),
+    ("situation", "target", "options"),
+    ("situation", "target", "encoded"),
+]
+JUNK = st.sampled_from(
+    [None, 0, -1, 10**30, 1.5, "", "x", "AAAA", "/", [], [0], [-1], ["x"], {}, {"x": 1}, {"kind": "toy", "name": []}]
+)
+
+
+@given(st.sampled_from(PATHS), JUNK)
+def test_a_finding_that_somebody_has_changed_never_crashes_the_replay(path: tuple[str, ...], junk: Any) -> None:
+    finding = (
+        changed(cut_finding(), *path, to=junk)
+        if path
+        else replace(cut_finding(), evidence={"log": junk, "situation": junk})
+    )
+    assert replay_planted(finding).verdict in (VALID, UNKNOWN, INVALID)
+
+
+def test_rows_that_are_no_arrow_stream_are_unknown() -> None:
+    broken = [{"arrow": "/////wgAAAAAAAAAAAAAAA=="}]
+    assert (
+        replay_planted(changed(cut_finding(), "situation", "operations", 0, "table", "rows", to=broken)).verdict
+        is UNKNOWN
+    )
+
+
+def test_files_that_unpack_to_too_much_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tornproof.harness.counterexamples.situation_document.UNPACKED_LIMIT_BYTES", 1000)
+    assert replay_planted(turned_finding()).verdict is UNKNOWN
+
+
+def test_a_finding_says_how_it_was_found_and_how_much_smaller_it_is() -> None:
+    situation = table_situation(protocol=HEADER_BEFORE_BODY)
+    moves, violation = broken_run(situation)
+    finding = finding_of(situation, moves, violation, phase="schedules", scenario="two hours")
+    assert (finding.phase, finding.property, finding.evidence["scenario"]) == (
+        "schedules",
+        Property.REFUSED,
+        "two hours",
+    )
+    assert finding.evidence["shrunk"]["operations"] == [4, 1]
+    assert len(finding.evidence["situation"]["operations"]) == 1
+    before, after = finding.evidence["shrunk"]["decisions"]
+    assert before > after == 1
+
+
+def test_the_same_run_gives_the_same_finding() -> None:
+    def make(situation: Situation) -> str:
+        return json.dumps(found(situation, C_512).evidence, sort_keys=True)
+
+    assert make(table_situation("specification")) == make(table_situation("specification"))

@@ -1,0 +1,252 @@
+"""Zeros, stale blocks, misdirected writes, wrong fields, forged ones, pairs: what each does, and none is missed."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import table_builder as tb
+from command_line import ROOT
+
+from tornproof.harness.check import capture_table
+from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.corruption.damage_blocks import lost, misdirected, places, stale, zeroed
+from tornproof.harness.explorers.corruption.damage_catalogue import listed
+from tornproof.harness.explorers.corruption.damage_controls import blind_to_contradictions
+from tornproof.harness.explorers.corruption.damage_fields import Spot, field_damages, txn_spots
+from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.damage_pairs import choose_pairs, pair_tasks
+from tornproof.harness.explorers.corruption.damage_plan import Edit, Flip, Kind, Pair
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.layout import txn as txn_layout
+from tornproof.impl.pm.chain import check_checksum, walk
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.questdb import TypeTag
+
+CHAIN = "tables/9.4.2/chain/table"
+WITHOUT_META = "tables/9.4.2/history/history/00"
+OLD, NEW = bytes(range(1, 21)), bytes(range(1, 17)) + bytes([99, 98, 97, 96]) + bytes(range(50, 62))
+LISTED = [kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)]
+
+
+@pytest.fixture(scope="module")
+def chain(questdb_data: Path) -> Judge:
+    path = str(questdb_data / CHAIN)
+    return Judge(capture_table(OperatingSystemStorage(), path), path)
+
+
+@pytest.fixture(scope="module")
+def made() -> Judge:
+    return Judge(made_image(), MADE_PATH)
+
+
+def test_zeroed_words_cover_all_that_is_not_zero() -> None:
+    content = bytes(8) + b"\0\1\0\0\0\0\2\0" + b"\3" * 5
+    damages = list(zeroed({"f": content}, "f", (8,), 100))
+    assert [damage.edits for damage in damages] == [(Edit("f", 9, bytes(6)),), (Edit("f", 16, bytes(5)),)]
+    assert damages[0].apply(content) == bytes(16) + b"\3" * 5
+
+
+def test_of_too_many_blocks_an_even_sample_is_damaged() -> None:
+    assert list(places(100, 8, 13)) == list(range(0, 100, 8))
+    assert list(places(100, 8, 5)) == [0, 24, 48, 72, 96]
+
+
+def test_stale_blocks_hold_what_stood_there_and_zeros_behind_the_older_end() -> None:
+    damages = list(stale({"f": NEW}, "f", (8,), 100, [{"f": OLD}, {"f": OLD[:4]}, {}]))
+    assert [damage.apply(NEW) for damage in damages] == [
+        NEW[:4] + bytes(4) + NEW[8:],
+        NEW[:8] + bytes(8) + NEW[16:],
+        NEW[:16] + OLD[16:] + bytes(4) + NEW[24:],
+        NEW[:16] + bytes(8) + NEW[24:],
+        NEW[:24] + bytes(8),
+    ]
+    assert list(stale({"f": NEW}, "f", (8,), 100, [{"f": NEW}, {}])) == []
+
+
+def test_a_misdirected_block_comes_from_beside_from_the_start_or_from_another_file() -> None:
+    contents = {
+        "_txn": b"t" * 24,
+        "p/_pm": b"ABCDEFGHIJKLMNOPQRSTUVWXYZ01234567",
+        "p/data": b"d" * 20,
+        "q/_pm": b"q" * 34,
+    }
+    damages = list(misdirected(contents, "p/_pm", (8,), 100))
+    second = {damage.apply(contents["p/_pm"])[8:16] for damage in damages if 8 <= damage.offset_bytes < 16}
+    assert second == {b"ABCDEFGH", b"QRSTUVWX", b"d" * 8, b"t" * 8, b"q" * 8}
+    assert all(len(damage.apply(contents["p/_pm"])) == 34 for damage in damages)
+
+
+def test_a_block_written_elsewhere_is_missing_here_and_too_much_there() -> None:
+    contents = {"p/f": NEW, "p/g": b"g" * 40}
+    damages = list(lost(contents, "p/f", (8,), 100, [{"p/f": OLD}]))
+    both = [(damage.apply(NEW), damage.apply(contents["p/g"], "p/g")) for damage in damages]
+    missing = NEW[:16] + OLD[16:] + bytes(4)
+    assert both[0] == (missing + NEW[16:24], contents["p/g"])
+    assert both[1] == (missing + NEW[24:], b"g" * 16 + NEW[16:24] + b"g" * 16)
+    assert list(lost(contents, "p/f", (8,), 100, [{}])) == []
+
+
+def test_a_field_is_given_every_wrong_value_once() -> None:
+    content = (5 << 40 | 7).to_bytes(8, "little") + (9).to_bytes(8, "little")
+    values = {
+        int.from_bytes(damage.apply(content)[:8], "little") - (5 << 40)
+        for damage in field_damages([Spot(0, 8, 8)], "f", content)
+    }
+    assert {value + (5 << 40) for value in values} == {
+        0,
+        2**64 - 1,
+        2**63 - 1,
+        2**63,
+        (5 << 40) + 8,
+        (5 << 40) + 6,
+        (5 << 40) + 7 + 2**32,
+        7,
+        9,
+    }
+    narrow = [damage.apply(b"\0\0") for damage in field_damages([Spot(0, 1, 1)], "f", b"\0\0")]
+    assert narrow == [b"\xff\0", b"\x7f\0", b"\x80\0", b"\1\0"]
+
+
+def test_fields_of_both_areas_are_set_and_like_fields_swapped(chain: Judge) -> None:
+    content = chain.contents[TXN_FILE]
+    spots = list(txn_spots(content))
+    offsets = [spot.offset_bytes for spot in spots]
+    assert len(set(offsets)) == len(offsets)
+    live = txn_layout.BaseHeader.unpack(content, 0, file=TXN_FILE)
+    token = txn_layout.TransactionRecord.layout.offset_of("txn")
+    records = {live.a_record_offset + token, live.b_record_offset + token}
+    likes = {spot.offset_bytes: spot.sibling_offset_bytes for spot in spots}
+    assert records == {likes[record] for record in records} and likes[0] in records
+
+
+def test_forged_fields_of_pm_have_checksums_that_hold(chain: Judge) -> None:
+    (file,) = (file for file in chain.regions if file.endswith(PM_FILE))
+    content, checked = chain.contents[file], 0
+    places = list(walk(content, file=file))
+    for damage in itertools.islice(listed(chain, Kind.FORGED, file), 0, None, 7):
+        forged = damage.apply(content)
+        if all(damage.ranges[0][2] <= place.offset_bytes or damage.ranges[0][1] >= place.end_bytes for place in places):
+            for place in walk(forged, file=file):
+                check_checksum(forged, place, file=file)
+            checked += 1
+    assert checked > 100
+
+
+def test_no_damage_of_any_kind_is_silent_and_rollbacks_are_stale_blocks_of_txn(chain: Judge, made: Judge) -> None:
+    for judge in (chain, made):
+        found: Counter[tuple[Kind, Outcome]] = Counter()
+        for kind in LISTED:
+            every = 17 if kind is Kind.FORGED else 3
+            for damage in (each for file in judge.files(kind) for each in listed(judge, kind, file)[::every]):
+                found[kind, judge.of(kind).judge(damage)[0]] += 1
+        assert {kind for kind, _ in found} == set(LISTED)
+        outcomes = {outcome for _, outcome in found}
+        assert outcomes <= {Outcome.REJECTED, Outcome.HARMLESS, Outcome.LEGAL_STATE, Outcome.ROLLBACK}
+        assert {kind for kind, outcome in found if outcome is Outcome.ROLLBACK} <= {Kind.STALE_BLOCK}
+        assert all(found[kind, Outcome.REJECTED] for kind in LISTED)
+
+
+def test_an_older_txn_is_a_legal_state_one_version_back_and_a_rollback_beyond(chain: Judge) -> None:
+    judge = chain.of(Kind.STALE_BLOCK)
+    whole = [damage for damage in listed(chain, Kind.STALE_BLOCK, TXN_FILE) if "4096 bytes at 0" in str(damage)]
+    assert [judge.judge(damage)[0] for damage in whole] == [Outcome.LEGAL_STATE, Outcome.ROLLBACK, Outcome.ROLLBACK]
+    assert [judge.judge_whole(damage) for damage in whole] == [judge.judge(damage)[0] for damage in whole]
+
+
+def test_an_entry_that_says_native_but_has_a_token_is_refused_and_would_be_silent(chain: Judge) -> None:
+    judge = chain.of(Kind.LOST_WORD)
+    entry = judge.snapshot.transaction.partitions[-1].entry_offset_bytes
+    flags = entry + txn_layout.PartitionEntry.layout.offset_of("row_count_and_flags")
+    moved = [damage for damage in listed(chain, Kind.LOST_WORD, TXN_FILE) if f"instead of {flags}" in str(damage)]
+    assert Outcome.REJECTED in {judge.judge(damage)[0] for damage in moved}
+    with (
+        replaced("tornproof.impl.verify.verify:check_native", lambda *_: iter(())),
+        replaced("tornproof.impl.read.reader:check_native", lambda *_: iter(())),
+    ):
+        unseen = Judge(judge.image, judge.path, older=judge.older)
+        assert Outcome.SILENT in {unseen.judge(damage)[0] for damage in moved}
+
+
+def test_a_table_that_takes_no_commits_has_no_past(questdb_data: Path) -> None:
+    path = str(questdb_data / WITHOUT_META)
+    judge = Judge(capture_table(OperatingSystemStorage(), path), path)
+    assert judge.files(Kind.STALE_WORD) == () != judge.files(Kind.ZEROED_WORD)
+    assert "not a table to write to" in judge.no_past
+
+
+def flips(count: int, file: str = "f") -> list[tuple[Flip, str]]:
+    return [(Flip(file, bit), f"field {bit % 7}") for bit in range(count)]
+
+
+def test_few_pairs_are_all_tried_and_those_within_a_file_first() -> None:
+    chosen = choose_pairs(flips(3), [*flips(2, "g"), (Flip("f", 9), "x")], 15)
+    assert not chosen.are_sampled and chosen.total == len(set(chosen.pairs)) == 15
+    within = [pair.first.file == pair.second.file for pair in chosen.pairs]
+    assert within == sorted(within, reverse=True) and within.count(True) == 7
+    tasks = list(pair_tasks(chosen.pairs, 4))
+    assert [pair for task in tasks for pair in task.pairs] == list(chosen.pairs)
+    assert all(task.size == len(task.pairs) <= 4 and task.file == task.pairs[0].file for task in tasks)
+
+
+def test_many_pairs_are_sampled_the_same_each_time_with_all_of_what_differed() -> None:
+    different, harmless = [(Flip("f", 1_000), "VERSION")], flips(900)
+    chosen = choose_pairs(different, harmless, 5_000)
+    assert chosen == choose_pairs(different, list(reversed(harmless)), 5_000)
+    assert chosen.are_sampled and chosen.total == 901 * 900 // 2
+    assert len(set(chosen.pairs)) == len(chosen.pairs) == 5_000
+    assert sum(Flip("f", 1_000) in (pair.first, pair.second) for pair in chosen.pairs) >= 900
+
+
+TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"kind": "words zeroed", "edits": [], "told": ""},
+        {"kind": "words zeroed", "edits": [{"file": "_txn", "offset_bytes": 0, "content": ""}], "told": ""},
+        {"kind": "words zeroed", "edits": [{"file": "_txn", "offset_bytes": 10**9, "content": "00"}], "told": ""},
+        {"kind": "words zeroed", "edits": [{"file": "_txn", "offset_bytes": -1, "content": "00"}], "told": ""},
+        {"kind": "words zeroed", "edits": [{"file": "_txn", "offset_bytes": 0, "content": "0x"}], "told": ""},
+        {"kind": "words zeroed", "edits": [{"file": "none", "offset_bytes": 0, "content": "00"}], "told": ""},
+        {"kind": "bits flipped", "edits": [{"file": "_txn", "offset_bytes": 0, "content": "00"}], "told": ""},
+        {"kind": "pair", "bits": [{"file": "_txn", "bit": 1}]},
+        {"kind": "pair", "bits": [{"file": "_txn", "bit": 1}, {"file": "_txn", "bit": 10**9}]},
+    ],
+)
+def test_evidence_that_names_no_damage_is_unknown(evidence: dict[str, object]) -> None:
+    finding = Finding(property="p", phase="damage", sentence="s", evidence={"file": "_txn", **evidence})
+    assert replay_finding(finding, TABLE.image(), "/table") is Verdict.UNKNOWN
+
+
+def test_a_pair_is_worse_than_its_bits(made: Judge) -> None:
+    """Nothing but TXN repeats VERSION: with both damaged alike, the right rows come under a wrong number."""
+    record = made.contents[TXN_FILE].index(made.snapshot.transaction.record.pack())
+    version, txn = Flip(TXN_FILE, 1), Flip(TXN_FILE, 8 * record + 1)
+    pair = Pair(version, txn)
+    assert {made.judge(flip)[0] for flip in (version, txn)} == {Outcome.REJECTED}
+    assert made.judge(pair)[0] is made.judge_whole(pair) is Outcome.SILENT
+
+
+def test_forged_damage_that_would_be_silent_has_a_name_of_its_own(made: Judge) -> None:
+    damages = [each for file in made.files(Kind.FORGED) for each in listed(made, Kind.FORGED, file)]
+    with blind_to_contradictions():
+        ids = [damage for damage in damages if made.field_of(damage) == "column ID"]
+        found = {made.judge(damage)[0] for damage in ids[:20] if "one more" in str(damage)}
+    assert Outcome.FORGED in found and Outcome.SILENT not in found
+
+
+def test_the_document_names_the_bounds_of_the_usual_effort() -> None:
+    document = (ROOT / "docs" / "damage.md").read_text()
+    usual = Bounds.of(EFFORTS[DEFAULT])
+    assert f"up to {usual.damages:,} by the usual effort" in document
+    assert f"| {usual.pairs} by the usual effort" in document

@@ -1,0 +1,296 @@
+"""The memory explorer convicts exactly what lacks a fence, where memory is weak, and nothing that has all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from depth import always_if, nightly
+
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, looks_at_most
+from tornproof.harness.explorers.memory.memory import (
+    MemorySituation,
+    explore_memory,
+    explore_variant,
+    failed_controls,
+    ground_of,
+    replay_memory,
+)
+from tornproof.harness.explorers.memory.memory_exploration import (
+    GREW,
+    MIXED,
+    OLDER_WORD,
+    POINTS,
+    Explored,
+    MemoryExploration,
+)
+from tornproof.harness.explorers.memory.memory_variants import (
+    ALL_FENCES,
+    CASES,
+    NO_FENCE_AFTER_VERSION,
+    NO_FENCE_BEFORE_VERSION,
+    NO_FINAL_LOOK,
+    NO_LOAD_FENCE_AFTER_VERSION,
+    NO_LOAD_FENCE_BEFORE_FINAL_LOOK,
+    NO_LOAD_FENCES,
+    VARIANTS,
+    MemoryCase,
+    MemoryVariant,
+)
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.memory_model.memory_views import SIZE_BYTES, MemoryModel, NotMappedError, View
+from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.observer import Progress, Property
+from tornproof.harness.simulator.process.programs import ACKNOWLEDGED
+from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.write.commit import Action
+
+IMAGE = made_image()
+GROWN, MERGED, REWRITTEN, _ = crash_operations(IMAGE, MADE_PATH)
+SEQUENTIAL, TOTAL_STORE_ORDER, WEAK_WITH_SYSTEM_CALLS, WEAK = CASES
+REWRITES = MemorySituation(
+    target=TableTarget(), operations=(REWRITTEN,) * 4, path=MADE_PATH, start=IMAGE, settled_count=2
+)
+WITHOUT_SYNCS = MemoryVariant(
+    name="no barrier before the version", left_out=(Action.FENCE_BEFORE_VERSION, Action.SYNC_RECORD)
+)
+EXPECTED = {
+    ALL_FENCES: ((40, 0), (40, 0), (68, 0), (68, 0)),
+    NO_FENCE_BEFORE_VERSION: ((40, 0), (40, 0), (68, 0), (803, 705)),
+    NO_FENCE_AFTER_VERSION: ((40, 0), (40, 0), (68, 0), (83, 15)),
+    NO_LOAD_FENCE_AFTER_VERSION: ((40, 0), (40, 0), (803, 705), (803, 705)),
+    NO_LOAD_FENCE_BEFORE_FINAL_LOOK: ((40, 0), (40, 0), (83, 15), (83, 15)),
+    NO_LOAD_FENCES: ((40, 0), (40, 0), (2018, 1695), (2018, 1695)),
+    NO_FINAL_LOOK: ((11, 8), (11, 8), (18, 15), (18, 15)),
+}
+"""Executions, and wrong ones among them, of two rewrites of a partition beside one read, in the order of CASES."""
+IS_SMALL = {variant for variant, counted in EXPECTED.items() if max(counted)[0] < 2_000}.__contains__
+
+
+def counts(each: Explored) -> tuple[int, int]:
+    assert each.is_complete
+    return len(each.executions), each.wrong_count
+
+
+def explore(variant: MemoryVariant = ALL_FENCES, has_time: HasTime = always) -> Phase:
+    return explore_memory(
+        variant.of(REWRITES.target),
+        REWRITES.operations,
+        start=IMAGE,
+        path=MADE_PATH,
+        settled_count=2,
+        has_time=has_time,
+    )
+
+
+@cache
+def explored(variant: MemoryVariant) -> dict[MemoryCase, Explored]:
+    return dict(zip(CASES, explore_variant(REWRITES, variant), strict=True))
+
+
+@cache
+def convicted() -> Phase:
+    return explore(NO_FENCE_AFTER_VERSION)
+
+
+def replay(finding: Finding, variant: MemoryVariant = NO_FENCE_AFTER_VERSION) -> Verdict:
+    return replay_memory(variant.of(REWRITES.target), REWRITES.operations, finding, start=IMAGE, path=MADE_PATH)
+
+
+@pytest.mark.parametrize("variant", always_if(IS_SMALL, VARIANTS), ids=lambda variant: variant.name)
+def test_two_commits_beside_one_read_have_these_executions_and_these_wrong_ones(variant: MemoryVariant) -> None:
+    assert tuple(map(counts, explored(variant).values())) == EXPECTED[variant]
+
+
+def test_the_table_in_the_documents_is_the_one_that_is_measured() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "memory.md").read_text()
+    for variant in VARIANTS:
+        cells = (variant.name, *(f"{executions} / {wrong}" for executions, wrong in EXPECTED[variant]))
+        assert f"| {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize(("case", "executions"), [(TOTAL_STORE_ORDER, 437), nightly(WEAK, 1221)], ids=str)
+def test_three_commits_with_all_fences_are_right_in_every_case(case: MemoryCase, executions: int) -> None:
+    three = dataclasses.replace(REWRITES, operations=(REWRITTEN,) * 5)
+    assert list(map(counts, explore_variant(three, ALL_FENCES, (case,)))) == [(executions, 0)]
+
+
+def test_a_fence_that_a_sync_stands_in_for_is_missed_when_the_sync_goes_too() -> None:
+    cases = WEAK_WITH_SYSTEM_CALLS, TOTAL_STORE_ORDER
+    assert explored(NO_FENCE_BEFORE_VERSION)[WEAK_WITH_SYSTEM_CALLS].wrong_count == 0
+    weak, strong = explore_variant(REWRITES, WITHOUT_SYNCS, cases)
+    assert weak.wrong_count > 0
+    assert strong.wrong_count == 0
+
+
+def test_the_fence_after_the_version_is_missed_from_the_second_commit_on() -> None:
+    one = dataclasses.replace(REWRITES, operations=(REWRITTEN,) * 3)
+    assert explore_variant(one, NO_FENCE_AFTER_VERSION, [WEAK])[0].wrong_count == 0
+    assert explored(NO_FENCE_AFTER_VERSION)[WEAK].wrong_count > 0
+
+
+@pytest.mark.parametrize("variant", always_if(IS_SMALL, VARIANTS[1:]), ids=lambda variant: variant.name)
+def test_what_is_missing_lets_a_reader_take_a_mixed_record(variant: MemoryVariant) -> None:
+    assert Property.WRONG_SNAPSHOT in explored(variant)[WEAK].convicted
+
+
+def test_sequential_executions_are_those_of_a_writer_that_is_stopped_after_each_call() -> None:
+    """A second method: the kernel after each call of the writer answers the reader, and time passes between loads."""
+    situation = Situation(
+        target=TableTarget(), path=MADE_PATH, operations=REWRITES.operations, first_life=(0, 1, 2, 3), start=IMAGE
+    )
+    cast = situation.cast()
+    world = cast.begin(situation.kernel(), Progress())
+    kernels: list[Kernel] = []
+    acknowledged = 0
+    while world.nodes[0].call is not None:
+        world.step(0)
+        acknowledged += any(mark.kind == ACKNOWLEDGED for mark in world.nodes[0].marks)
+        if acknowledged >= REWRITES.settled_count:
+            kernels.append(world.kernel.fork())
+    cast.close()
+    ends: set[int] = set()
+    visited: set[tuple[int, int]] = set()
+    with REWRITES.reader() as reader:
+        waiting: list[tuple[Node, int]] = [(reader.root, 0)]
+        while waiting:
+            node, moment = waiting.pop()
+            call = node.call
+            if call is None:
+                ends.add(node.number)
+            elif call.kind in (CallKind.OPEN_FOR_READING, CallKind.MAP):
+                for kernel in kernels:
+                    apply(kernel, 1, call)
+                waiting.append((reader.advance(node, None), moment))
+            elif call.kind in (CallKind.UNMAP, CallKind.CLOSE):
+                waiting.append((reader.advance(node, None), moment))
+            elif (node.number, moment) not in visited:
+                visited.add((node.number, moment))
+                moments = range(moment, len(kernels)) if call.kind is CallKind.LOAD else (moment,)
+                waiting += [(reader.advance(node, apply(kernels[later], 1, call)), later) for later in moments]
+    executions, _ = EXPECTED[ALL_FENCES][0]
+    assert len(ends) == executions
+
+
+def test_a_reader_sees_every_version_and_may_see_any_later_one_next() -> None:
+    for each in explore_variant(REWRITES, ALL_FENCES, read_count=2):
+        assert each.seen == set(itertools.combinations_with_replacement(range(3), 2))
+
+
+def test_with_all_fences_the_phase_is_valid_and_says_what_was_explored() -> None:
+    phase = explore()
+    assert (phase.verdict, phase.complete, phase.controls, phase.note) == (Verdict.VALID, True, "passed", "")
+    assert phase.findings == ()
+    assert [phase.counts[f"executions under {case}"] for case in CASES] == [99, 99, 169, 169]
+    assert phase.explored == 99 + 99 + 169 + 169
+    assert phase.bound.startswith("every execution of 2 commits x 1 reader")
+    assert all(str(case) in phase.bound for case in CASES)
+    assert all(phase.reached[point] for point in POINTS if point != GREW)
+
+
+def test_an_area_that_grows_is_reached_and_right() -> None:
+    growing = dataclasses.replace(REWRITES, operations=(MERGED,), settled_count=0)
+    for each in explore_variant(growing, ALL_FENCES):
+        assert each.reached[GREW] > 0
+        assert counts(each) == (3, 0)
+
+
+def test_points_of_weak_memory_are_not_reached_under_stronger_models() -> None:
+    for case, reaches in ((SEQUENTIAL, False), (TOTAL_STORE_ORDER, False), (WEAK, True)):
+        assert (explored(ALL_FENCES)[case].reached[OLDER_WORD] > 0) == reaches
+    assert explored(NO_FINAL_LOOK)[WEAK].reached[MIXED] == 0
+
+
+def test_what_a_ceiling_cut_is_said_in_the_bound() -> None:
+    phase = explore(has_time=looks_at_most(5))
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert phase.bound.startswith("some executions under sequential consistency") and phase.explored < 20
+
+
+def test_what_is_never_reached_makes_the_verdict_unknown() -> None:
+    phase = explore_memory(
+        REWRITES.target,
+        (REWRITTEN,) * 3,
+        start=IMAGE,
+        path=MADE_PATH,
+        settled_count=2,
+    )
+    assert phase.verdict is Verdict.UNKNOWN
+    assert MIXED in phase.note
+    assert phase.controls == "no final look was not convicted under sequential consistency"
+
+
+def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
+    phase = convicted()
+    assert phase.verdict is Verdict.INVALID
+    assert {finding.property for finding in phase.findings} == {Property.WRONG_SNAPSHOT, Property.REFUSED}
+    (finding,) = [finding for finding in phase.findings if finding.property == Property.WRONG_SNAPSHOT]
+    assert finding.sentence == (
+        "Under weak memory, system calls are no fences: the reader took version 8 with words that no committed version "
+        "has, because its load of VERSION returned what stood there at the start although the writer had put store 5 "
+        "(of commit 1) there before store 8 (of commit 2), which the reader had seen at NAME_TXN of partition 1: "
+        "nothing keeps them in order."
+    )
+    loads = finding.evidence["loads"]
+    assert loads[0]["field"] == "the size of the file" and loads[0]["size_bytes"] == SIZE_BYTES
+    assert [load["value"] for load in loads if load["field"] == "VERSION"][:2] == [8, 8]
+    assert {commit for load in loads for commit in load["commits"]} == {0, 2}
+    assert {"LAG_CHECKSUM and LAG_TXN_COUNT", "TOKEN of partition 0"} <= {load["field"] for load in loads}
+
+
+def test_a_finding_is_seen_again_where_the_fence_is_missing_and_nowhere_else() -> None:
+    for finding in convicted().findings:
+        assert replay(finding) is Verdict.INVALID
+        assert replay(finding, ALL_FENCES) is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda evidence: {},
+        lambda evidence: {**evidence, "model": "no model"},
+        lambda evidence: {**evidence, "loads": evidence["loads"][:3]},
+        lambda evidence: {**evidence, "loads": [{**load, "offset_bytes": 8} for load in evidence["loads"]]},
+    ],
+    ids=["nothing", "another model", "too few loads", "other loads"],
+)
+def test_evidence_that_cannot_be_tried_is_unknown(change: Callable[[dict[str, object]], dict[str, object]]) -> None:
+    finding = convicted().findings[0]
+    assert replay(dataclasses.replace(finding, evidence=change(finding.evidence))) is Verdict.UNKNOWN
+
+
+def test_loads_that_a_stronger_model_rules_out_are_valid() -> None:
+    finding = convicted().findings[0]
+    stronger = {**finding.evidence, "model": MemoryModel.TOTAL_STORE_ORDER.value}
+    assert replay(dataclasses.replace(finding, evidence=stronger)) is Verdict.VALID
+
+
+def test_controls_fail_when_the_explorer_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failed_controls(REWRITES) == []
+    monkeypatch.setattr(MemoryExploration, "_saw", lambda _exploration, _transaction, standing: standing)
+    assert len(failed_controls(REWRITES)) == 2
+
+
+@pytest.mark.parametrize(("case", "floor"), [(WEAK_WITH_SYSTEM_CALLS, 3), (WEAK, 0)])
+def test_a_reader_that_enters_the_system_has_passed_a_fence_where_that_is_one(case: MemoryCase, floor: int) -> None:
+    ground = ground_of(REWRITES.trace(), case)
+    ((_, _, view),) = ground.answers(Call(kind=CallKind.UNMAP, path=""), View(pending=3))
+    assert view.floor == floor
+
+
+def test_a_reader_that_reads_and_does_not_load_is_beyond_the_model() -> None:
+    with pytest.raises(NotMappedError):
+        list(ground_of(REWRITES.trace(), WEAK).answers(Call(kind=CallKind.PREAD, path=""), View()))
+
+
+def test_a_writer_that_fails_by_itself_is_no_ground_for_an_exploration() -> None:
+    with pytest.raises(NotExplorableError):
+        ground_of(dataclasses.replace(REWRITES, path="elsewhere").trace(), WEAK)

@@ -1,0 +1,229 @@
+"""The stateful explorer on a sound implementation: what it reaches, its budget, its controls, its oracle."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from depth import nightly
+
+from tornproof.harness.check import capture_table
+from tornproof.harness.common.remembered_codecs import remembered_encoder
+from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.explorers.model_based.stateful import (
+    MUST_REACH,
+    SOON,
+    STEPS_IN_PART,
+    UPSERT,
+    Control,
+    explore_stateful,
+)
+from tornproof.harness.explorers.model_based.stateful_commit import FAULT_KINDS
+from tornproof.harness.explorers.model_based.stateful_machine import Search, replay
+from tornproof.harness.explorers.model_based.stateful_rows import Point, Rows, RowShape
+from tornproof.harness.explorers.model_based.stateful_rules import RAFFLE, RULES, Step
+from tornproof.harness.explorers.model_based.stateful_start import StorageKind, prepare
+from tornproof.harness.mutation.planted import PLANTED
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.types.questdb import TypeTag
+
+FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
+FEW = 1_000
+"""A quarter of what a run has no excuse from on: seed 1 reaches all of it by then."""
+
+
+def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any) -> Phase:
+    path = "/table" if table is None else str(table)
+    image = None if table is None else capture_table(OperatingSystemStorage(), path)
+    return explore_stateful(
+        image,
+        path,
+        **{"steps": steps, "seed": 1, "storage_kind": kind, **settings},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "steps", "seed"),
+    [
+        ("9.4.2/dedup", MEMORY, FEW, 1),
+        nightly("9.4.2/dedup", MEMORY, SOON, 1),
+        nightly(None, FILES, SOON, 1),
+        nightly(None, MEMORY, SOON, 1),
+        nightly("9.4.2/chain", FILES, SOON, 1),
+    ],
+)
+def test_a_short_run_is_valid_and_reaches_all_that_it_must(
+    questdb_data: Path, name: str | None, kind: StorageKind, steps: int, seed: int
+) -> None:
+    phase = explored(questdb_data / "tables" / name / "table" if name else None, kind, steps, seed=seed)
+    assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
+    assert phase.explored == sum(phase.counts.values()) == steps
+    assert all(phase.reached[point] for point, least in MUST_REACH.items() if least <= SOON)
+    has_keys = name == "9.4.2/dedup"
+    assert bool(phase.reached.get(UPSERT)) == has_keys == bool(phase.counts["upsert"])
+    assert (
+        all(count for rule, count in phase.counts.items() if rule != "upsert") and phase.counts.keys() == RULES.keys()
+    )
+    # A partition that is not in Parquet must not become the first or last one.
+    assert ("commit refused" in phase.reached) == (name is not None)
+
+
+def test_the_same_seed_does_the_same_twice_and_another_one_does_not(tmp_path: Path) -> None:
+    first = explored(None, MEMORY, 120)
+    assert explored(None, MEMORY, 120) == first
+    on_files = explored(None, FILES, 120, directory=str(tmp_path))
+    assert (on_files.counts, on_files.reached) == (first.counts, first.reached)
+    assert list(tmp_path.iterdir()) == []
+    assert explored(None, MEMORY, 120, seed=2).counts != first.counts
+
+
+def test_nothing_reaches_the_terminal_or_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with PLANTED[0].plant():
+        assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [None, nightly("9.4.2/dedup")])
+def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data: Path, name: str | None) -> None:
+    path = str(questdb_data / "tables" / name / "table") if name else "/table"
+    start = prepare(capture_table(OperatingSystemStorage(), path) if name else None, path)
+    search = Search(
+        start=start,
+        kind=MEMORY,
+        scratch="",
+        encode=remembered_encoder(),
+        steps=0,
+    )
+    # Into the first place twice, so that the commit which stops grows one partition and makes another.
+    before: tuple[Step, ...] = ({"rule": "insert", "rows": [0, 9]}, {"rule": "commit"})
+    staged: Step = {"rule": "insert", "rows": [0, 3, 12, 27, 51]}
+    for kind, (_, count) in FAULT_KINDS.items():
+        for at, written_bytes in itertools.product(range(count), (0, 40) if kind == "write" else (0,)):
+            stops: list[Step] = [{"rule": "commit that is killed", "kind": kind}]
+            if kind != "store":
+                stops.append({"rule": "commit that fails", "call": kind})
+            for stop in stops:
+                stop |= {"at": at, "written_bytes": written_bytes}
+                steps = (*before, {"rule": "pin", "reader": 0}, staged, stop)
+                assert replay(search, 0, steps) is None, steps
+
+
+def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful_world.World.check_times", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        explored(None, MEMORY, 300)
+
+
+def test_a_run_that_is_cut_says_how_far_it_came() -> None:
+    seen: list[tuple[int, int | None]] = []
+    phase = explored(
+        None,
+        MEMORY,
+        5_000,
+        has_time=looks_at_most(150),
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
+    assert phase.verdict is Verdict.VALID and 100 < phase.explored <= 150
+    assert phase.bound.startswith(f"{phase.explored} rules in ")
+    assert seen == [(100, STEPS_IN_PART)]
+    assert explored(None, MEMORY, 100, has_time=looks_at_most(0)).verdict is Verdict.UNKNOWN
+
+
+def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MUST_REACH, "the moon", 200)
+    assert explored(None, MEMORY, 199).verdict is Verdict.VALID
+    phase = explored(None, MEMORY, 200)
+    assert (phase.verdict, phase.note, phase.reached["the moon"]) == (Verdict.UNKNOWN, "never reached: the moon", 0)
+
+
+def test_a_control_that_is_not_convicted_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Control(name="a sound one", place="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve)
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful.CONTROLS", (sound,))
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful.CONTROL_STEPS", 100)
+    phase = explored(None, MEMORY, 100)
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not convicted")
+
+
+def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data: Path) -> None:
+    table = questdb_data / "tables/9.4.2/chain/table"
+    image = capture_table(OperatingSystemStorage(), str(table))
+    bare = DiskImage({path: content for path, content in image.files.items() if not path.endswith("_meta")})
+    bare = DiskImage.of_files(bare.files)
+    phase = explore_stateful(bare, str(table), steps=10, seed=1)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert "_meta" in phase.note
+
+
+@pytest.mark.parametrize("name", ["control-nothing-lost", "orphan-header-tail-new-data-new-txn-old-kill-9"])
+def test_neither_an_orphan_nor_a_native_partition_that_lies_elsewhere_is_a_finding(
+    questdb_data: Path, name: str
+) -> None:
+    table = questdb_data / "power-loss" / "9.4.2" / name / "table"
+    assert prepare(capture_table(OperatingSystemStorage(), str(table)), str(table)).absent == {"2024-01-02"}
+    phase = explored(table, MEMORY, 100)
+    assert (phase.verdict, phase.explored, phase.note) == (Verdict.VALID, 100, "")
+
+
+def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
+    questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = questdb_data / "tables" / "9.4.2" / "chain" / "table"
+    start = prepare(capture_table(OperatingSystemStorage(), str(table)), str(table))
+    native = {name.partition("/")[0] for name in start.files if name.endswith(".d")}
+    assert native and not start.absent
+    monkeypatch.setattr(
+        "tornproof.harness.explorers.model_based.stateful_files.looks_like_partition", lambda name: name not in native
+    )
+    phase = explored(table, MEMORY, 100)
+    assert phase.verdict is Verdict.INVALID
+    assert "there are the directories" in phase.findings[0].sentence
+
+
+def test_new_rows_stand_behind_old_ones_of_their_time() -> None:
+    rows = prepare(None, "/table").rows
+    _, (first, second) = rows.make([Point(20, 0), Point(10, 0)])
+    _, (third, fourth) = rows.make([Point(20, 0), Point(5, 0)])
+    assert rows.merged(rows.merged((), (first, second)), (third, fourth)) == (fourth, second, first, third)
+
+
+def test_with_keys_the_last_row_stands_where_the_first_one_stood() -> None:
+    shape = RowShape(
+        schema=pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("v", pa.int64())]),
+        tags=(TypeTag.TIMESTAMP, TypeTag.INT, TypeTag.LONG),
+        timestamp=0,
+        keys=(1,),
+        has_keys=True,
+    )
+    rows = Rows(shape)
+    _, (a, b) = rows.make([Point(10, 1), Point(10, 2)])
+    _, (c, d, e) = rows.make([Point(10, 3), Point(10, 1), Point(11, 1)])
+    assert rows.merged((a, b), (c, d, e)) == (d, b, c, e)
+    assert rows.key(a) == rows.key(d) != rows.key(e)
+    assert rows.has_duplicates((a, d)) and not rows.has_duplicates((a, b, c, e))
+
+
+def test_rows_of_equal_content_are_one_and_a_nan_equals_itself() -> None:
+    rows = prepare(None, "/table").rows
+    made, identities = rows.make([Point(1, 0), Point(1, 0)])
+    assert rows.identify(made) == identities and len(set(identities)) == 2
+    floats = pa.table({"ts": pa.array([1, 1, 1], pa.timestamp("us")), "v": [float("nan"), 0.0, -0.0]})
+    assert len(set(rows.identify(floats))) == 3
+    assert rows.identify(floats) == rows.identify(floats)
+
+
+@pytest.mark.nightly
+def test_a_long_run_finds_nothing() -> None:
+    phase = explored(None, FILES, 8_000)
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+
+
+def test_no_drawn_number_is_large_enough_for_hypothesis_to_put_a_constant_of_our_sources_there() -> None:
+    assert len(RAFFLE) <= 100

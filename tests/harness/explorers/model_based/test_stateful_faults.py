@@ -1,0 +1,158 @@
+"""Defects planted into the implementation, one at a time, and what the stateful explorer makes of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from depth import sampled
+
+from tornproof.harness.check import capture_table
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.explorers.model_based.stateful import Stateful, explore_stateful, parts, replay_stateful
+from tornproof.harness.explorers.model_based.stateful_start import StorageKind
+from tornproof.harness.mutation.planted import PLANTED, Planted, patch
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.pm.encode import AppendPoint
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+STEPS, SEED = 2_500, 7
+DEFECT = next(planted for planted in PLANTED if planted.number == 34)
+
+
+def instead(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda original: substitute
+
+
+def nothing(*_: object, **__: object) -> tuple[()]:
+    return ()
+
+
+def over_the_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
+    """The restated generation is written where the committed one ends."""
+    return lambda data, anchor, *, base_bytes: append_point(
+        data[: anchor.end_bytes], anchor, base_bytes=anchor.end_bytes
+    )
+
+
+def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Callable[[pa.Table, str], pa.Table]:
+    return lambda rows, name: in_time_order(rows.take(list(range(rows.num_rows))[::-1]), name)
+
+
+def times_of_before(next_version: Callable[..., Any]) -> Callable[..., Any]:
+    def following(current: Any, **settings: Any) -> Any:
+        known = current.record
+        settings |= {"min_timestamp": known.min_timestamp, "max_timestamp": known.max_timestamp}
+        return next_version(current, **settings)
+
+    return following
+
+
+def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    def backwards(rows: pa.Table, keys: Iterable[str]) -> pa.Table:
+        turned = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
+        return turned.take(list(range(turned.num_rows))[::-1])
+
+    return backwards
+
+
+OWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "pins lock nothing": (
+        "tornproof.impl.txn.pins:_lock_committed",
+        lambda _: lambda storage, file, path, transaction: transaction,
+    ),
+    "an orphan is not restated": ("tornproof.impl.write.recovery:_settle", instead(nothing)),
+    "a restated generation overwrites the orphan": ("tornproof.impl.write.recovery:append_point", over_the_orphan),
+    "dropped row groups are not counted as unused": (
+        "tornproof.impl.write.partition_writer:unused_bytes_of",
+        lambda _: lambda *__: 0,
+    ),
+    "changes are not announced": ("tornproof.impl.txn.write:_without_last_row_count", instead(nothing)),
+    "the times of the table stay as they were": ("tornproof.impl.write.table_writer:next_version", times_of_before),
+    "old rows stand behind new ones": ("tornproof.impl.write.partition_change:in_time_order", newest_rows_first),
+}
+
+
+def explored(steps: int = STEPS, **settings: Any) -> Phase:
+    return explore_stateful(
+        None,
+        "/table",
+        steps=steps,
+        seed=SEED,
+        **{"storage_kind": StorageKind.MEMORY, **settings},
+    )
+
+
+@functools.cache
+def findings_of_a_short_program() -> tuple[Finding, ...]:
+    with DEFECT.plant():
+        return explored().findings
+
+
+@pytest.fixture
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shrinking: only whether something is found."""
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful_machine.SHRINKING_STEPS", 0)
+
+
+def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | None:
+    """Return the first finding of the same programs, and go no further then."""
+    stateful = Stateful(image, path, StorageKind.MEMORY)
+    found = (stateful.explore(count, number, scratch="").finding for number, count in parts(STEPS, SEED))
+    return next(filter(None, found), None)
+
+
+@pytest.mark.usefixtures("in_haste")
+@pytest.mark.parametrize("planted", sampled(5, PLANTED), ids=lambda planted: planted.text)
+def test_it_notices_a_planted_defect(planted: Planted) -> None:
+    with planted.plant():
+        assert noticed() is not None
+
+
+@pytest.mark.usefixtures("in_haste")
+@pytest.mark.parametrize("name", sampled(2, list(OWN)))
+def test_it_notices_a_defect_in_one_function(name: str) -> None:
+    place, wrap = OWN[name]
+    with patch(place, wrap)():
+        assert noticed() is not None
+
+
+@pytest.mark.usefixtures("in_haste")
+def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None:
+    path = str(questdb_data / "tables/9.4.2/dedup/table")
+    image = capture_table(OperatingSystemStorage(), path)
+    with patch("tornproof.impl.write.partition_change:without_duplicates", first_of_each_key)():
+        finding = noticed(image, path)
+    assert finding is not None and finding.property == "a version has exactly its rows"
+
+
+def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_is_there() -> None:
+    (finding,) = findings_of_a_short_program()
+    with DEFECT.plant():
+        assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
+        assert replay_stateful(None, "/table", finding) is Verdict.INVALID
+    assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID
+    for spoilt in ({}, {"steps": [{"rule": "dance"}]}, {"steps": [{"rule": "append", "place": 0}]}, {"options": 9}):
+        other = replace(finding, evidence={**finding.evidence, **spoilt} if spoilt else {})
+        assert replay_stateful(None, "/table", other, storage_kind=StorageKind.MEMORY) is Verdict.UNKNOWN
+    steps = finding.evidence["steps"]
+    assert [step["rule"] for step in steps].count("commit") <= 2 and len(steps) <= 6
+    assert finding.evidence["is_seen_again"] is True
+    assert finding.sentence.startswith(f"After {steps[0]['rule']}") and finding.sentence.endswith(".")
+
+
+def test_the_same_seed_finds_the_same_program_twice() -> None:
+    first = findings_of_a_short_program()
+    with DEFECT.plant():
+        assert explored().findings == first
+
+
+@pytest.mark.nightly
+def test_the_same_seed_finds_the_same_longer_program_twice() -> None:
+    with PLANTED[7].plant():
+        assert explored().findings == explored().findings

@@ -1,0 +1,82 @@
+"""Every place at which a writer can be killed is planned for, in an order that follows from the seed alone."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import pytest
+
+from tornproof.harness.explorers.processes.process_account import Change
+from tornproof.harness.explorers.processes.process_plan import Act, Plan, plan_kills, plan_last
+from tornproof.harness.explorers.processes.process_stop import COMMIT_PLACES, PLACES, Stop
+
+SEEDS = range(20)
+
+
+def stop_of(plan: Plan) -> Stop:
+    stops = [*([plan.stop_in_recovery] if plan.stop_in_recovery else []), *(step.stop for step in plan.steps)]
+    (stop,) = [stop for stop in stops if stop is not None]
+    return stop
+
+
+def one_round(seed: int, skipped: int = 0) -> list[Plan]:
+    return list(islice(plan_kills(seed), skipped, skipped + len(PLACES)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_round_meets_every_place_once_and_a_commit_first(seed: int) -> None:
+    for skipped in (0, len(PLACES)):
+        places = [stop_of(plan).place for plan in one_round(seed, skipped)]
+        assert sorted(places) == sorted(PLACES)
+        assert places[0] in COMMIT_PLACES
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_recovery_that_needs_a_reason_follows_a_commit_that_leaves_one(seed: int) -> None:
+    for commit, recovery in pairwise(one_round(seed)):
+        step = stop_of(recovery).place
+        end = stop_of(commit).place
+        if step in ("recovery: append pm", "recovery: sync pm"):
+            changes = {each.change for each in commit.steps if each.stop}
+            assert changes == {Change.GROW}
+            assert end in {
+                f"commit: {name}" for name in ("sync header", "store record", "sync record", "store version")
+            }
+        if step in ("recovery: remove file", "recovery: remove directory"):
+            changes = {each.change for each in commit.steps if each.stop}
+            assert changes == {Change.REWRITE}
+            assert end in {*COMMIT_PLACES} and "header" not in end and "record" not in end and "version" not in end
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_place_needs_is_planned_so_often_that_it_is_met(seed: int) -> None:
+    for plan in one_round(seed):
+        stop = stop_of(plan)
+        if plan.stop_in_recovery:
+            assert stop.occurrence == 1
+            continue
+        acts = [step.act for step in plan.steps]
+        position = next(number for number, step in enumerate(plan.steps) if step.stop)
+        if stop.place.startswith("purge"):
+            assert acts[position - 2 :] == [Act.COMMIT, Act.PAUSE, Act.PURGE]
+            assert plan.steps[position - 2].change is Change.REWRITE
+        else:
+            assert acts[position:].count(Act.COMMIT) == len(acts) - position > stop.occurrence
+            assert len({step.change for step in plan.steps[position:]}) == 1
+        # A partition is there to grow or to be rewritten.
+        assert acts[0] is Act.COMMIT and position > 0
+
+
+def test_plans_follow_from_the_seed() -> None:
+    assert one_round(1) == one_round(1) != one_round(2)
+    assert len({plan_last(seed) for seed in SEEDS}) > 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_writer_stops_inside_of_a_commit_and_goes_on_long_enough(seed: int) -> None:
+    steps = plan_last(seed).steps
+    assert stop_of(plan_last(seed)).place in COMMIT_PLACES
+    stopped = next(number for number, step in enumerate(steps) if step.stop)
+    paused = next(number for number, step in enumerate(steps) if step.act is Act.PAUSE)
+    assert [step.act for step in steps[stopped:paused]].count(Act.COMMIT) >= 2
+    assert steps[-1].change is Change.GROW

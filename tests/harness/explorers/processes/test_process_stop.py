@@ -1,0 +1,88 @@
+"""A writer that is to stop at a place stops there, inside of a write too, tells where, and can go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.explorers.processes.process_stop import COMMIT, Stop, Stopped, StoppingStorage
+from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.storage.interface import OpenMode
+
+
+def stopping(place: str, occurrence: int = 1, written_part: float = 0.0, *, is_killed: bool = True) -> StoppingStorage:
+    """A storage that notes its stops in `stops`, and whose process is then killed or goes on."""
+    inner = MemoryStorage()
+    inner.mkdir("t")
+
+    def on_stop(stopped: Stopped) -> None:
+        stops.append(stopped)
+        if is_killed:
+            raise Killed
+
+    stops.clear()
+    storage = StoppingStorage(inner, "t", on_stop)
+    storage.stop_at(Stop(place=place, occurrence=occurrence, written_part=written_part))
+    storage.stage = COMMIT
+    return storage
+
+
+stops: list[Stopped] = []
+
+
+@pytest.mark.parametrize(("part", "written"), [(0.0, b""), (0.5, b"ab"), (1.0, b"abcd")])
+def test_a_write_at_the_chosen_place_is_cut_off(part: float, written: bytes) -> None:
+    storage = stopping("commit: append data", occurrence=2, written_part=part)
+    with storage.open_for_writing("t/data.parquet", OpenMode.NEW) as file:
+        file.pwrite(b"whole", 0)
+        with pytest.raises(Killed):
+            file.pwrite(b"abcd", 5)
+    with storage.open_for_reading("t/data.parquet") as file:
+        assert file.pread(100, 0) == b"whole" + written
+    assert stops == [Stopped(place="commit: append data", is_published=False)]
+
+
+def test_who_may_go_on_stops_once_and_writes_all() -> None:
+    storage = stopping("commit: append data", written_part=0.5, is_killed=False)
+    with storage.open_for_writing("t/data.parquet", OpenMode.NEW) as file:
+        file.pwrite(b"abcd", 0)
+        file.pwrite(b"efgh", 4)
+    with storage.open_for_reading("t/data.parquet") as file:
+        assert file.pread(100, 0) == b"abcdefgh"
+    assert len(stops) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "is_published"),
+    [("sync record", True), ("store version", True), ("sync version", False)],
+)
+def test_what_is_published_before_the_version_is_told(place: str, is_published: bool) -> None:
+    storage = stopping(f"commit: {place}")
+    for name in ("_pm", "_txn"):
+        with storage.open_for_writing(f"t/{name}", OpenMode.NEW) as file:
+            file.truncate(64)
+    with storage.open_for_writing("t/_pm") as pm, storage.open_for_writing("t/_txn") as txn:
+        header, record = pm.map(8), txn.map(64)
+        header.store_u64(0, 5)
+        record.store_u64(8, 1)
+        with pytest.raises(Killed):
+            record.msync()
+            record.store_u64(0, 1)
+            record.msync()
+    assert stops == [Stopped(place=f"commit: {place}", is_published=is_published)]
+
+
+def test_steps_are_counted_from_when_the_stop_is_told() -> None:
+    storage = stopping("commit: make directory", occurrence=2)
+    storage.mkdir("t/a")
+    storage.stop_at(Stop(place="commit: make directory", occurrence=2, written_part=0.0))
+    storage.mkdir("t/b")
+    assert (stops, storage.counts["commit: make directory"]) == ([], 2)
+    with pytest.raises(Killed):
+        storage.mkdir("t/c")
+
+
+def test_another_stage_is_another_place() -> None:
+    storage = stopping("purge: make directory")
+    storage.mkdir("t/a")
+    assert stops == []

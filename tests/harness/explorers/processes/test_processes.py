@@ -1,0 +1,302 @@
+"""Runs of real processes on real files are VALID, end as they should, and leave nobody and nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from busy import busy_machine
+from depth import nightly
+
+from tornproof.harness.check import capture_table
+from tornproof.harness.common.history import EventKind, read_history
+from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.processes import process_crew, processes
+from tornproof.harness.explorers.processes.process_judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
+from tornproof.harness.explorers.processes.process_messages import Patch
+from tornproof.harness.explorers.processes.process_run import Run, Settings
+from tornproof.harness.explorers.processes.process_start import lay_ready
+from tornproof.harness.explorers.processes.process_stop import COMMIT_PLACES, PLACES
+from tornproof.harness.explorers.processes.processes import HISTORIES, explore_processes
+from tornproof.harness.parallel.fork_server import ForkServer
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.txn.pins import pin_committed, take_writer_lock
+
+FAULTS = "tornproof.harness.mutation.processes"
+BUSY_PROCESS_COUNT = 4
+
+
+def explore(directory: Path, **changes: Any) -> Phase:
+    """A run on a new table, or with `image` and `path` on another one."""
+    settings: dict[str, Any] = {"image": None, "path": "/trades", "seed": 1, "kills": 1, **changes}
+    image, path = settings.pop("image"), settings.pop("path")
+    directory.mkdir()
+    return explore_processes(image, path, directory=directory, **settings)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the whole run is."""
+    return tmp_path_factory.mktemp("whole") / "run"
+
+
+@pytest.fixture(scope="module")
+def whole_run(directory: Path) -> Phase:
+    return explore(directory, kills=len(PLACES))
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of all processes of a run, of which no one else has any while their parent has not asked."""
+    numbers: list[int] = []
+    start = ForkServer.start
+
+    def note(server: ForkServer, run: Callable[..., None], *arguments: object) -> tuple[int, Any]:
+        process, connection = start(server, run, *arguments)
+        numbers.extend((process, server._process.pid))
+        return process, connection
+
+    monkeypatch.setattr(ForkServer, "start", note)
+    return numbers
+
+
+def are_gone(processes: list[int]) -> bool:
+    for process in processes:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            continue
+        return False
+    return bool(processes)
+
+
+def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -> None:
+    assert (whole_run.verdict, whole_run.note, whole_run.controls) == (Verdict.VALID, "", "passed"), whole_run.findings
+    counts = whole_run.counts
+    assert (counts["writers"], counts["kills of the writer"], counts["kills of readers"]) == (25, 24, 4)
+    assert counts["commits"] > counts["acknowledged"] > 25
+    assert counts["anomalies"] == whole_run.varying["refused reads"] == 0
+    assert whole_run.explored == 25 + counts["commits"]
+    assert whole_run.varying["reads"] >= 4 * 24 and not whole_run.complete
+    lives = "25 writers one after the other, 24 of them killed at a chosen call"
+    assert f"{lives}, and their {counts['commits']} commits" in whole_run.bound
+    assert "the 4 readers beside them run freely" in whole_run.bound
+
+
+def test_every_place_is_reached_without_luck(whole_run: Phase) -> None:
+    assert {f"killed at {place}" for place in COMMIT_PLACES} < whole_run.reached.keys()
+    assert {point for point, is_reached in whole_run.reached.items() if is_reached != 1} == set()
+    assert whole_run.varying["killed inside a recovery"] == 8 and whole_run.varying["killed inside a purge"] == 3
+
+
+def test_all_readers_read_inside_of_every_commit_that_is_killed(whole_run: Phase, directory: Path) -> None:
+    events = read_history((directory / HISTORIES).glob("*.history")).events
+    begun: dict[str, int] = {}
+    inside: set[str] = set()
+    is_pending, seen = False, 0
+    for event in events:
+        match event.kind:
+            case EventKind.COMMIT_START:
+                is_pending, begun, inside = True, {}, set()
+            case EventKind.COMMIT_ACKNOWLEDGED | EventKind.RECOVERED:
+                is_pending = False
+            case EventKind.READ_START:
+                begun[event.client] = event.sequence
+            case EventKind.READ_END if event.client in begun:
+                inside.add(event.client)
+            case EventKind.KILLED if event.client == "writer" and is_pending:
+                assert inside == {f"reader-{number}" for number in range(4)}
+                is_pending, seen = False, seen + 1
+    assert seen == whole_run.varying[KILLED_IN_COMMIT] == len(COMMIT_PLACES)
+
+
+def fixed_part(phase: Phase) -> tuple[object, ...]:
+    assert phase.verdict is Verdict.VALID, phase.note
+    return phase.explored, phase.complete, phase.bound, phase.counts, phase.reached, phase.controls, phase.note
+
+
+@pytest.mark.nightly
+def test_a_busy_machine_changes_no_number(tmp_path: Path) -> None:
+    alone = explore(tmp_path / "alone", readers=2)
+    with busy_machine(BUSY_PROCESS_COUNT):
+        beside = explore(tmp_path / "beside", readers=2)
+    assert fixed_part(alone) == fixed_part(beside)
+
+
+def test_nobody_outlives_a_run_that_is_interrupted(tmp_path: Path, started: list[int]) -> None:
+    def interrupt(done: int, total: int | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        explore(tmp_path / "run", on_progress=interrupt)
+    assert len(started) == 2 * 5 and are_gone(started)
+
+
+def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: list[int]) -> None:
+    phase = explore(tmp_path / "run", kills=0, readers=1)
+    assert (phase.verdict, phase.counts["kills of the writer"], phase.counts["writers"]) == (Verdict.VALID, 0, 1)
+    assert phase.reached[READ_DURING_COMMIT] == phase.reached[READ_AGAIN] == 1
+    assert are_gone(started)
+
+
+def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PLACES", PLACES[:2])
+    phase = explore(tmp_path / "run", kills=2, readers=1)
+    assert (phase.verdict, phase.counts["kills of the writer"]) == (Verdict.UNKNOWN, 2)
+    assert phase.note.startswith("never reached: ") and 11 <= phase.note.count("killed at commit: ") <= 12
+
+
+def test_a_ceiling_is_told_as_a_smaller_bound(tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    phase = explore(
+        tmp_path / "run",
+        kills=1_000,
+        readers=1,
+        has_time=lambda: not seen,
+        on_progress=lambda *progress: seen.append(progress),
+    )
+    assert seen == [(1, 1_001)]
+    assert (phase.verdict, phase.note) == (Verdict.VALID, "")
+    assert "1 of 1001 writers one after the other, 1 of them killed" in phase.bound
+    assert phase.explored == 1 + phase.counts["commits"]
+
+
+def test_without_time_nothing_is_explored(tmp_path: Path) -> None:
+    phase = explore(tmp_path / "run", has_time=lambda: False)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert "the time was over before" in phase.note
+
+
+class Hung:
+    """A reader that never comes back; true as soon as it has begun."""
+
+    patches = (
+        Patch(
+            place="tornproof.harness.explorers.processes.process_reader:rows_by_partition", substitute=f"{FAULTS}:sleep"
+        ),
+    )
+
+    def __init__(self, directory: Path) -> None:
+        self._history = directory / HISTORIES / "reader-0.0.history"
+
+    def __bool__(self) -> bool:
+        return self._history.exists() and self._history.stat().st_size > 0
+
+
+def test_a_ceiling_ends_waiting_for_a_process(tmp_path: Path, started: list[int]) -> None:
+    hung = Hung(tmp_path / "run")
+    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lambda: not hung)
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert are_gone(started)
+
+
+def test_a_reader_that_never_comes_back_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[int]
+) -> None:
+    hung = Hung(tmp_path / "run")
+
+    def lose_patience() -> bool:
+        if hung:
+            monkeypatch.setattr(process_crew, "HANG_SECONDS", 0.5)
+        return True
+
+    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lose_patience)
+    assert phase.verdict is Verdict.UNKNOWN
+    assert "reader-0.0 did not answer within 0.5 s" in phase.note
+    assert are_gone(started)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tables/9.4.2/dedup",
+        nightly("tables/9.4.2/chain"),
+        nightly("tables/2026-07/nanosecond"),
+    ],
+)
+def test_a_run_goes_on_from_a_copy_of_a_real_table(name: str, questdb_data: Path, tmp_path: Path) -> None:
+    source = next(path.parent for path in sorted((questdb_data / name).rglob("_txn")))
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    image = capture_table(OperatingSystemStorage(), str(source))
+    phase = explore(tmp_path / "run", image=image, path=str(source), kills=2)
+    assert (phase.verdict, phase.note) == (Verdict.VALID, ""), phase.findings
+    assert phase.counts["acknowledged"] > 2
+    assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
+
+
+def test_a_table_that_nothing_can_be_added_to_is_no_valid_run(questdb_data: Path, tmp_path: Path) -> None:
+    source = questdb_data / "tables/9.4.2/history/history/01"
+    image = capture_table(OperatingSystemStorage(), str(source))
+    phase = explore(tmp_path / "run", image=image, path=str(source))
+    assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
+    assert "cannot be written to" in phase.note
+
+
+def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
+    patches = [
+        Patch(place="tornproof.harness.explorers.processes.process_writer:open_writer", substitute=f"{FAULTS}:bug")
+    ]
+    phase = explore(tmp_path / "run", patches=patches)
+    assert phase.verdict is Verdict.INVALID
+    assert [finding.sentence for finding in phase.findings] == ["LookupError: a planted bug."]
+    assert "Traceback" in phase.note and "a planted bug" in phase.note
+
+
+def test_a_reader_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
+    patches = [
+        Patch(place="tornproof.harness.explorers.processes.process_reader:open_table", substitute=f"{FAULTS}:bug")
+    ]
+    phase = explore(tmp_path / "run", patches=patches, readers=1)
+    assert phase.verdict is Verdict.INVALID
+    assert "a planted bug" in phase.note
+
+
+def test_a_writer_that_refuses_a_table_leaves_the_verdict_open(tmp_path: Path) -> None:
+    patches = [
+        Patch(place="tornproof.harness.explorers.processes.process_writer:open_writer", substitute=f"{FAULTS}:refusal")
+    ]
+    phase = explore(tmp_path / "run", patches=patches)
+    assert phase.verdict is Verdict.UNKNOWN
+    assert "a novelty" in phase.note and phase.findings == ()
+
+
+@pytest.mark.nightly
+def test_hundreds_of_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_path: Path) -> None:
+    phase = explore(tmp_path / "run", kills=240)
+    assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed"), phase.findings
+    assert phase.counts["kills of the writer"] == 240
+    assert {point for point, is_reached in phase.reached.items() if is_reached != 1} == set()
+
+
+def run_with_pin(tmp_path: Path, version: int) -> Run:
+    start = lay_ready(None, "/trades", tmp_path)
+    take_writer_lock(OperatingSystemStorage(), start.table_path).release()
+    run = Run(start, None, None, Settings(seed=1, reader_count=4, kills=1), lambda done, total: None)  # type: ignore[arg-type]
+    run.outcome.pins.append(version)
+    return run
+
+
+def test_a_pin_that_is_still_held_is_noticed(tmp_path: Path) -> None:
+    run = run_with_pin(tmp_path, 0)
+    with pin_committed(OperatingSystemStorage(), str(tmp_path / "trades")) as pin:
+        assert (pin.version, pin.is_held) == (0, True)
+        run._free_pins(others_live=False)
+        assert (run.outcome.pins, run.outcome.freed_pins) == ([0], 0)
+    run._free_pins(others_live=False)
+    assert (run.outcome.pins, run.outcome.freed_pins) == ([], 1)
+
+
+def test_a_pin_of_the_committed_version_is_left_alone_while_others_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_with_pin(tmp_path, 0)
+    run._free_pins(others_live=True)
+    assert run.outcome.pins == [0]
+    monkeypatch.setattr(run, "_committed_version", lambda: 1)
+    run._free_pins(others_live=True)
+    assert run.outcome.pins == []

@@ -1,0 +1,94 @@
+"""What a run leaves behind is judged: the last version, the soundness of the files, directories and pins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tornproof.harness.common.history import EventKind, HistoryWriter, decode_file
+from tornproof.harness.explorers.processes.process_account import Account, Operation, new_rows
+from tornproof.harness.explorers.processes.process_run import Outcome
+from tornproof.harness.explorers.processes.process_start import Start, lay_ready
+from tornproof.harness.explorers.processes.processes import _what_is_left
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.write.table_writer import open_writer
+
+ROWS = Operation(attempt=0, rows=((0, 5), (1, 3)))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    return lay_ready(None, "/trades", tmp_path)
+
+
+@pytest.fixture
+def account(start: Start) -> Account:
+    """What the table holds after one commit."""
+    with open_writer(OperatingSystemStorage(), start.table_path) as writer:
+        for rows in new_rows(start.account, ROWS, start.form).values():
+            writer.write(rows)
+        writer.commit()
+    return start.account.after(ROWS, start.form)
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Iterator[HistoryWriter]:
+    with HistoryWriter(tmp_path / "events", "parent") as writer:
+        yield writer
+
+
+def properties(start: Start, outcome: Outcome, events: HistoryWriter) -> list[str]:
+    return [finding.property for finding in _what_is_left(start, outcome, events)]
+
+
+def test_the_version_that_was_written_is_left(
+    start: Start, account: Account, events: HistoryWriter, tmp_path: Path
+) -> None:
+    assert properties(start, Outcome(account=account), events) == []
+    recorded, _ = decode_file((tmp_path / "events").read_bytes(), file="events")
+    assert [event.kind for event in recorded] == [EventKind.READ_START, EventKind.READ_END]
+    assert (recorded[-1].version, recorded[-1].digest) == (1, account.digest)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"contents": {}}])
+def test_another_version_or_content_is_noticed(
+    change: dict[str, object], start: Start, account: Account, events: HistoryWriter
+) -> None:
+    expected = replace(account, **change)  # type: ignore[arg-type]
+    assert properties(start, Outcome(account=expected), events) == ["the last version is what was written"]
+
+
+def test_a_version_that_no_writer_can_have_left_is_noticed(
+    start: Start, account: Account, events: HistoryWriter
+) -> None:
+    assert properties(start, Outcome(account=None), events) == ["the last version is what was written"]
+
+
+def test_a_table_that_cannot_be_read_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
+    txn = Path(start.table_path) / "_txn"
+    txn.write_bytes(txn.read_bytes()[:20])
+    assert properties(start, Outcome(account=account), events) == ["the last version can be read"]
+
+
+def test_a_table_that_reads_well_but_is_not_sound_is_noticed(
+    start: Start, account: Account, events: HistoryWriter
+) -> None:
+    (pm, *_) = sorted(Path(start.table_path).glob("*/_pm"))
+    (data,) = pm.parent.glob("data.parquet")
+    content = bytearray(data.read_bytes())
+    # A reader goes by `_pm` and leaves the Thrift footer to others.
+    content[-8 - int.from_bytes(content[-8:-4], "little")] ^= 0x40
+    data.write_bytes(content)
+    assert set(properties(start, Outcome(account=account), events)) == {"a table on disk is sound"}
+
+
+def test_a_directory_that_the_last_purge_left_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
+    (Path(start.table_path) / "2024-01-01T07.0").mkdir()
+    assert properties(start, Outcome(account=account), events) == ["what nobody reads is purged"]
+
+
+def test_a_pin_that_outlived_its_reader_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
+    assert properties(start, Outcome(account=account, pins=[1]), events) == ["pins go with their process"]

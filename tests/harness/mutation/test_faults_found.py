@@ -1,0 +1,189 @@
+"""Every planted fault, the explorers that find it, and those that must not."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from depth import nightly, sampled
+
+from tornproof.harness.common.patch import original_of
+from tornproof.harness.mutation import hunters
+from tornproof.harness.mutation.catalogue import FAULTS, fault_named
+from tornproof.harness.mutation.document import document
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, Planting
+from tornproof.harness.mutation.ground import ground_of
+from tornproof.harness.mutation.hunt import Hunt, hunt
+from tornproof.harness.mutation.hunters import HUNTERS
+from tornproof.harness.systems.scenario import scenario_names
+from tornproof.impl.write.commit import HARDENED
+
+FOUND = [(fault, explorer) for fault in FAULTS for explorer in (fault.explorer, *fault.also)]
+HIDDEN = [(fault, explorer) for fault in FAULTS for explorer in fault.hidden_from]
+KINDS = sorted({(explorer, fault.scenario) for fault, explorer in (*FOUND, *HIDDEN)})
+SMALL_CRASHES = ("append-and-power-cut", "one-commit-one-reader", "rewrite-and-power-cut", "two-orphans")
+# What explores much or many; the same explorer goes through a smaller scenario beside it, or through fewer rules.
+DEEP = {
+    (Explorer.FAILED_SYNC, "sync-fails"),
+    (Explorer.POWER_C_512, "record-across-sectors"),
+    (Explorer.POWER_C_512, "sync-fails"),
+    (Explorer.PRODUCT_A, "two-orphans"),
+    (Explorer.SCHEDULES, "equal-retry-and-a-reader-that-looks-twice"),
+    (Explorer.SCHEDULES, "two-commits-one-reader"),
+    (Explorer.STATEFUL, "merge-and-power-cut"),
+    *((Explorer.CRASH, fault.scenario) for fault in FAULTS if fault.scenario not in SMALL_CRASHES),
+}
+SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
+FEW_STEPS = 200
+SAMPLED = 3
+# Who takes no time.
+QUICK = {Explorer.SEQUENTIAL}
+# Who looks at much more than one run.
+SLOW = {
+    Explorer.SCHEDULES,
+    Explorer.TORN_CRASH,
+    Explorer.POWER_B,
+    Explorer.POWER_C_4096,
+    Explorer.POWER_C_512,
+    Explorer.POWER_CDIR,
+    Explorer.FAILED_SYNC,
+    Explorer.STATEFUL,
+}
+FINDINGS_THAT_CHECK_SHOWS = (
+    "header before the body",
+    "body of _pm not synced (F2)",
+    "header of _pm not synced (F3)",
+    "data not synced (F1)",
+    "record not synced (F4)",
+    "version not synced (F5)",
+    "new directory not synced (F6)",
+    "mapping kept",
+    "orphan overwritten",
+    "orphan cut off",
+    "decoded by the newest footer",
+    "orphan taken for the base",
+    "token from the file's size (H1)",
+    "old directory removed early",
+    "no fence after the version",
+)
+LOSES_A_BARRIER = (11, 12, 13, 21, 22, 23, 24, 25, 26)
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, PlantedFault) else str(value)
+
+
+def numbers() -> Counter[int]:
+    return Counter(fault.number for fault in FAULTS if fault.number is not None)
+
+
+def test_there_are_more_than_forty_faults_each_with_a_name_of_its_own() -> None:
+    assert len(numbers()) >= 40 and len(FAULTS) >= 45
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert all(fault.change and fault.property_broken and fault.part and fault.mode for fault in FAULTS)
+
+
+def test_every_fault_is_hunted_on_a_scenario_that_is_there_by_an_explorer_that_is_not_said_to_miss_it() -> None:
+    for fault in FAULTS:
+        assert fault.scenario in scenario_names()
+        found = {fault.explorer, *fault.also}
+        assert len(found) == 1 + len(fault.also) and not found & set(fault.hidden_from)
+    assert HUNTERS.keys() == set(Explorer)
+
+
+@pytest.mark.parametrize("name", FINDINGS_THAT_CHECK_SHOWS)
+def test_what_a_check_must_be_able_to_show_is_planted_and_found_by_more_than_the_sequential_run(name: str) -> None:
+    fault = fault_named(name)
+    assert {fault.explorer, *fault.also} - {Explorer.SEQUENTIAL, Explorer.METRIC}
+
+
+def test_a_barrier_that_is_left_out_is_said_to_survive_process_kill_and_to_need_a_power_cut() -> None:
+    for fault in FAULTS:
+        if fault.number in LOSES_A_BARRIER:
+            assert Explorer.CRASH in fault.hidden_from
+            assert any(explorer.startswith("power") for explorer in fault.also)
+
+
+@pytest.mark.parametrize(("fault", "explorer"), sampled(7, FOUND, besides=lambda case: case[1] not in SLOW), ids=named)
+def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
+    came = hunt(fault, explorer)
+    assert came.reached and came.triggered and came.detected and came.property
+
+
+@pytest.mark.parametrize(
+    ("fault", "explorer"), sampled(SAMPLED, HIDDEN, besides=lambda case: case[1] in QUICK), ids=named
+)
+def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
+    came = hunt(fault, explorer)
+    assert not came.detected and came.explored_count > 0
+
+
+@pytest.mark.parametrize(
+    ("explorer", "scenario"),
+    [
+        *SMALL,
+        *sampled(SAMPLED, [kind for kind in KINDS if kind not in DEEP], besides=lambda kind: kind[0] in QUICK),
+        *(nightly(*kind) for kind in KINDS if kind in DEEP),
+    ],
+    ids=str,
+)
+def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:
+    sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario=scenario)
+    came = hunt(sound, explorer)
+    assert not came.detected and not came.triggered and came.explored_count > 0
+
+
+def test_without_a_fault_a_few_rules_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunters, "STATEFUL_STEPS", FEW_STEPS)
+    sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
+    came = hunt(sound, Explorer.STATEFUL)
+    assert not came.detected and not came.triggered and came.explored_count == FEW_STEPS
+
+
+def test_what_stood_at_a_place_is_there_again_after_a_hunt() -> None:
+    for fault in FAULTS:
+        if ":" in fault.place:
+            before = original_of(fault.place)
+            with Planting(fault).planted():
+                assert original_of(fault.place) is not before
+            assert original_of(fault.place) is before
+
+
+def test_a_place_is_one_name_of_the_implementation_or_one_field_of_a_protocol() -> None:
+    for fault in FAULTS:
+        module, _, name = fault.place.partition(":")
+        if name:
+            assert module.startswith("impl.") and hasattr(importlib.import_module(module), name)
+        else:
+            assert module.split(".")[0] in ("Protocol", "ReaderProtocol")
+
+
+def test_a_fault_at_a_place_that_nobody_comes_to_is_neither_reached_nor_triggered() -> None:
+    unreached = replace(fault_named("no final look at words"), explorer=Explorer.SEQUENTIAL)
+    assert hunt(unreached) == Hunt(
+        reached=False, triggered=False, detected=False, explored_count=hunt(unreached).explored_count, property=""
+    )
+
+
+def test_a_patch_that_changes_nothing_is_reached_and_not_triggered() -> None:
+    idle = replace(fault_named("newest footer only"), substitute=lambda resolve: resolve)
+    came = hunt(idle)
+    assert came.reached and not came.triggered and not came.detected
+
+
+def test_what_a_hunt_expects_was_seen_without_a_fault() -> None:
+    fault = fault_named("token forgotten")
+    before = ground_of(fault.scenario).expected(())
+    assert hunt(fault).detected
+    assert ground_of(fault.scenario).expected(()) is before
+
+
+def test_the_page_of_faults_is_the_one_that_the_catalogue_gives() -> None:
+    page = Path(__file__).parents[3] / "docs/faults.md"
+    assert page.read_text() == document(), "python -m tornproof.harness.mutation.document > docs/faults.md"
+    for fault in FAULTS:
+        assert f"| {fault.name} |" in document()
+    assert "| missing |" not in document(FAULTS[1:]) and document(FAULTS[1:]) != document()

@@ -1,0 +1,210 @@
+"""Every known defect is found, as a small finding that is seen again with the defect and not without it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+from depth import always_if, drawn, sampled
+
+from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.log import DecisionLog, Kill, PowerCut
+from tornproof.harness.counterexamples.make import finding_of
+from tornproof.harness.counterexamples.replay import is_simulated
+from tornproof.harness.counterexamples.run import run_log
+from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
+from tornproof.harness.mutation.known_document import document, picture_of, table
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.scenario import Explorer, load_scenario
+from tornproof.harness.systems.simulation import setting_of
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import made_image
+
+TIMES, FEW_TIMES = 10, 1
+REMADE = "python -m tornproof.harness.mutation.known_document > docs/known-defects.md"
+STEP_RULES = (Property.BARRIERS, Property.IMMUTABLE)
+BY_NAME = {defect.name: defect for defect in KNOWN}
+PAGE = Path(__file__).parents[3] / "docs/known-defects.md"
+RELEASES = ("questdb-9.4.2", "questdb-9.4.3")
+LOOKED_AT = (
+    "header before body (F2)",
+    "data not durable (F1)",
+    "lost acknowledged commit (F5)",
+    "stale mapping, ABA on the token",
+    "orphan truncated under a reader",
+    "reader decodes by the newest footer (questdb-9.4.2)",
+    "reader decodes by the newest footer (questdb-9.4.3)",
+    "orphan as the base of the next update (questdb-9.4.2)",
+    "no fence after the version",
+)
+"""What more than one test looks at, so that it is found by day too, beside a sample of the others."""
+BY_DAY = (
+    *(defect for defect in KNOWN if defect.name in LOOKED_AT),
+    *drawn(3, [defect for defect in KNOWN if defect.name not in LOOKED_AT]),
+)
+
+
+@functools.cache
+def found(defect: KnownDefect) -> Finding:
+    """Return what its explorer finds, as it is read from a file."""
+    finding = shown(defect)
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+
+
+def lines_of_page() -> list[str]:
+    return [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+
+
+def times_of_each() -> list[object]:
+    """Return each defect, to be replayed once; ten times one of them always, the others nightly."""
+    few = sampled(0, [(defect, FEW_TIMES) for defect in KNOWN], besides=lambda case: case[0] in BY_DAY)
+    return [*few, *sampled(1, [(defect, TIMES) for defect in KNOWN])]
+
+
+@pytest.mark.parametrize(("defect", "times"), times_of_each(), ids=lambda value: getattr(value, "name", str(value)))
+def test_a_known_defect_is_seen_again_every_time_with_the_same_evidence_and_not_without_it(
+    defect: KnownDefect, times: int
+) -> None:
+    finding = found(defect)
+    assert finding.property == defect.breaks and finding.property not in STEP_RULES
+    for _ in range(times):
+        again = replayed(defect, finding)
+        assert (again.verdict, again.is_same, again.note) == (Verdict.INVALID, True, "")
+    assert replayed_without(finding) is Verdict.VALID
+    assert table([(defect, finding)])[-1] in lines_of_page(), REMADE
+
+
+@pytest.mark.parametrize(
+    "defect", always_if(BY_DAY.__contains__, [each for each in KNOWN if not each.fault]), ids=lambda defect: defect.name
+)
+def test_findings_of_released_servers_need_no_more_than_their_file(defect: KnownDefect) -> None:
+    assert replay_finding(found(defect), made_image(), "nowhere") is Verdict.INVALID
+
+
+def test_the_median_finding_is_small() -> None:
+    # That the page has the sizes which are found is a matter of each defect.
+    sizes = [Size(*map(int, line.strip("| ").split(" | ")[-3:])) for line in lines_of_page()[2:]]
+    assert len(sizes) == len(KNOWN)
+    operations, crashes, switches = (median(column) for column in zip(*sizes, strict=True))
+    assert operations <= 6 and crashes <= 1 and switches <= 2
+    assert all(size.crashes <= 1 and size.switches <= 2 for size in sizes)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_refuses_a_read_beside_one_commit_and_without_any_crash(release: str) -> None:
+    finding = found(BY_NAME[f"reader decodes by the newest footer ({release})"])
+    assert size_of(finding) == Size(operations=1, crashes=0, switches=1)
+    assert [(each["count"], each["read_count"]) for each in finding.evidence["situation"]["readers"]] == [(1, 1)]
+    assert finding.evidence["situation"]["target"]["preset"] == release
+
+
+@pytest.mark.parametrize("release", always_if(RELEASES[0].__eq__, RELEASES))
+def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where_nobody_looks_by_the_newest_footer(
+    release: str,
+) -> None:
+    defect = BY_NAME[f"orphan as the base of the next update ({release})"]
+    finding = found(defect)
+    size = size_of(finding)
+    log = DecisionLog.of_document(finding.evidence["log"])
+    assert size.operations <= 3 and size.crashes == 1
+    assert not [each for each in log.deviations if isinstance(each, PowerCut)]
+    (kill,) = (each for each in log.deviations if isinstance(each, Kill))
+
+    situation = defect.setting().situation
+    looked_at_by_token = TableTarget(protocol=PRESETS[release].protocol, encode=PRESETS[release].encode)
+    result = run_log(replace(situation, target=looked_at_by_token, readers=()), DecisionLog((kill,)))
+    assert not result.dropped
+    (violation,) = result.violations
+    assert (violation.property, violation.client) == (Property.COMMIT, "writer")
+    assert "exceeds data length" in violation.sentence
+
+
+def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision() -> None:
+    setting = BY_NAME["data not durable (F1)"].setting()
+    phase = simulate(Explorer.POWER, [setting])
+    by_property = {finding.property: finding for finding in phase.findings}
+    assert set(by_property) == {Property.BARRIERS, Property.REFUSED}
+    against_rule, refused = by_property[Property.BARRIERS], by_property[Property.REFUSED]
+    assert size_of(against_rule) == Size(operations=1, crashes=0, switches=0) and against_rule.evidence["log"] == []
+    assert replay_planted(against_rule).is_same
+    # A wrong answer is explained by what changes that answer, and a power cut a step earlier does.
+    assert refused.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
+
+
+def test_a_life_that_cannot_even_begin_is_one_that_cannot_recover_whatever_the_life_before_had_begun() -> None:
+    finding = found(BY_NAME["data not durable (F1)"])
+    situation = situation_of(finding.evidence["situation"])
+    log = DecisionLog.of_document(finding.evidence["log"])
+    (violation,) = run_log(replace(situation, readers=()), log).violations
+    assert (violation.property, violation.client) == (Property.RECOVERY, "writer")
+
+
+def test_a_run_that_nobody_can_judge_is_not_one_that_passes() -> None:
+    release = PRESETS["questdb-9.4.2"]
+    situation = setting_of(load_scenario("orphan-and-equal-retry"), release).situation
+    (kill,) = DecisionLog.parse("writer@commit 0: unmap 2024-01-01T00/_pm #1 is killed").deviations
+    (violation,) = run_log(replace(situation, readers=()), DecisionLog((kill,))).violations
+    # A step earlier nothing is published, and what the commit would have been by itself is refused to every reader.
+    finding = finding_of(situation, DecisionLog((kill,)), violation, phase="power")
+    assert finding.property == Property.RECOVERY
+    assert finding.evidence["explanation"]["neighbour"]["change"] == "left out"
+
+
+def test_a_fault_that_is_not_there_is_not_found() -> None:
+    defect = BY_NAME["data not durable (F1)"]
+    sound = replace(defect, fault="", preset="hardened")
+    with pytest.raises(LookupError, match=r"data not durable .* no more"):
+        shown(sound)
+    assert replayed(sound, found(BY_NAME["orphan truncated under a reader"])).verdict is Verdict.VALID
+
+
+def test_the_size_of_a_finding_counts_what_its_file_says() -> None:
+    cut, turned = found(BY_NAME["lost acknowledged commit (F5)"]), found(BY_NAME["stale mapping, ABA on the token"])
+    assert size_of(cut) == Size(operations=2, crashes=1, switches=0)
+    assert size_of(turned) == Size(operations=2, crashes=0, switches=2)
+    loaded = found(BY_NAME["no fence after the version"])
+    assert not is_simulated(loaded.evidence) and size_of(loaded).switches >= 1
+    at_rest = [{**load, "commits": [0]} for load in loaded.evidence["loads"]]
+    assert size_of(replace(loaded, evidence={**loaded.evidence, "loads": at_rest})).switches == 0
+
+
+def test_a_single_load_of_another_value_is_another_execution() -> None:
+    defect = BY_NAME["no fence after the version"]
+    finding = found(defect)
+    loads = [dict(load) for load in finding.evidence["loads"]]
+    loads[-1]["value"] += 1 << 40
+    assert replayed(defect, replace(finding, evidence={**finding.evidence, "loads": loads})).verdict is Verdict.VALID
+
+
+def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> None:
+    page = PAGE.read_text().splitlines()
+    names = [line.strip("| ").split(" | ")[0] for line in lines_of_page()[2:]]
+    assert names == [defect.name for defect in KNOWN], REMADE
+    assert lines_of_page()[:2] == table([]), REMADE
+    headings = [line.removeprefix("## ").lower() for line in page if line.startswith("## ")]
+    assert headings == [defect.name.lower() for defect in KNOWN], REMADE
+    pictures = [PAGE.parent / picture_of(defect) for defect in KNOWN]
+    assert [picture.name for picture in pictures if not picture.is_file()] == [], "python docs/pictures.py"
+
+
+def test_the_page_tells_each_finding_in_words() -> None:
+    defect = BY_NAME["header before body (F2)"]
+    page = document([(defect, found(defect))])
+    for word in (
+        "- Let a writer commit 1 operation beside 1 reader.",
+        "- Then reader 1 goes on",
+        "- Because",
+        "however",
+    ):
+        assert word in page
+    fenced = BY_NAME["no fence after the version"]
+    assert "nothing keeps them in order" in document([(fenced, found(fenced))])

@@ -1,0 +1,215 @@
+"""Runs by number: the seed decides all of a run, the moves are the run, and what breaks is found and seen again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from depth import sampled
+
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.counterexamples.replay import is_simulated
+from tornproof.harness.counterexamples.run import Player, from_schedule
+from tornproof.harness.explorers.random import seeded_course
+from tornproof.harness.explorers.random.seeded_course import (
+    CUT,
+    FAILED,
+    KILLED,
+    MIXED_DISK,
+    OLD_DISK,
+    PEACE,
+    SOUND_DISK,
+    fates_of,
+    kind_of_disk,
+    moves_of,
+)
+from tornproof.harness.mutation.catalogue import FAULTS, fault_named
+from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.mutation.seeded import SEEDED, Cell, SeededRun, SeededRuns, run_seeds
+from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.persistence.models import LATEST, Choice, FileChoice
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.scenario import load_scenario
+from tornproof.impl.write.commit import Protocol
+
+CRASHES = "append-and-power-cut"
+SCHEDULES = "two-commits-two-readers"
+
+
+def cell(scenario: str = CRASHES, preset: str = "hardened", fault: str = "", *, watches_steps: bool = False) -> Cell:
+    return Cell(scenario=load_scenario(scenario), preset=preset, fault=fault, watches_steps=watches_steps)
+
+
+def home_of(fault: str) -> str:
+    return next(each.scenario for each in FAULTS if each.name == fault)
+
+
+def convicted(runs: list[SeededRun]) -> list[SeededRun]:
+    return [run for run in runs if run.verdict is Verdict.INVALID]
+
+
+CELLS = [
+    cell(),
+    cell(SCHEDULES),
+    cell("a-rewrite-a-commit-and-a-crash"),
+    cell(preset="questdb-9.4.2"),
+    cell(preset="questdb-2026-07", watches_steps=True),
+    cell(home_of("mapping kept"), fault="mapping kept"),
+    cell(fault="body of _pm not synced (F2)"),
+]
+
+
+def assert_order_does_not_matter(of: Cell, seeds: int) -> None:
+    together = run_seeds(of, 3, range(seeds))
+    alone = [run for seed in reversed(range(seeds)) for run in run_seeds(of, 3, [seed])]
+    assert together == alone[::-1]
+
+
+@pytest.mark.parametrize("of", sampled(3, CELLS), ids=lambda of: " ".join(filter(None, of.key)))
+def test_a_run_is_the_same_whichever_runs_came_before_it(of: Cell) -> None:
+    assert_order_does_not_matter(of, 4)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [fault.name for fault in FAULTS])
+def test_no_fault_remembers_anything_from_one_run_to_the_next(name: str) -> None:
+    assert_order_does_not_matter(cell(home_of(name), fault=name), 24)
+
+
+def test_other_seeds_and_other_campaigns_draw_other_runs() -> None:
+    runs = run_seeds(cell(), 0, range(12))
+    assert len({run.moves for run in runs}) == 12
+    assert [run.moves for run in run_seeds(cell(), 1, range(12))] != [run.moves for run in runs]
+
+
+@pytest.mark.parametrize(
+    "scenario", sampled(2, [CRASHES, SCHEDULES, "two-orphans", "rewrite-and-a-reader-through-a-kill"])
+)
+def test_our_implementation_is_valid_whatever_befalls_it(scenario: str) -> None:
+    runs = run_seeds(cell(scenario, watches_steps=True), 0, range(40))
+    assert {(run.verdict, run.error, run.sentence) for run in runs} == {(Verdict.VALID, "", "")}
+    assert {run.fate for run in runs} == set(fates_of(load_scenario(scenario)))
+    assert all(run.fate in run.reached for run in runs)
+    assert all((run.model, run.step) == ("", "") for run in runs if run.fate == PEACE)
+    assert all(run.model and run.step.startswith("writer@") for run in runs if run.fate != PEACE)
+
+
+def test_a_scenario_for_some_models_meets_no_other_fate() -> None:
+    scenario = load_scenario("reader-lives-through-a-kill")
+    assert fates_of(scenario) == (PEACE, KILLED, FAILED)
+    assert {run.model for run in run_seeds(cell(scenario.name), 0, range(30))} == {"", "A", "D"}
+    assert fates_of(load_scenario(SCHEDULES)) == (PEACE, KILLED, FAILED, CUT)
+
+
+def test_only_power_cuts_choose_a_disk_and_release_what_was_seen() -> None:
+    runs = run_seeds(cell(), 0, range(80))
+    cut = [run for run in runs if run.fate == CUT]
+    assert {run.disk for run in cut} == {SOUND_DISK, OLD_DISK, MIXED_DISK}
+    assert all(("power" in run.moves) is bool(run.disk) is (not run.is_seen_kept) for run in runs)
+    # After a sync that failed the power may go, too.
+    assert {bool(run.disk) for run in runs if run.fate == FAILED} == {True, False}
+    assert {bool(run.disk) for run in runs if run.fate in (PEACE, KILLED)} == {False}
+
+
+def test_disks_are_told_by_the_corner_of_what_is_legal_that_they_are_in() -> None:
+    old, new, torn = FileChoice(0, 0), FileChoice(LATEST, LATEST), FileChoice(2, 2, ((1, 0),))
+    assert kind_of_disk(Choice("B", None, (("x", new),)), (0, 0)) == SOUND_DISK
+    assert kind_of_disk(Choice("B", None, (("x", old),)), (0, 3)) == OLD_DISK
+    assert kind_of_disk(Choice("Cdir", (), (("x", old),)), (0, 3)) == OLD_DISK
+    assert kind_of_disk(Choice("Cdir", (1,), (("x", old),)), (0, 3)) == MIXED_DISK
+    assert kind_of_disk(Choice("Cdir", (1,), ()), (0, 0)) == MIXED_DISK
+    assert kind_of_disk(Choice("B", None, (("x", old), ("y", torn))), (1, 3)) == MIXED_DISK
+
+
+@pytest.mark.parametrize("of", sampled(3, CELLS, seed=1), ids=lambda of: " ".join(filter(None, of.key)))
+def test_the_moves_of_a_run_break_the_same_property_again(of: Cell) -> None:
+    with SeededRuns(of, 5) as runs, Player(runs.situation) as player:
+        for run in map(runs.run, range(6)):
+            result = player.play(from_schedule(runs.situation, moves_of(run.moves)))
+            assert [each.property for each in result.violations[:1]] == list(filter(None, [run.property]))
+
+
+@pytest.mark.parametrize("text", ['[["jump"]]', "[[0]]", '[["power","no model",[]]]', "3", "["])
+def test_what_are_no_moves_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        moves_of(text)
+
+
+@pytest.mark.parametrize(
+    "of",
+    sampled(
+        3,
+        [
+            cell(preset="questdb-9.4.2"),
+            cell(preset="specification"),
+            cell(fault="body of _pm not synced (F2)"),
+            cell(home_of("unborn directories stay"), fault="unborn directories stay"),
+            cell(SCHEDULES, fault="newest footer only"),
+        ],
+    ),
+    ids=lambda of: " ".join(filter(None, of.key)),
+)
+def test_what_is_wrong_is_convicted_and_the_finding_replays(of: Cell) -> None:
+    with SeededRuns(of, 0) as runs:
+        first = next(run for run in map(runs.run, range(64)) if run.verdict is Verdict.INVALID)
+        finding = runs.finding(first.seed)
+    assert finding.property == first.property and finding.sentence
+    assert finding.evidence.get("fault", "") == of.fault
+    assert json.loads(json.dumps(finding.evidence[SEEDED]))["seed"] == first.seed
+    replayed = replay_planted(finding)
+    assert (replayed.verdict, replayed.is_same) == (Verdict.INVALID, True)
+    if of.fault and not isinstance(fault_named(of.fault).substitute, Protocol):
+        # Without its fault the same log breaks nothing; another order of actions is in the file itself.
+        without = {name: value for name, value in finding.evidence.items() if name != "fault"}
+        assert replay_planted(replace(finding, evidence=without)).verdict is not Verdict.INVALID
+
+
+@pytest.mark.parametrize("fault", ["version goes up by two", "version before stored again"])
+def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> None:
+    # These are there without any disturbance, so that a smaller case has no sound one to be held against.
+    with SeededRuns(cell(home_of(fault), fault=fault), 0) as runs:
+        finding = runs.finding(next(seed for seed in range(40) if runs.run(seed).property == Property.WRONG_SNAPSHOT))
+    assert not is_simulated(finding.evidence) and finding.evidence["moves"] and finding.evidence["note"]
+    image = None
+    assert replay_finding(finding, image, "") is Verdict.INVALID  # type: ignore[arg-type]
+    told = finding.evidence[SEEDED]
+    for change, verdict in (
+        ({"fault": ""}, Verdict.VALID),
+        ({"fault": "no such fault"}, Verdict.UNKNOWN),
+        ({"preset": "no such preset"}, Verdict.UNKNOWN),
+        ({"seed": "x"}, Verdict.UNKNOWN),
+        ({"scenario": {}}, Verdict.UNKNOWN),
+    ):
+        other = replace(finding, evidence={**finding.evidence, SEEDED: {**told, **change}})
+        assert replay_finding(other, image, "") is verdict  # type: ignore[arg-type]
+    elsewhere = replace(finding, property="another property")
+    assert replay_finding(elsewhere, image, "") is Verdict.VALID  # type: ignore[arg-type]
+
+
+def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = seeded_course.fates_of
+    asked: list[object] = []
+
+    def broken(scenario: object) -> tuple[str, ...]:
+        asked.append(scenario)
+        if len(asked) == 2:
+            raise RuntimeError("broken")
+        return sound(scenario)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(seeded_course, "fates_of", broken)
+    runs = run_seeds(cell(), 0, range(3))
+    assert [run.verdict for run in runs] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.VALID]
+    assert (runs[1].error, runs[1].seed) == ("RuntimeError: broken", 1)
+
+
+def test_a_scenario_that_a_release_refuses_undisturbed_is_unknown_run_by_run() -> None:
+    runs = run_seeds(cell("two-orphans", preset="questdb-9.4.2"), 0, range(3))
+    assert [(run.seed, run.verdict) for run in runs] == [(seed, Verdict.UNKNOWN) for seed in range(3)]
+    assert all("not explorable: after operations" in run.error for run in runs)
+
+
+def test_after_the_runs_the_fault_is_gone() -> None:
+    fault = cell(fault="prev is always 0")
+    assert convicted(run_seeds(fault, 0, range(16)))
+    assert not convicted(run_seeds(cell(), 0, range(16)))

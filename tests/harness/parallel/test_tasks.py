@@ -1,0 +1,169 @@
+"""Explorations over processes: the same results for any number of them, nothing lost, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_tasks
+from depth import nightly
+from sample_tasks import exploring, in_waves
+
+from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.parallel.tasks import Exploration, Outcome, Progress, explore, explore_here
+from tornproof.harness.parallel.workers import Task
+
+ROOT = Path(__file__).parents[3]
+WAVES = "[1, 16, 81, 6561]"
+
+
+def phase_of(tasks: list[Task], **more: Any) -> Phase:
+    (phase,) = explore({"sample": exploring(tasks)}, 0, workers=2, **more).phases
+    return phase
+
+
+@pytest.mark.parametrize("workers", [1, 2, nightly(7)])
+def test_any_number_of_workers_returns_the_same_in_the_order_that_was_asked_for(workers: int) -> None:
+    numbers = list(range(40))
+    tasks = [Task(run=sample_tasks.square, arguments=(number,), cost=number % 7) for number in numbers]
+    outcome = explore({"sample": exploring(tasks), "waves": in_waves([1, 2, 3, 9])}, 0, workers=workers)
+    squares, waves = outcome.phases
+    assert (squares.name, squares.bound) == ("sample", str([number * number for number in numbers]))
+    assert (waves.name, waves.bound) == ("waves", WAVES)
+    assert (outcome.interrupted_by, outcome.is_out_of_time) == (None, False)
+    assert waves.bound == explore_here(in_waves([1, 2, 3, 9]), 0).bound
+
+
+def test_so_many_processes_are_at_work_and_none_outlives_them() -> None:
+    told: list[list[int]] = []
+    tasks = [Task(run=sample_tasks.identity) for _ in range(30)]
+    explore({"sample": exploring(tasks, told.append)}, 0, workers=2)
+    processes = set(told[0])
+    assert len(processes) <= 2 and os.getpid() not in processes
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+def test_what_tasks_write_is_gone_afterwards() -> None:
+    told: list[list[str]] = []
+    explore({"sample": exploring([Task(run=sample_tasks.leave_a_file)], told.append)}, 0, workers=1)
+    assert not Path(told[0][0]).exists() and not Path(told[0][0]).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (sample_tasks.die, "a process died of -9 while it explored"),
+        (sample_tasks.fail, "this is a defect of tornproof, not an answer: ZeroDivisionError: a defect"),
+        (sample_tasks.refuse, "not this table"),
+    ],
+    ids=["death", "defect", "refusal"],
+)
+def test_a_task_that_fails_leaves_the_verdict_open_and_costs_nothing_that_others_found(
+    run: Callable[..., Any], reason: str
+) -> None:
+    others = [Task(run=sample_tasks.square, arguments=(number,)) for number in range(6)]
+    phase = phase_of([*others[:3], Task(run=run), *others[3:]])
+    assert (phase.verdict, phase.complete, phase.bound) == (Verdict.UNKNOWN, False, "[0, 1, 4, 9, 16, 25]")
+    assert reason in phase.note
+
+
+def test_a_ceiling_takes_what_tasks_have_and_ends_those_that_do_not_look() -> None:
+    phase = phase_of([Task(run=sample_tasks.count_until_stopped), Task(run=sample_tasks.never_return)], seconds=0.5)
+    assert (phase.verdict, phase.explored, phase.complete) == (Verdict.VALID, 1, False)
+    assert int(phase.bound.strip("[]")) > 0
+
+
+def test_under_a_ceiling_every_exploration_begins() -> None:
+    tasks = [Task(run=sample_tasks.count_until_stopped) for _ in range(5)]
+    explorations = {name: exploring(tasks) for name in ("first", "second")}
+    outcome = explore(explorations, 0, workers=2, seconds=0.5)
+    assert outcome.is_out_of_time and [phase.explored for phase in outcome.phases] == [1, 1]
+
+
+def test_the_only_task_of_one_does_not_wait_for_all_of_another() -> None:
+    places: dict[str, list[int]] = {}
+    counts = {"many": 6, "one": 1}
+    explorations = {
+        name: exploring([Task(run=sample_tasks.take_place)] * count, partial(places.__setitem__, name))
+        for name, count in counts.items()
+    }
+    explore(explorations, 0, workers=1)
+    assert places == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
+
+
+def test_a_positive_control_begins_before_the_longest_task() -> None:
+    places: list[list[int]] = []
+    costs = [Task(run=sample_tasks.take_place, cost=cost) for cost in (1, 9)]
+    control = Task(run=sample_tasks.take_place, cost=0.1, begins_first=True)
+    explore({"sample": exploring([*costs, control], places.append)}, 0, workers=1)
+    assert places == [[3, 2, 1]]
+
+
+def test_an_interrupt_ends_with_what_there_is() -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.cases:
+            signal.raise_signal(signal.SIGTERM)
+
+    tasks = [Task(run=sample_tasks.square, arguments=(3,)), *(Task(run=sample_tasks.count_until_stopped),) * 9]
+    outcome: Outcome = explore({"sample": exploring(tasks)}, 0, workers=2, on_progress=interrupt)
+    (phase,) = outcome.phases
+    assert outcome.interrupted_by is signal.SIGTERM and 0 < phase.explored < len(tasks)
+
+
+def test_an_interrupt_before_any_task_leaves_a_phase_for_each_exploration() -> None:
+    def at_once(tasks: list[Task]) -> Exploration:
+        signal.raise_signal(signal.SIGINT)
+        return (yield from exploring(tasks))
+
+    tasks = [Task(run=sample_tasks.square, arguments=(3,))]
+    # Tests in the background of a shell have it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        outcome = explore({"sample": at_once(tasks), "more": exploring(tasks)}, 0, workers=1)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert outcome.interrupted_by is signal.SIGINT and [phase.explored for phase in outcome.phases] == [0, 0]
+
+
+def test_progress_ends_with_all_of_the_work() -> None:
+    seen: list[Progress] = []
+    explore({"waves": in_waves([1, 2, 3])}, 0, workers=2, on_progress=seen.append)
+    assert (seen[-1].name, seen[-1].done_part, seen[-1].cases) == ("waves", 1.0, 3)
+    assert all(0.0 <= each.done_part <= 1.0 for each in seen)
+
+
+def test_looks_are_counted_where_no_process_is_wanted() -> None:
+    phase = explore_here(exploring([Task(run=sample_tasks.count_until_stopped)]), 0, has_time=looks_at_most(4))
+    assert phase.bound == "[4]"
+
+
+def test_processes_end_with_one_that_is_killed() -> None:
+    """A killed run once left its processes at work until their tasks ended."""
+    script = (
+        "import sample_tasks\n"
+        "from tornproof.harness.parallel.tasks import explore\n"
+        "from tornproof.harness.parallel.workers import Task\n"
+        "tasks = [Task(run=sample_tasks.say_so_and_never_return)] * 2\n"
+        "if __name__ == '__main__':\n"
+        "    explore({'sample': sample_tasks.exploring(tasks)}, 0, workers=2)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "support"), str(ROOT / "src")))}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdout is not None
+        children = [int(process.stdout.readline()) for _ in range(2)]
+        os.kill(process.pid, signal.SIGKILL)
+        # The pipe ends when the last process that holds it has ended.
+        assert process.stdout.read() == ""
+    assert len(set(children)) == 2

@@ -1,0 +1,281 @@
+"""The simulated disk: the same answers as the storage in memory, and what a sync and a kill leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import BusFault, Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.touches import are_dependent, touches
+from tornproof.harness.simulator.process.client import Client
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import LockMode, OpenMode, Storage
+
+PATHS = ("t", "t/a", "t/b", "t/d", "t/d/a", "t/a/x", "other")
+MODES = tuple(OpenMode)
+Step = tuple[Any, ...]
+
+
+def steps() -> st.SearchStrategy[list[Step]]:
+    path = st.sampled_from(PATHS)
+    small = st.integers(0, 40)
+    return st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["mkdir", "rmdir", "unlink", "listdir", "kind", "sync_directory"]), path),
+            st.tuples(st.sampled_from(["rename", "link"]), path, path),
+            st.tuples(st.just("open"), path, st.sampled_from(MODES)),
+            st.tuples(st.just("read_only"), path),
+            st.tuples(st.just("pwrite"), st.binary(max_size=20), small),
+            st.tuples(st.just("pread"), small, small),
+            st.tuples(st.sampled_from(["truncate", "map"]), small),
+            st.tuples(st.sampled_from(["size", "fsync", "close", "msync", "load", "store", "unmap"])),
+            st.tuples(st.sampled_from(["lock", "unlock"]), st.sampled_from(LockMode), small, st.integers(1, 9)),
+        ),
+        max_size=25,
+    )
+
+
+def run(storage: Storage, todo: list[Step], note: Callable[[Hashable], None]) -> None:
+    """Do the steps on the file and the mapping that were opened last, and note every answer."""
+    file: Any = None
+    mapping: Any = None
+    for name, *arguments in todo:
+        try:
+            if name in ("mkdir", "rmdir", "unlink", "listdir", "kind", "sync_directory", "rename", "link"):
+                note(getattr(storage, name)(*arguments))
+            elif name == "open":
+                file = storage.open_for_writing(*arguments)
+            elif name == "read_only":
+                file = storage.open_for_reading(*arguments)
+            elif name in ("load", "store", "msync", "unmap"):
+                if mapping is not None:
+                    note(mapped(mapping, name))
+                    mapping = None if name == "unmap" else mapping
+            elif file is not None:
+                mapping = on_file(file, name, arguments, note) or mapping
+        except StorageError as error:
+            note((type(error).__name__, error.reason))
+
+
+def client_of(name: str, todo: list[Step]) -> Client:
+    return Client(name, lambda storage, say: run(storage, todo, lambda answer: say("answer", answer)))
+
+
+def mapped(mapping: Any, name: str) -> Hashable:
+    try:
+        if name == "load":
+            return int(mapping.load_u64(0))
+        return mapping.store_u64(0, 7) if name == "store" else getattr(mapping, name)()  # type: ignore[no-any-return]
+    except BusError:
+        return "bus error"
+    except AssertionError:
+        return "not for writing"
+
+
+def on_file(file: Any, name: str, arguments: list[Any], note: Callable[[Hashable], None]) -> Any:
+    if name == "map":
+        return file.map(max(arguments[0], 8))
+    if name == "lock":
+        mode, offset, size = arguments
+        note(file.try_lock(mode, offset_bytes=offset, size_bytes=size))
+    elif name == "unlock":
+        _, offset, size = arguments
+        file.unlock(offset_bytes=offset, size_bytes=size)
+    else:
+        note(getattr(file, {"size": "size_bytes"}.get(name, name))(*arguments))
+    return None
+
+
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(steps())
+def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[Step]) -> None:
+    start = DiskImage.of_files({"t/a": b"0123456789abcdef"})
+    todo = [step for step in todo if step[0] != "store"]
+    expected: list[Hashable] = []
+    memory = MemoryStorage.of(start)
+    run(memory, todo, expected.append)
+
+    client = client_of("it", todo)
+    kernel, node = Kernel.of(start), client.root
+    seen = [mark.value for mark in node.marks]
+    while node.call is not None:
+        node = client.advance(node, apply(kernel, 0, node.call))
+        seen += [mark.value for mark in node.marks]
+    client.close()
+    assert node.outcome == ""
+    assert seen == expected
+    assert kernel.image().files == memory.image().files
+    assert kernel.image().directories == memory.image().directories
+
+
+def opened(path: str = "t/a", content: bytes = b"0123456789abcdef", number: int = 1) -> Kernel:
+    kernel = Kernel.of(DiskImage.of_files({path: content}))
+    apply(kernel, 0, Call(kind=CallKind.OPEN_FOR_WRITING, path=path, file=number))
+    return kernel
+
+
+def write(offset_bytes: int, content: bytes, file: int = 1) -> Call:
+    return Call(
+        kind=CallKind.PWRITE, path="t/a", file=file, offset_bytes=offset_bytes, size_bytes=len(content), content=content
+    )
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    kernel = opened()
+    other = kernel.fork()
+    apply(other, 0, write(0, b"x"))
+    apply(other, 0, Call(kind=CallKind.MKDIR, path="t/d"))
+    assert kernel.image().files["t/a"][:1] == b"0"
+    assert "t/d" not in kernel.image().directories
+    assert kernel.identity() != other.identity()
+    assert kernel.identity() == kernel.fork().identity()
+
+
+def test_a_killed_process_leaves_its_bytes_and_nothing_that_it_had_open() -> None:
+    kernel = opened()
+    apply(kernel, 0, write(0, b"x"))
+    lock = Call(kind=CallKind.LOCK, path="t/a", file=1, offset_bytes=0, size_bytes=4, lock=LockMode.EXCLUSIVE)
+    assert apply(kernel, 0, lock) is True
+    apply(kernel, 1, Call(kind=CallKind.OPEN_FOR_WRITING, path="t/a", file=1))
+    assert apply(kernel, 1, lock) is False
+    kernel.kill(0)
+    assert apply(kernel, 1, lock) is True
+    assert kernel.image().files["t/a"][:1] == b"x"
+    assert list(kernel.handles) == [(1, 1)]
+
+
+def test_a_write_is_pending_until_it_is_synced() -> None:
+    kernel = opened()
+    apply(kernel, 0, write(0, b"x"))
+    (state,) = kernel.files.values()
+    assert [version[:1] for version in state.versions] == [b"0", b"x"] and not state.is_durable
+    apply(kernel, 0, Call(kind=CallKind.FDATASYNC, path="t/a", file=1))
+    (state,) = kernel.files.values()
+    assert state.is_durable and state.content[:1] == b"x"
+
+
+def test_a_name_is_pending_until_its_directory_is_synced() -> None:
+    kernel = opened()
+    apply(kernel, 0, Call(kind=CallKind.RENAME, path="t/a", target_path="t/b"))
+    directory = kernel.entry("t")
+    assert kernel.durable_directories[directory].keys() == {"a"}
+    apply(kernel, 0, Call(kind=CallKind.SYNC_DIRECTORY, path="t"))
+    assert kernel.durable_directories[directory].keys() == {"b"} and not kernel.entry_changes
+
+
+def test_a_sync_that_failed_leaves_clean_pages_that_only_a_new_write_takes_to_the_disk() -> None:
+    kernel = opened(content=b"0" * 10_000)
+    apply(kernel, 0, write(0, b"x"))
+    apply(kernel, 0, write(5_000, b"y"))
+    (number,) = kernel.files
+    kernel.files[number] = kernel.files[number].failed()
+    sync = Call(kind=CallKind.FSYNC, path="t/a", file=1)
+    apply(kernel, 0, sync)
+    assert kernel.files[number].versions == (b"0" * 10_000,)
+    assert kernel.files[number].content[5_000:5_001] == b"y"
+    apply(kernel, 0, write(5_001, b"z"))
+    apply(kernel, 0, sync)
+    (durable,) = kernel.files[number].versions
+    assert durable[4_999:5_003] == b"0yz0" and durable[:1] == b"0"
+
+
+def test_msync_makes_its_own_range_durable_and_no_size() -> None:
+    kernel = opened()
+    apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=8))
+    apply(kernel, 0, write(0, b"x"))
+    apply(kernel, 0, write(16, b"more"))
+    apply(kernel, 0, Call(kind=CallKind.MSYNC, path="t/a", file=1, mapping=2))
+    (state,) = kernel.files.values()
+    assert {version[:1] for version in state.versions} == {b"x"}
+    assert {len(version) for version in state.versions} == {16, 20}
+
+
+def test_a_mapping_beyond_the_end_of_a_cut_file_is_a_bus_fault() -> None:
+    kernel = opened()
+    apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=16))
+    apply(kernel, 0, Call(kind=CallKind.TRUNCATE, path="t/a", file=1, size_bytes=4))
+    load = Call(kind=CallKind.LOAD, path="t/a", file=1, mapping=2, offset_bytes=8, size_bytes=8)
+    assert apply(kernel, 0, load) == BusFault(15)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_broken"),
+    [(write(4, b"x"), True), (write(9, b"x"), False), (Call(kind=CallKind.TRUNCATE, path="t/a", file=1), True)],
+)
+def test_a_change_under_a_lease_is_kept(call: Call, is_broken: bool) -> None:
+    kernel = opened()
+    apply(kernel, 1, Call(kind=CallKind.OPEN_FOR_READING, path="t/a", file=1))
+    view = Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=16)
+    apply(kernel, 1, view)
+    lease = Call(kind=CallKind.VIEW, path="t/a", file=1, mapping=2, offset_bytes=0, size_bytes=8)
+    assert apply(kernel, 1, lease) == b"01234567"
+    apply(kernel, 0, call)
+    assert bool(kernel.broken_leases) is is_broken
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (write(0, b"x"), Call(kind=CallKind.PREAD, path="t/a", file=1, offset_bytes=0, size_bytes=1), True),
+        (write(0, b"x"), Call(kind=CallKind.PREAD, path="t/a", file=1, offset_bytes=1, size_bytes=1), False),
+        (write(0, b"0"), Call(kind=CallKind.PREAD, path="t/a", file=1, offset_bytes=0, size_bytes=1), False),
+        (write(16, b"x"), Call(kind=CallKind.SIZE, path="t/a", file=1), True),
+        (write(15, b"x"), Call(kind=CallKind.SIZE, path="t/a", file=1), False),
+        (write(16, b"x"), Call(kind=CallKind.PREAD, path="t/a", file=1, offset_bytes=8, size_bytes=99), True),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.LISTDIR, path="t"), True),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.MKDIR, path="t/e"), False),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.KIND, path="t/d/x"), True),
+        (Call(kind=CallKind.FSYNC, path="t/a", file=1), write(0, b"x"), False),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.SYNC_DIRECTORY, path="t/d"), True),
+        (Call(kind=CallKind.MKDIR, path="t/d"), Call(kind=CallKind.SYNC_DIRECTORY, path="t"), False),
+        (
+            Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2),
+            Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2),
+            False,
+        ),
+        (
+            Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2, lock=LockMode.EXCLUSIVE),
+            Call(kind=CallKind.LOCK, path="t/a", file=1, size_bytes=2),
+            True,
+        ),
+    ],
+)
+def test_calls_depend_on_each_other_when_their_order_can_be_seen(one: Call, other: Call, expected: bool) -> None:
+    kernel = opened()
+    apply(kernel, 1, Call(kind=CallKind.OPEN_FOR_WRITING, path="t/a", file=1))
+    assert are_dependent(touches(kernel, 0, one), touches(kernel, 1, other)) is expected
+    assert are_dependent(touches(kernel, 1, other), touches(kernel, 0, one)) is expected
+
+
+@settings(max_examples=120, deadline=None, database=None, derandomize=True)
+@given(steps(), steps())
+def test_independent_calls_of_two_processes_can_change_places(first: list[Step], second: list[Step]) -> None:
+    """Walk both processes step by step; whenever their next calls are independent, both orders must end alike."""
+    clients = [client_of("one", first), client_of("other", second)]
+    kernel = Kernel.of(DiskImage.of_files({"t/a": b"0123456789abcdef"}))
+    nodes = [client.root for client in clients]
+    turn = 0
+    while nodes[0].call is not None and nodes[1].call is not None:
+        some, others = (touches(kernel, place, nodes[place].call) for place in (0, 1))  # type: ignore[arg-type]
+        if not are_dependent(some, others):
+            ends = []
+            for order in ((0, 1), (1, 0)):
+                forked = kernel.fork()
+                answers = {place: apply(forked, place, nodes[place].call) for place in order}  # type: ignore[arg-type]
+                ends.append((answers[0], answers[1], forked.image().files, forked.image().directories))
+            assert ends[0] == ends[1], (nodes[0].call, nodes[1].call)
+        call = nodes[turn].call
+        assert call is not None
+        nodes[turn] = clients[turn].advance(nodes[turn], apply(kernel, turn, call))
+        turn = 1 - turn
+    for client in clients:
+        client.close()

@@ -1,0 +1,353 @@
+"""Runs of the archive under power cuts: every crash on every legal disk, reruns after it, and planted defects."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from depth import drawn, nightly
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.explorers.crash_images.power import explore_power
+from tornproof.harness.explorers.crash_images.power_exploration import Settings
+from tornproof.harness.explorers.crash_images.power_points import NEW_STATE, OLD_STATE, SYNC_FAILED
+from tornproof.harness.mutation.planted import patch, protocol
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.table_readers import Seen, see
+from tornproof.impl.errors import CorruptError, RowsRefusedError, TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.partition_names import looks_like_partition
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.commit import Action
+from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import WriterOptions
+from tornproof.pipeline.ingest.commit import (
+    ARCHIVE_DIRECTORY,
+    DONE,
+    INPROGRESS,
+    PENDING,
+    ArchiveTable,
+    UnsettledRunError,
+    ingested,
+    open_archive,
+    prepared_path,
+)
+
+PATH = "table"
+HOUR = 3_600_000_000
+COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
+# Files this small would be written anew at every commit; what grows in place is what there is to explore.
+OPTIONS = WriterOptions(rewrite_unused_ratio=1.0)
+FIRST = Settings(stops_at_first=True)
+WITHOUT_SAMPLES = tuple(model for model in MODELS if model is not C_8)
+PUBLISH_FILE = "tornproof.pipeline.ingest.commit:publish_file"
+BUILDERS: list[Callable[..., PartitionBuild]] = [PartitionBuild]
+"""The last one builds partitions; others are planted defects."""
+
+Plant: TypeAlias = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A source: what stands for its digest, and the times of its rows."""
+
+    digest: str
+    times: tuple[int, ...]
+
+
+NIGHT = File("night", (5, 9, HOUR + 3))
+LATE = File("late", (7, HOUR + 4, 2 * HOUR + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What a reader finds: the rows, and the files that count as taken."""
+
+    rows: Seen
+    digests: tuple[str, ...]
+
+
+class IncompleteError(TornproofError):
+    """A file stands under its final name, and is not whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTarget(Target):
+    """Tables that runs are added to; an operation is the one file of a run."""
+
+    name: str = "archive"
+    whole: frozenset[str] = frozenset()
+    """Digests of all files of partitions as undisturbed runs leave them."""
+
+    def create(self, storage: Storage, path: str) -> None:
+        create_table(storage, path, COLUMNS, timestamp="ts", partition_by=PartitionBy.HOUR)
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[Runs]:
+        with open_archive(storage, path, OPTIONS) as archive:
+            yield Runs(storage, archive)
+
+    def read(self, storage: Storage, path: str) -> Archived:
+        for name in filter(looks_like_partition, storage.listdir(path)):
+            for file in (DATA_FILE, PM_FILE):
+                if self.whole and digest(storage, f"{path}/{name}/{file}") not in self.whole:
+                    raise IncompleteError(f"{name}/{file}")
+        taken = [each for entry in ingested(storage, path) for each in sorted(entry.digests)]
+        return Archived(see(storage, path), tuple(taken))
+
+
+class Runs:
+    """One process that adds runs, with the executors' part of them."""
+
+    def __init__(self, storage: Storage, archive: ArchiveTable) -> None:
+        self._storage = storage
+        self._archive = archive
+
+    def commit(self, operation: File) -> None:
+        archive = self._archive
+        if any(operation.digest in entry.digests for entry in archive.entries):
+            return
+        assert archive.table.metadata is not None
+        there = {partition.timestamp for partition in archive.transaction.partitions}
+        prepared, rows = [], []
+        for start, group in itertools.groupby(operation.times, key=lambda time: time // HOUR * HOUR):
+            content = rows_at(list(group))
+            if start in there:
+                rows.append(content)
+                continue
+            place = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
+            with BUILDERS[-1](self._storage, place, archive.table.metadata, OPTIONS, table_name=PATH) as build:
+                build.append(build.encoded(content))
+                prepared.append(build.finish(start))
+        archive.publish(sources=[{"digest": operation.digest}], keys={}, prepared=prepared, rows=rows)
+
+
+def rows_at(times: list[int]) -> pa.Table:
+    return pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC")), "v": pa.array(range(len(times)), pa.int64())})
+
+
+def digest(storage: Storage, path: str) -> str:
+    """Return what tells a file from others; what is not there is no incomplete file."""
+    if storage.kind(path) is not EntryKind.FILE:
+        return "none"
+    with storage.open_for_reading(path) as file:
+        return hashlib.sha256(file.pread(file.size_bytes(), 0)).hexdigest()
+
+
+def after(*files: File) -> MemoryStorage:
+    storage = MemoryStorage()
+    target = ArchiveTarget()
+    target.create(storage, PATH)
+    for file in files:
+        with target.open_writer(storage, PATH) as writer:
+            writer.commit(file)
+    return storage
+
+
+def situation(*before: File, run: File = NIGHT) -> Situation:
+    """Return a run after others, and the same one again after a crash of it.
+
+    A first run makes new partitions alone, so that all files under final names must be those of an undisturbed one.
+    """
+    start = DiskImage.of_files(dict(after(*before).image().files))
+    whole: frozenset[str] = frozenset()
+    if not before:
+        done = after(run)
+        whole = frozenset({"none", *(hashlib.sha256(content).hexdigest() for content in done.image().files.values())})
+    return Situation(
+        target=ArchiveTarget(whole=whole), path=PATH, operations=(run,), first_life=(0,), second_life=(0,), start=start
+    )
+
+
+def phase_of(explored: Situation, *models: Model, settings: Settings | None = None) -> Phase:
+    points = (OLD_STATE, NEW_STATE) if any(not model.fails_syncs for model in models) else (SYNC_FAILED,)
+    return explore_power(explored, models=models, settings=settings, points=points)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembering() -> Iterator[None]:
+    with remembered_decoding():
+        yield
+
+
+@pytest.mark.parametrize(
+    ("before", "run", "models"),
+    [
+        nightly((), NIGHT, WITHOUT_SAMPLES, id="new partitions"),
+        pytest.param((NIGHT,), LATE, (A, B, CDIR), id="late rows beside a new partition"),
+        nightly((NIGHT,), LATE, MODELS, id="late rows, all models"),
+        nightly((), NIGHT, MODELS, id="new partitions, all models"),
+    ],
+)
+def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_same(
+    before: tuple[File, ...], run: File, models: tuple[Model, ...]
+) -> None:
+    phase = phase_of(situation(*before, run=run), *models)
+    assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
+    assert phase.controls == "passed"
+    assert all(f"{model} complete" in phase.bound for model in models if model in (A, B))
+
+
+class Without(InterceptedStorage):
+    """A storage on which calls of one kind do nothing."""
+
+    def __init__(self, inner: Storage, left_out: CallKind) -> None:
+        super().__init__(inner)
+        self._left_out = left_out
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        return None if call.kind is self._left_out else run()  # type: ignore[return-value]
+
+
+def build_without(left_out: CallKind) -> Plant:
+    def make(storage: Storage, *arguments: Any, **rest: Any) -> PartitionBuild:
+        return PartitionBuild(Without(storage, left_out), *arguments, **rest)
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        BUILDERS.append(make)
+        yield
+        BUILDERS.pop()
+
+    return planted
+
+
+def entry_without(left_out: CallKind) -> Plant:
+    return patch(PUBLISH_FILE, lambda publish: lambda storage, *rest: publish(Without(storage, left_out), *rest))
+
+
+def done_at_once(publish: Callable[..., None]) -> Callable[..., None]:
+    """Give the entry its last name before the commit, and again after it."""
+
+    def published(storage: Storage, directory: str, name: str, suffix: str, content: bytes) -> None:
+        publish(storage, directory, name, DONE, content)
+        publish(storage, directory, name, suffix, content)
+
+    return published
+
+
+FAULTS: dict[str, tuple[Plant, set[Model]]] = {
+    "partitions get their names before their data is synced": (
+        build_without(CallKind.FSYNC),
+        {B, C_512, CDIR, D},
+    ),
+    "the names inside of a partition's directory are not synced": (build_without(CallKind.SYNC_DIRECTORY), {CDIR}),
+    "the names of new partitions are not synced": (protocol(adoption=(Action.NAME_DIRECTORY,)), {CDIR}),
+    "the entry gets its name before it is synced": (entry_without(CallKind.FSYNC), {B, C_512, CDIR, D}),
+    "the entry's name is not synced": (entry_without(CallKind.SYNC_DIRECTORY), {CDIR}),
+    "a run counts as done before its commit": (patch(PUBLISH_FILE, done_at_once), {A, B, C_512, CDIR, D}),
+    "an unfinished run counts for nothing": (
+        patch("tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: False),
+        {A, B, C_512, CDIR, D},
+    ),
+    "an unfinished run counts as done": (
+        patch("tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: True),
+        {A, B, C_512, CDIR, D},
+    ),
+}
+
+
+def shown(value: str | tuple[Model, ...]) -> str:
+    return value if isinstance(value, str) else " ".join(model.name for model in value)
+
+
+def models_of_each() -> list[Any]:
+    """Return the model that shows all defects for some of them, and for the first that others show, those that tell.
+
+    Sets of models that show a defect differ in A, B and Cdir where they differ at all.
+    """
+    first = {frozenset(expected): name for name, (_, expected) in reversed(FAULTS.items())}
+    by_day = drawn(3, list(FAULTS))
+    return [
+        case
+        for name, (_, expected) in FAULTS.items()
+        for case in (
+            (name, (CDIR,)) if name in by_day else nightly(name, (CDIR,)),
+            (name, (A, B)) if first[frozenset(expected)] == name else nightly(name, (A, B)),
+            nightly(name, (C_512, D)),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("name", "models"), models_of_each(), ids=shown)
+def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_other(
+    name: str, models: tuple[Model, ...]
+) -> None:
+    plant, expected = FAULTS[name]
+    sound = situation()
+    sound.oracle((0, 0))
+    convicted = set()
+    for model in models:
+        with plant():
+            phase = phase_of(situation().expecting(sound), model, settings=FIRST)
+        convicted |= {model} if phase.findings else set()
+    assert convicted == expected.intersection(models)
+
+
+def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
+    storage = after(NIGHT)
+    directory = f"{PATH}/{ARCHIVE_DIRECTORY}"
+    name = next(name for name in storage.listdir(directory) if name.endswith(DONE))
+    storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(DONE)}{PENDING}")
+    assert [entry.version for entry in ingested(storage, PATH)] == [1]
+    with open_writer(storage, PATH, options=OPTIONS) as writer:
+        writer.write(rows_at([11]))
+        writer.commit()
+    with pytest.raises(UnsettledRunError, match=r"made version 1, and the table has version 2 now; give the file"):
+        ingested(storage, PATH)
+
+
+def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_count() -> None:
+    storage = after(NIGHT)
+    directory = f"{PATH}/{ARCHIVE_DIRECTORY}"
+    with pytest.raises(RowsRefusedError), open_archive(storage, PATH, OPTIONS) as archive:
+        archive.publish(sources=[{"digest": "late"}], keys={}, prepared=[], rows=[rows_at([6]), pa.table({"x": [1]})])
+    content = storage.image().files[f"{directory}/000000001{DONE}"]
+    changed = content.replace(b'"number": 1', b'"number": 2').replace(b'"version": 1', b'"version": 2')
+    with storage.open_for_writing(f"{directory}/000000002{PENDING}", OpenMode.NEW) as file:
+        file.pwrite(changed, 0)
+    with open_writer(storage, PATH, options=OPTIONS) as writer:
+        writer.write(rows_at([11, 12]))
+        assert writer.commit() == 2
+    with open_archive(storage, PATH, OPTIONS) as archive:
+        assert [entry.number for entry in archive.entries] == [1]
+    assert storage.listdir(directory) == (f"000000001{DONE}",)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 2, "number": 1}', b"\xff"])
+def test_an_entry_that_is_none_is_refused_in_words(content: bytes) -> None:
+    storage = after(NIGHT)
+    with storage.open_for_writing(f"{PATH}/{ARCHIVE_DIRECTORY}/000000001{DONE}") as file:
+        file.truncate(0)
+        file.pwrite(content, 0)
+    with pytest.raises(CorruptError, match="expected the entry of a run of format 1"):
+        ingested(storage, PATH)
+
+
+def test_unfinished_files_of_a_killed_run_are_gone_after_the_next_one_opens() -> None:
+    storage = after(NIGHT)
+    storage.mkdir(f"{PATH}/2024-01-01.7{INPROGRESS}")
+    storage.mkdir(f"{PATH}/{ARCHIVE_DIRECTORY}/spool")
+    for place in (f"2024-01-01.7{INPROGRESS}/{DATA_FILE}", f"{ARCHIVE_DIRECTORY}/000000002{INPROGRESS}"):
+        storage.open_for_writing(f"{PATH}/{place}", OpenMode.NEW).close()
+    with open_archive(storage, PATH, OPTIONS):
+        pass
+    assert storage.listdir(f"{PATH}/{ARCHIVE_DIRECTORY}") == (f"000000001{DONE}",)
+    assert not [name for name in storage.listdir(PATH) if name.endswith(INPROGRESS)]

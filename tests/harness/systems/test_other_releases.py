@@ -1,0 +1,72 @@
+"""What our recovery leaves is a table that every release can go on from: that is why it restates generations."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.search.crash_world import WRITER_PLACE, Lives
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.probe import probe
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.scenario import load_scenario
+from tornproof.harness.systems.simulation import setting_of
+
+RELEASES = ["questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07", "specification"]
+
+
+def situation() -> Situation:
+    return setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"]).situation
+
+
+def images_after_recovery(chosen: Situation) -> dict[str, DiskImage]:
+    """Kill the writer before each of its calls, let the next one recover and end, and return what is left, by step."""
+    lives = Lives.of(chosen)
+    world = chosen.begin(lives.first)
+    images: dict[str, DiskImage] = {}
+    while world.nodes[WRITER_PLACE].call is not None:
+        after = lives.after_kill(world)
+        after.run(WRITER_PLACE)
+        step = f"{world.nodes[WRITER_PLACE].depth}: {world.call(WRITER_PLACE).kind} {world.call(WRITER_PLACE).path}"
+        images[step] = after.kernel.image()
+        world.step(WRITER_PLACE)
+    lives.close()
+    return images
+
+
+def distinct(images: dict[str, DiskImage]) -> dict[str, DiskImage]:
+    seen: dict[object, tuple[str, DiskImage]] = {}
+    for step, image in images.items():
+        seen.setdefault(frozenset(image.files.items()), (step, image))
+    return dict(seen.values())
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_after_any_kill_and_our_recovery_every_release_reads_and_goes_on(release: str) -> None:
+    with remembered_decoding():
+        chosen = situation()
+        recovered = distinct(images_after_recovery(chosen))
+        assert len(recovered) > 3
+        for step, image in recovered.items():
+            outlook = probe(image, chosen.path, PRESETS[release])
+            assert (outlook.readable, outlook.writable) == (True, True), (step, outlook.reason)
+
+
+def test_without_restating_a_release_that_takes_the_newest_footer_could_not() -> None:
+    with remembered_decoding(), replaced("tornproof.impl.write.recovery:_settle", lambda storage, resolved: None):
+        chosen = situation()
+        # The second life commits nothing, so that the orphan stays the newest.
+        chosen = Situation(
+            target=chosen.target,
+            path=chosen.path,
+            operations=chosen.operations,
+            first_life=chosen.first_life,
+            start=chosen.start,
+        )
+        outlooks = [
+            probe(image, chosen.path, PRESETS["questdb-9.4.2"])
+            for image in distinct(images_after_recovery(chosen)).values()
+        ]
+    assert not all(outlook.readable for outlook in outlooks)

@@ -1,0 +1,150 @@
+"""What a probe tries and what it leaves alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from written_tables import DAY_LENGTH, DIRECTORY, PATH, new_table, rows, write, writer_on
+
+import tornproof.harness.systems.probe as probing
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.probe import probe
+from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
+from tornproof.impl.errors import CorruptError, NotATableError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.table.table import open_table
+from tornproof.impl.write.table_writer import TableWriter
+
+RELEASED = PRESETS["questdb-2026-07"]
+
+
+def table_with_tail(tail_bytes: int, *, keys: tuple[str, ...] = ()) -> MemoryStorage:
+    """Return a table of one partition behind whose data.parquet dead bytes stand."""
+    storage, _ = new_table(keys=keys)
+    write(storage, rows(range(0, 40, 10)), rows(range(50, 90, 10), 10))
+    with storage.open_for_writing(f"{DIRECTORY}/data.parquet") as data:
+        data.truncate(data.size_bytes() + tail_bytes)
+    return storage
+
+
+@pytest.mark.parametrize("keys", [(), ("ts",), ("ts", "v")], ids=["plain", "by time", "by two columns"])
+@pytest.mark.parametrize(("tail_bytes", "is_hazard"), [(0, False), (1, False), (3_000, True), (200_000, True)])
+def test_only_a_tail_that_outlasts_a_short_commit_is_a_hazard(
+    tail_bytes: int, is_hazard: bool, keys: tuple[str, ...]
+) -> None:
+    storage = table_with_tail(tail_bytes, keys=keys)
+    outlook = probe(storage.image(), PATH, RELEASED)
+    assert (outlook.readable, outlook.writable, bool(outlook.hazards)) == (True, True, is_hazard), outlook
+    assert outlook.reason == "8 rows are read, before and after a commit to 1 partitions"
+
+
+def test_tail_beyond_what_is_written_is_cut_in_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = table_with_tail(1_000_000).image()
+    before = dict(image.files)
+    monkeypatch.setattr(probing, "TAIL_LIMIT_BYTES", 4_096)
+    outlook = probe(image, PATH, RELEASED)
+    assert (outlook.writable, len(outlook.hazards)) == (True, 1)
+    assert dict(image.files) == before
+
+
+def test_tail_that_no_commit_has_room_to_cover_makes_a_table_not_writable() -> None:
+    storage, _ = new_table(keys=("ts",))
+    write(storage, rows([DAY_LENGTH - 3, DAY_LENGTH - 2, DAY_LENGTH - 1]))
+    with storage.open_for_writing(f"{DIRECTORY}/data.parquet") as data:
+        data.truncate(data.size_bytes() + 50_000)
+    outlook = probe(storage.image(), PATH, RELEASED)
+    assert (outlook.readable, outlook.writable, outlook.hazards) == (True, False, ())
+    assert "after a commit its reader refuses: _txn: token" in outlook.reason
+
+
+def test_every_parquet_partition_is_committed_to() -> None:
+    storage, _ = new_table()
+    write(storage, rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
+    for number in range(3):
+        other = storage.copy()
+        path = f"{PATH}/2024-01-0{number + 1}.0/data.parquet"
+        with other.open_for_writing(path) as data:
+            # A footer that no reader of rows looks at, but every writer that goes on from it.
+            data.pwrite(b"\xff" * 8, data.size_bytes() - 40)
+        outlook = probe(other.image(), PATH, RELEASED)
+        assert (outlook.readable, outlook.writable) == (True, False)
+        assert outlook.reason.startswith(f"its writer refuses: 2024-01-0{number + 1}.0/data.parquet: ")
+    assert probe(storage.image(), PATH, RELEASED).reason.endswith("a commit to 3 partitions")
+
+
+def read_only(entry: int) -> int:
+    return entry | layout.READ_ONLY.mask
+
+
+def native(entry: int) -> int:
+    return entry & ~layout.PARQUET_FORMAT.mask
+
+
+@pytest.mark.parametrize(("change", "row_count"), [(read_only, 3), (native, 2)])
+def test_partitions_that_only_the_server_writes_to_are_left_alone(change: Callable[[int], int], row_count: int) -> None:
+    storage, table = new_table()
+    write(storage, rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
+    place = table.transaction().partitions[0].flags_offset_bytes
+    with storage.open_for_writing(f"{PATH}/_txn") as txn:
+        txn.pwrite(struct.pack("<Q", change(struct.unpack("<Q", txn.pread(8, place))[0])), place)
+    image = storage.image()
+    if change is native:
+        image = image.without_file(f"{DIRECTORY}/data.parquet").without_file(f"{DIRECTORY}/_pm")
+    outlook = probe(image, PATH, RELEASED)
+    assert outlook.reason == f"{row_count} rows are read, before and after a commit to 2 partitions"
+
+
+def test_table_without_rows_has_nothing_to_try() -> None:
+    storage, _ = new_table()
+    for preset in PRESETS.values():
+        outlook = probe(storage.image(), PATH, preset)
+        assert outlook.reason == "0 rows are read, before and after a commit to 0 partitions"
+
+
+def test_folder_without_metadata_is_read_but_not_written_to() -> None:
+    storage, _ = new_table()
+    write(storage, rows([0]))
+    outlook = probe(storage.image().without_file(f"{PATH}/_meta"), PATH, RELEASED)
+    assert (outlook.readable, outlook.writable) == (True, False)
+    assert "no _meta" in outlook.reason
+
+
+def test_what_says_nothing_about_a_release_is_raised() -> None:
+    with pytest.raises(NotATableError):
+        probe(DiskImage(), PATH, RELEASED)
+    storage, _ = new_table()
+    with pytest.raises(CorruptError, match="_meta"):
+        probe(storage.image().with_file(f"{PATH}/_meta", b"x" * 30), PATH, RELEASED)
+
+
+def test_rows_that_a_commit_loses_or_adds_make_a_table_not_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, _ = new_table()
+    write(storage, rows([0, 1, 2]))
+    image = storage.image()
+    assert probe(image, PATH, HARDENED_PRESET).writable
+
+    def drops(writer: TableWriter) -> int:
+        writer.drop_partition(open_table(image, PATH).transaction().partitions[0].timestamp)
+        return commit(writer)
+
+    def adds(writer: TableWriter) -> int:
+        writer.write(rows([7]))
+        return commit(writer)
+
+    commit = TableWriter.commit
+    for changed, reason in ((drops, "rows are gone"), (adds, "rows that no commit brought")):
+        monkeypatch.setattr(TableWriter, "commit", changed)
+        outlook = probe(image, PATH, HARDENED_PRESET)
+        assert (outlook.readable, outlook.writable) == (True, False) and reason in outlook.reason
+
+
+def test_image_is_not_changed_and_a_table_in_use_can_be_tried() -> None:
+    storage = table_with_tail(3_000)
+    with writer_on(storage):
+        image = storage.image()
+        before = dict(image.files)
+        first, second = probe(image, PATH, RELEASED), probe(image, PATH, RELEASED)
+        assert first == second and dict(image.files) == before

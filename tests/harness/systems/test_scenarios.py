@@ -1,0 +1,145 @@
+"""Scenarios: every file is one that explorers can take, and what is wrong in one is said with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.explorers.crash_images.power_points import must_reach_all
+from tornproof.harness.explorers.schedules import schedule_points
+from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.simulator.persistence.models import MODELS
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
+from tornproof.harness.systems.simulation import Setting, merged, must_have_reached, setting_of, settings_of
+
+NAMES = scenario_names()
+GOOD = b"""
+format = 1
+title = "a commit and a reader"
+explorers = ["schedules"]
+start = [{ rows = [{ hour = 0 }] }]
+first = [{ rows = [{ hour = 0, count = 2, at = "start" }], purge = true }]
+readers = [{ style = "follow", count = 2, reads = 3 }]
+"""
+
+
+def test_there_are_twenty_and_each_explorer_has_some() -> None:
+    assert len(NAMES) >= 20
+    scenarios = [load_scenario(name) for name in NAMES]
+    assert {explorer for scenario in scenarios for explorer in scenario.explorers} == set(Explorer)
+    assert {style for scenario in scenarios for group in scenario.readers for style in (str(group.style),)} == {
+        "fresh",
+        "follow",
+        "pinned",
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scenario_runs_undisturbed_and_each_commit_is_seen(name: str) -> None:
+    scenario = load_scenario(name)
+    assert set(scenario.models) <= {model.name for model in MODELS}
+    assert set(scenario.must_reach) <= {*schedule_points.POINTS, *must_reach_all(MODELS)}
+    with remembered_decoding():
+        situation = setting_of(scenario, PRESETS["hardened"]).situation
+        seen = [situation.oracle(tuple(range(count))) for count in range(len(situation.operations) + 1)]
+    commits = (*scenario.first, *scenario.second)
+    for commit, before, after in zip(commits, seen, seen[1:], strict=False):
+        assert (before == after) is commit.abandon
+
+
+def test_a_file_says_what_it_says() -> None:
+    scenario = parse_scenario(GOOD, "good")
+    situation = setting_of(scenario, PRESETS["hardened"]).situation
+    (readers,) = situation.readers
+    assert (readers.style, readers.count, readers.read_count) == ("follow", 2, 3)
+    (operation,) = situation.operations
+    assert operation.purges and not operation.abandons
+    (rows,) = operation.rows
+    (first,) = situation.start.files.keys() & {"t/_txn"} and [rows["ts"][0].as_py()]  # type: ignore[union-attr]
+    assert rows.num_rows == 2 and first == min(rows["ts"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"format = 2", "Expected `int` <= 1 - at `$.format`"),
+        (GOOD + b"color = 1", "Object contains unknown field `color`"),
+        (GOOD.replace(b"hour = 0", b"hour = 24", 1), "Expected `int` <= 23 - at `$.start[0].rows[0].hour`"),
+        (GOOD.replace(b'"follow"', b'"slow"'), "Invalid enum value 'slow' - at `$.readers[0].style`"),
+        (GOOD.replace(b'["schedules"]', b"[]"), "Expected `array` of length >= 1 - at `$.explorers`"),
+        (b"\xff", "scenarios/bad.toml"),
+        (GOOD.replace(b"start", b"filters = { v = 1.5 }\nstart", 1), "Expected `float` < 1.0 - at `$.filters[...]`"),
+        (GOOD.replace(b"start", b'filters_at = "on"\nstart', 1), "Invalid enum value 'on' - at `$.filters_at`"),
+        (b"format = ", "scenarios/bad.toml"),
+        (b"format = " + b"[" * 2000, "recursion"),
+        (b"format = " + b"1" * 5000, "4300 digits"),
+        (GOOD + b"#" * (16 << 10), "more than 16384 bytes"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place(content: bytes, sentence: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse_scenario(content, "bad")
+    assert str(refused.value).startswith("scenarios/bad.toml: ")
+    assert sentence in str(refused.value)
+
+
+def test_an_unknown_name_or_preset_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ScenarioError, match=f"there is no scenario 'none'; there are {', '.join(scenario_names())}"):
+        load_scenario("none")
+    scenario = parse_scenario(GOOD + b'preset = "questdb-1"', "good")
+    with pytest.raises(ScenarioError, match="preset: there is no 'questdb-1'"):
+        setting_of(scenario, None)
+
+
+def phase(explored: int = 1, *, complete: bool = True, verdict: Verdict = Verdict.VALID, **others: object) -> Phase:
+    fields = {"name": "x", "bound": "all", "controls": "passed", **others}
+    return Phase(explored=explored, complete=complete, verdict=verdict, **fields)  # type: ignore[arg-type]
+
+
+def test_a_phase_of_many_situations_adds_up_and_keeps_one_finding_of_a_kind() -> None:
+    findings = [Finding(property="p", phase="x", sentence=f"byte {number} is wrong", evidence={}) for number in (1, 2)]
+    whole = merged(
+        "x",
+        [
+            ("a", phase(3, counts={"n": 1}, findings=(findings[0],), verdict=Verdict.INVALID)),
+            ("b", phase(4, counts={"n": 2}, findings=(findings[1],), verdict=Verdict.INVALID, complete=False)),
+        ],
+        ["c"],
+    )
+    assert (whole.explored, whole.counts, whole.findings, whole.complete) == (7, {"n": 3}, (findings[0],), False)
+    assert whole.verdict is Verdict.INVALID and set(whole.situations) == {"a", "b"}
+    assert "1 of 3 situations complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
+
+
+def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None:
+    parts = [("a", phase()), ("b", phase(controls="a toy was not convicted", verdict=Verdict.UNKNOWN, note="why"))]
+    whole = merged("x", parts)
+    assert (whole.verdict, whole.controls, whole.note) == (Verdict.UNKNOWN, "a toy was not convicted", "b: why")
+
+
+def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() -> None:
+    cut = ("a", phase(0, complete=False))
+    whole = merged("x", [cut], ["b"])
+    assert (whole.verdict, whole.explored, whole.note) == (Verdict.UNKNOWN, 0, "nothing was explored")
+    assert merged("x", [cut, ("b", phase(1))]).verdict is Verdict.VALID
+
+
+def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
+    reached = {"here": 1, "there": 0}
+    assert must_have_reached(phase(reached=reached), ["here"]).verdict is Verdict.VALID
+    vacuous = must_have_reached(phase(reached=reached), ["here", "there", "elsewhere"])
+    assert vacuous.verdict is Verdict.UNKNOWN and vacuous.note == "never reached: there, elsewhere"
+    assert must_have_reached(phase(reached=reached, complete=False), ["there"]).verdict is Verdict.VALID
+
+
+def test_an_explorer_without_situations_says_that_it_explored_nothing() -> None:
+    settings = settings_of(["one-commit-one-reader"], PRESETS["hardened"])
+    found = simulate(Explorer.MEMORY, settings)
+    assert (found.verdict, found.explored) == (Verdict.UNKNOWN, 0) and "none of the situations" in found.note
+
+
+def test_small_situations_come_first_so_that_a_short_run_gets_through_many() -> None:
+    settings: list[Setting] = settings_of((), PRESETS["hardened"])
+    assert [setting.size for setting in settings] == sorted(setting.size for setting in settings)

@@ -1,0 +1,187 @@
+"""Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding
+from tornproof.harness.explorers.barriers.barriers import ALL, protocol_with
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.fault import Planting
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.trace_rules import Broken
+from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.table_rules import TableRules
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.table.table import open_table
+from tornproof.impl.write.commit import HARDENED, Action, Protocol
+
+TXN = f"{MADE_PATH}/_txn"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembering() -> Iterator[None]:
+    with remembered_decoding():
+        yield
+
+
+@pytest.fixture(scope="module")
+def start() -> DiskImage:
+    return made_image()
+
+
+def run(start: DiskImage, protocol: Protocol, *, promises_barriers: bool = True) -> World:
+    situation = Situation(
+        target=TableTarget(protocol=protocol),
+        path=MADE_PATH,
+        operations=crash_operations(start, MADE_PATH),
+        first_life=(0, 1, 2, 3),
+        readers=(Readers(),),
+        start=start,
+        rules=TableRules(MADE_PATH, promises_barriers=promises_barriers),
+    )
+    cast = situation.cast()
+    world = situation.begin(cast)
+    world.run(0)
+    cast.close()
+    return world
+
+
+def test_the_hardened_commit_breaks_no_rule(start: DiskImage) -> None:
+    assert run(start, HARDENED).progress.violations == ()
+
+
+@pytest.mark.parametrize("missing", ALL)
+def test_each_missing_barrier_is_named_at_once(start: DiskImage, missing: str) -> None:
+    protocol = protocol_with(set(ALL) - {missing})
+    violations = run(start, protocol).progress.violations
+    assert {violation.property for violation in violations} == {Property.BARRIERS}
+    assert all(missing in violation.sentence for violation in violations)
+    assert run(start, protocol, promises_barriers=False).progress.violations == ()
+
+
+@pytest.mark.parametrize("action", [Action.SYNC_DIRECTORY, Action.SYNC_TABLE_DIRECTORY])
+def test_either_directory_sync_that_is_missing_is_named(start: DiskImage, action: Action) -> None:
+    rewrite = tuple(each for each in HARDENED.rewrite if each is not action)
+    violations = run(start, dataclasses.replace(HARDENED, rewrite=rewrite)).progress.violations
+    assert violations and all("F6" in violation.sentence for violation in violations)
+
+
+def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
+    update = (*(each for each in HARDENED.update if each is not Action.SYNC_DATA), Action.SYNC_DATA)
+    assert run(start, dataclasses.replace(HARDENED, update=update)).progress.violations == ()
+    record, version = HARDENED.publish.index(Action.SYNC_RECORD), HARDENED.publish.index(Action.STORE_VERSION)
+    publish = list(HARDENED.publish)
+    publish[record], publish[version] = publish[version], publish[record]
+    violations = run(start, dataclasses.replace(HARDENED, publish=tuple(publish))).progress.violations
+    assert violations and all("F4" in violation.sentence for violation in violations)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("version before its record", "can be read (F4)"),
+        ("header after the version", "_pm leads to the generation of"),
+        ("header before the body", None),
+    ],
+)
+def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: str, missing: str | None) -> None:
+    planting = Planting(fault_named(name))
+    with planting.planted():
+        violations = run(start, planting.target.protocol).progress.violations
+    assert bool(violations) is (missing is not None)
+    assert all(each.property == Property.BARRIERS and str(missing) in each.sentence for each in violations)
+
+
+class Machine:
+    """A kernel with the table, on which single calls are judged and done."""
+
+    def __init__(self, start: DiskImage) -> None:
+        self.kernel = Kernel.of(start)
+        self.rules = TableRules(MADE_PATH)
+        table = open_table(start, MADE_PATH)
+        self.partition = table.transaction().partitions[0]
+        self.directory = f"{MADE_PATH}/{table.directory_of(self.partition)}"
+
+    def judge(self, kind: CallKind, path: str, **fields: object) -> Broken | None:
+        call = Call(kind=kind, path=path, file=1, **fields)  # type: ignore[arg-type]
+        broken = self.rules.before(self.kernel, call)
+        apply(self.kernel, 0, Call(kind=CallKind.OPEN_FOR_WRITING, path=path, file=1, mode=OpenMode.EXISTING))
+        apply(self.kernel, 0, call)
+        return broken
+
+    def content(self, path: str) -> bytes:
+        return self.kernel.files[self.kernel.entry(path)].content
+
+
+@pytest.fixture
+def machine(start: DiskImage) -> Machine:
+    return Machine(start)
+
+
+def test_committed_data_may_be_written_again_as_it_is_and_followed_but_not_changed(machine: Machine) -> None:
+    path, token = f"{machine.directory}/data.parquet", machine.partition.token
+    old = machine.content(path)
+    assert machine.judge(CallKind.PWRITE, path, offset_bytes=0, content=old) is None
+    assert machine.judge(CallKind.PWRITE, path, offset_bytes=token, content=b"dead bytes") is None
+    assert machine.judge(CallKind.TRUNCATE, path, size_bytes=token) is None
+    for offset_bytes in (0, token - 1):
+        changed = bytes([old[offset_bytes] ^ 1])
+        broken = machine.judge(CallKind.PWRITE, path, offset_bytes=offset_bytes, content=changed)
+        assert broken is not None and broken.is_content and f"below {token}" in broken.sentence
+    assert machine.judge(CallKind.TRUNCATE, path, size_bytes=token - 1) is not None
+
+
+def test_published_bytes_of_pm_do_not_change_but_its_header_word_does(machine: Machine) -> None:
+    path = f"{machine.directory}/_pm"
+    old = machine.content(path)
+    published = int.from_bytes(old[:8], "little")
+    assert machine.judge(CallKind.PWRITE, path, offset_bytes=published, content=b"next") is None
+    for offset_bytes in (8, published - 1):
+        changed = bytes([old[offset_bytes] ^ 1])
+        broken = machine.judge(CallKind.PWRITE, path, offset_bytes=offset_bytes, content=changed)
+        assert broken is not None and broken.is_content
+    assert machine.judge(CallKind.PWRITE, path, offset_bytes=0, content=(published + 4).to_bytes(8, "little")) is None
+
+
+def test_the_committed_record_does_not_change_but_the_free_area_does(machine: Machine) -> None:
+    entry = machine.partition.entry_offset_bytes
+    assert machine.judge(CallKind.PWRITE, TXN, offset_bytes=2048, content=b"free") is None
+    broken = machine.judge(CallKind.PWRITE, TXN, offset_bytes=entry, content=b"\xff")
+    assert broken is not None and broken.is_content
+
+
+@pytest.mark.parametrize("kind", [CallKind.UNLINK, CallKind.RENAME])
+def test_what_the_committed_version_names_is_not_removed(machine: Machine, kind: CallKind) -> None:
+    broken = machine.judge(kind, f"{machine.directory}/_pm", target_path=f"{MADE_PATH}/elsewhere")
+    assert broken is not None and broken.is_content
+
+
+def test_other_files_and_directories_are_nobodys_business(machine: Machine) -> None:
+    apply(machine.kernel, 0, Call(kind=CallKind.MKDIR, path=f"{MADE_PATH}/2000-01-01T00.1"))
+    for name in ("2000-01-01T00.1/data.parquet", "2000-01-01T00.1/_pm", "_name"):
+        path = f"{MADE_PATH}/{name}"
+        apply(
+            machine.kernel,
+            0,
+            Call(kind=CallKind.OPEN_FOR_WRITING, path=path, file=1, mode=OpenMode.EXISTING_OR_NEW),
+        )
+        assert machine.judge(CallKind.PWRITE, path, content=b"x") is None
+        assert machine.judge(CallKind.UNLINK, path) is None
+
+
+def test_a_table_that_says_nothing_that_can_be_read_has_no_committed_bytes(machine: Machine) -> None:
+    assert machine.judge(CallKind.PWRITE, TXN, content=b"\xff" * 64) is None
+    assert machine.judge(CallKind.PWRITE, f"{machine.directory}/data.parquet", content=b"x") is None
+    del machine.kernel.directories[machine.kernel.entry(MADE_PATH)]["_txn"]
+    assert machine.judge(CallKind.PWRITE, f"{machine.directory}/data.parquet", content=b"y") is None

@@ -1,0 +1,182 @@
+"""What `_pm` says of a chunk's values must be true of them."""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tornproof.impl.chunk.statistics import check_bounds, check_counts
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.header import Column
+from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+
+NAN = float("nan")
+ARRAY_OF_DOUBLES = TypeTag.ARRAY | TypeTag.DOUBLE << 8
+_, PRECISION, SCALE = DECIMAL_TYPE.bits
+WIDE_DECIMAL = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL256), 70), 8)
+DECIMAL_OF_INT32 = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL32), 9), 2)
+STORED = {1: pa.int32(), 2: pa.int64(), 4: pa.float32(), 5: pa.float64(), 6: pa.binary()}
+
+
+def complaint(
+    values: pa.Array,
+    column_type: int,
+    low: bytes | None = None,
+    high: bytes | None = None,
+    *,
+    physical_type: int = 6,
+    fixed_byte_len: int = 0,
+    exact: bool = True,
+    **counts: int | None,
+) -> str | None:
+    """The field that is complained about, or None."""
+    column = Column(
+        name="x",
+        id=0,
+        type=column_type,
+        flags=0,
+        fixed_byte_len=fixed_byte_len,
+        physical_type=physical_type,
+        max_rep_level=0,
+        max_def_level=1,
+    )
+    known: dict[str, Any] = {"num_values": len(values), "null_count": values.null_count} | counts
+    chunk = Chunk(
+        codec=0,
+        encodings=1,
+        byte_range_start=77,
+        total_compressed=100,
+        distinct_count=None,
+        minimum=None if low is None else Statistic(value=low, exact=exact),
+        maximum=None if high is None else Statistic(value=high, exact=exact),
+        **known,
+    )
+    try:
+        check_counts(values, column, chunk, file="data.parquet")
+        check_bounds(values, column, chunk, file="data.parquet")
+    except CorruptError as error:
+        assert error.problem.offset_bytes == 77
+        return error.problem.field.removesuffix(" of column 'x'")
+    return None
+
+
+def test_counts_must_be_those_of_the_pages() -> None:
+    values = pa.array([1, None], pa.int64())
+    assert complaint(values, TypeTag.LONG, physical_type=2) is None
+    assert complaint(values, TypeTag.LONG, physical_type=2, num_values=3) == "NUM_VALUES"
+    assert complaint(values, TypeTag.LONG, physical_type=2, null_count=0) == "NULL_COUNT"
+    assert complaint(values, TypeTag.LONG, physical_type=2, null_count=None) is None
+
+
+def integer(value: int, width_bytes: int = 4) -> bytes:
+    return value.to_bytes(width_bytes, "little", signed=value < 0)
+
+
+def double(value: float) -> bytes:
+    return struct.pack("<d", value)
+
+
+# Each case: type, physical type, values, true bounds in the type's own order.
+ORDERS: list[tuple[int, int, pa.Array, bytes, bytes]] = [
+    (TypeTag.BOOLEAN, 0, pa.array([True, False]), b"\0", b"\1"),
+    (TypeTag.BYTE, 1, pa.array([-3, 5], pa.int32()), integer(-3), integer(5)),
+    (TypeTag.CHAR, 1, pa.array([1, 0xFFFF], pa.int32()), integer(1), integer(0xFFFF)),
+    (TypeTag.IPV4, 1, pa.array([-1, 7, None], pa.int32()), integer(7), integer(0xFFFFFFFF)),
+    (TypeTag.LONG, 2, pa.array([-(2**40), 2**50]), integer(-(2**40), 8), integer(2**50, 8)),
+    (TypeTag.TIMESTAMP, 2, pa.array([-1, 1]), integer(-1, 8), integer(1, 8)),
+    (TypeTag.DATE, 1, pa.array([-1, 1], pa.int32()), integer(-1), integer(1)),
+    (TypeTag.FLOAT, 4, pa.array([-1.5, 2.5], pa.float32()), struct.pack("<f", -1.5), struct.pack("<f", 2.5)),
+    (TypeTag.DOUBLE, 5, pa.array([NAN, 2.0, -1.0]), double(-1.0), double(2.0)),
+    (TypeTag.VARCHAR, 6, pa.array([b"a", "ä".encode()]), b"a", "ä".encode()),
+    (TypeTag.UUID, 7, pa.array([b"\1" * 16, b"\xff" * 16], pa.binary(16)), b"\1" * 16, b"\xff" * 16),
+    (
+        DECIMAL_OF_INT32,
+        1,
+        pa.array([Decimal("-0.05"), Decimal("7.00")], pa.decimal128(9, 2)),
+        integer(-5),
+        integer(700),
+    ),
+    (
+        WIDE_DECIMAL,
+        6,
+        pa.array([Decimal("-0.01"), Decimal("1" * 62 + ".00000001")], pa.decimal256(70, 8)),
+        (-(10**6)).to_bytes(4, "big", signed=True),
+        int("1" * 62 + "00000001").to_bytes(32, "big"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("column_type", "physical_type", "values", "low", "high"), ORDERS)
+def test_bounds_compare_in_the_order_of_the_type(
+    column_type: int, physical_type: int, values: pa.Array, low: bytes, high: bytes
+) -> None:
+    shape: dict[str, Any] = {"physical_type": physical_type, "fixed_byte_len": 16}
+    assert complaint(values, column_type, low, high, **shape) is None
+    assert complaint(values, column_type, high, high, **shape) == "MIN_STAT"
+    assert complaint(values, column_type, low, low, **shape) == "MAX_STAT"
+    assert complaint(values, column_type, high, None, **shape) == "MIN_STAT"
+    assert complaint(values, column_type, None, low, **shape) == "MAX_STAT"
+    assert complaint(values, column_type, None, high, **shape) is None
+
+
+def test_exact_bounds_must_occur_and_others_need_not() -> None:
+    values = pa.array([5, 6, None], pa.int64())
+    for low, high, field in ((4, 6, "MIN_STAT"), (5, 7, "MAX_STAT"), (5, 6, None)):
+        bounds = integer(low, 8), integer(high, 8)
+        assert complaint(values, TypeTag.LONG, *bounds, physical_type=2) == field
+        assert complaint(values, TypeTag.LONG, *bounds, physical_type=2, exact=False) is None
+    nulls = pa.array([None], pa.int64())
+    assert complaint(nulls, TypeTag.LONG, integer(5, 8), physical_type=2) == "MIN_STAT"
+    assert complaint(nulls, TypeTag.LONG, integer(5, 8), physical_type=2, exact=False) is None
+
+
+@pytest.mark.parametrize("column_type", [TypeTag.BINARY, ARRAY_OF_DOUBLES])
+def test_exact_is_not_trusted_for_binary_and_arrays(column_type: int) -> None:
+    values = pa.array([b"0123456789", b"5"])
+    assert complaint(values, column_type, b"0123", b"6") is None
+    assert complaint(values, column_type, b"1", b"6") == "MIN_STAT"
+    assert complaint(values, column_type, b"0", b"4") == "MAX_STAT"
+
+
+def test_bounds_of_long_texts_may_be_cut() -> None:
+    values = pa.array([b"Alice Johnson", "Kevin Bÿcker".encode()])
+    assert complaint(values, TypeTag.VARCHAR, b"Al", b"Kf") is None
+    # The character after ÿ begins with another byte.
+    assert complaint(values, TypeTag.VARCHAR, b"Al", "Kevin BĀ".encode()) is None
+    assert complaint(values, TypeTag.VARCHAR, b"Ak", b"Kf") == "MIN_STAT"
+    assert complaint(values, TypeTag.VARCHAR, b"Al", b"Lf") == "MAX_STAT"
+    assert complaint(values, TypeTag.VARCHAR, b"Alice Johnsom", b"Kf") == "MIN_STAT"
+    assert complaint(values, TypeTag.VARCHAR, b"Al", "Kevin Bÿckes".encode()) == "MAX_STAT"
+
+
+def test_signs_of_zero_are_equal_and_nan_is_no_bound() -> None:
+    assert complaint(pa.array([-0.0, 0.0]), TypeTag.DOUBLE, double(0.0), double(-0.0), physical_type=5) is None
+    assert complaint(pa.array([1.0]), TypeTag.DOUBLE, double(NAN), double(NAN), physical_type=5) is None
+    only_nan = pa.array([NAN, None])
+    assert complaint(only_nan, TypeTag.DOUBLE, double(1.0), physical_type=5) == "MIN_STAT"
+    assert complaint(only_nan, TypeTag.DOUBLE, double(1.0), physical_type=5, exact=False) is None
+
+
+def test_bounds_of_another_width_than_the_type_are_corrupt() -> None:
+    assert complaint(pa.array([1]), TypeTag.LONG, integer(1), physical_type=2) == "statistics"
+
+
+def test_columns_without_a_known_order_keep_their_counts_only() -> None:
+    assert complaint(pa.array([b"b"]), -1, b"c", b"a") is None
+    assert complaint(pa.array([b"b"]), -1, b"c", b"a", null_count=1) == "NULL_COUNT"
+    int96 = pa.array([5], pa.timestamp("ns"))
+    assert complaint(int96, TypeTag.TIMESTAMP | 1 << 18, bytes(12), bytes(12), physical_type=3) is None
+    # 3,000,000,000 as an unsigned integer, of which `_pm` knows nothing.
+    unsigned = pa.array([1, -1294967296], pa.int32())
+    assert complaint(unsigned, TypeTag.INT, integer(1), integer(-1294967296), physical_type=1) is None
+
+
+def test_bounds_of_decimals_with_impossible_digits_are_not_compared_with_their_bytes() -> None:
+    too_many_digits = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL8), 53), 4)
+    values = pa.array([b"\x01", b"\xff"], pa.binary(1))
+    assert complaint(values, too_many_digits, b"\x01", b"\x32", physical_type=7, fixed_byte_len=1) is None

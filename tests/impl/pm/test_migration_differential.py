@@ -1,0 +1,255 @@
+"""Random files that pyarrow writes, converted, say what pyarrow reads in them; random damage never escapes."""
+
+from __future__ import annotations
+
+import io
+import random
+import tracemalloc
+from typing import Any
+
+import migrated_files as mf
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from depth import sampled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from migrated_files import SERVER, TOOL
+from work import counted_calls
+
+from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.parquet.footer import decode_footer
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.chain import Metadata
+from tornproof.impl.pm.check import check_metadata
+from tornproof.impl.pm.footer_comparison import compare_footer
+
+CALLS_MAX = 20_000
+SMALL = st.integers(-(1 << 31), (1 << 31) - 1)
+VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.bool_(), st.booleans()),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.uint16(), st.integers(0, 65_535)),
+    (pa.int32(), SMALL),
+    (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),
+    (pa.float32(), st.floats(width=32)),
+    (pa.float64(), st.floats()),
+    (pa.string(), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+    (pa.binary(), st.binary(max_size=20)),
+    (pa.binary(16), st.binary(min_size=16, max_size=16)),
+    (pa.date32(), st.integers(-100_000, 100_000)),
+    (pa.timestamp("us"), SMALL),
+    (pa.timestamp("ns"), SMALL.map(lambda number: number * 1000)),
+    (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
+]
+TYPES = {
+    pa.bool_(): 1,
+    pa.int8(): 2,
+    pa.uint16(): 5,
+    pa.int32(): 5,
+    pa.int64(): 6,
+    pa.float32(): 9,
+    pa.float64(): 10,
+    pa.string(): 26,
+    pa.binary(): 18,
+    pa.binary(16): 24,
+    pa.date32(): 7,
+    pa.timestamp("us"): 8,
+    pa.timestamp("ns"): 262152,
+    pa.decimal128(9, 2): 30 + (9 << 8) + (2 << 18),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    row_count = draw(st.integers(0, 12))
+    fields, arrays = [], []
+    for index in range(draw(st.integers(1, 4))):
+        kind, values = draw(st.sampled_from(VALUES))
+        nullable = draw(st.booleans())
+        depth = draw(st.integers(0, 2))
+        for _ in range(depth):
+            kind, values = pa.list_(kind), st.lists(st.none() | values, max_size=3)
+        cells = draw(st.lists(st.none() | values if nullable else values, min_size=row_count, max_size=row_count))
+        fields.append(pa.field(f"c{index}", kind, nullable=nullable))
+        arrays.append(pa.array(cells, kind))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "compression": st.sampled_from(["none", "snappy", "gzip", "brotli", "zstd", "lz4"]),
+        "write_statistics": st.booleans(),
+        "use_dictionary": st.booleans(),
+        "data_page_version": st.sampled_from(["1.0", "2.0"]),
+        "row_group_size": st.integers(1, 8),
+        "store_schema": st.booleans(),
+        "version": st.sampled_from(["1.0", "2.4", "2.6"]),
+        "write_page_index": st.booleans(),
+    }
+)
+
+
+def chunks_of(metadata: Metadata) -> list[list[tuple[Any, ...]]]:
+    def facts(chunk: Chunk) -> tuple[Any, ...]:
+        codec = CODEC_NAMES[chunk.codec]
+        return codec, chunk.num_values, chunk.byte_range_start, chunk.total_compressed, chunk.null_count
+
+    return [list(map(facts, block.chunks)) for block in metadata.blocks]
+
+
+def chunks_in(metadata: pq.FileMetaData) -> list[list[tuple[Any, ...]]]:
+    def facts(chunk: Any) -> tuple[Any, ...]:
+        start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
+        codec = "LZ4_RAW" if chunk.compression == "LZ4" else chunk.compression
+        return codec, chunk.num_values, start, chunk.total_compressed_size, nulls
+
+    return [
+        [facts(metadata.row_group(ordinal).column(index)) for index in range(metadata.num_columns)]
+        for ordinal in range(metadata.num_row_groups)
+    ]
+
+
+@settings(max_examples=50)
+@given(tables(), OPTIONS)
+def test_converted_file_says_what_pyarrow_reads(table: pa.Table, options: dict[str, Any]) -> None:
+    content = mf.written(table, **options)
+    read = pq.read_metadata(io.BytesIO(content))
+    pm = mf.converted(content, SERVER)
+    metadata = mf.decoded(pm)
+    assert [column.name for column in metadata.header.columns] == [
+        read.schema.column(index).path.split(".")[0] for index in range(read.num_columns)
+    ]
+    for index, column in enumerate(metadata.header.columns):
+        leaf = read.schema.column(index)
+        assert PHYSICAL_TYPE_NAMES[column.physical_type] == leaf.physical_type
+        assert (column.max_rep_level, column.max_def_level) == (leaf.max_repetition_level, leaf.max_definition_level)
+    assert [block.num_rows for block in metadata.blocks] == [
+        read.row_group(ordinal).num_rows for ordinal in range(read.num_row_groups)
+    ]
+    assert chunks_of(metadata) == chunks_in(read)
+    start = metadata.generation.place.fixed.parquet_footer_offset
+    footer = decode_footer(content[start:], file=mf.FILE, offset_bytes=start)
+    assert list(compare_footer(footer, metadata, file=mf.FILE)) == []
+    # Unsigned integers become signed ones, whose bounds may then stand the other way round.
+    unsigned = {f"c{index}" for index, field in enumerate(table.schema) if "uint" in str(field.type)}
+    problems = check_metadata(pm, metadata, file="_pm")
+    assert [problem for problem in problems if not any(f"'{name}'" in problem.field for name in unsigned)] == []
+    assert mf.converted(content, TOOL) == mf.converted(content, TOOL, as_questdb=True) or (
+        mf.cause_of(content, TOOL, as_questdb=True) is Cause.BUDGET
+    )
+
+
+@pytest.mark.parametrize(("kind", "column_type"), TYPES.items(), ids=str)
+@pytest.mark.parametrize("version", ["1.0", "2.6"])
+def test_types_that_pyarrow_writes(kind: pa.DataType, column_type: int, version: str) -> None:
+    content = mf.written(pa.table({"x": pa.array([None], kind)}), version=version)
+    (column,) = mf.decoded(mf.converted(content)).header.columns
+    # Version 1 has neither nanoseconds, which are stored as microseconds, nor narrow integers above 32 bits.
+    expected = 8 if (version, column_type) == ("1.0", 262152) else column_type
+    assert column.type == expected
+
+
+SEED = mf.written(
+    pa.table(
+        {
+            "ts": pa.array(range(6), pa.timestamp("us")),
+            "s": pa.array(["a", "b", None] * 2),
+            "l": pa.array([[1.0], None, []] * 2),
+        }
+    ),
+    row_group_size=3,
+    sorting_columns=[pq.SortingColumn(0)],
+)
+
+
+def outcome(content: bytes, mode: ConversionMode, *, as_questdb: bool) -> bytes | Cause:
+    """The `_pm`, or the cause of its refusal; anything else is raised."""
+    try:
+        return mf.converted(content, mode, as_questdb=as_questdb)
+    except (RefusedCorruptError, RefusedUnsupportedError) as error:
+        return error.cause
+
+
+def chunks_in_pm(pm: bytes) -> list[Chunk]:
+    return [chunk for block in mf.decoded(pm).blocks for chunk in block.chunks]
+
+
+@pytest.mark.parametrize("seed", sampled(2, range(8)))
+def test_damaged_footers_are_refused_or_converted_and_nothing_else(seed: int) -> None:
+    random_ = random.Random(seed)
+    length = int.from_bytes(SEED[-8:-4], "little")
+    outcomes = set()
+    for _ in range(150):
+        raw = bytearray(SEED)
+        for _ in range(random_.choice([1, 1, 2, 5])):
+            place = len(raw) - 8 - random_.randrange(1, length + 1)
+            raw[place] = random_.choice([random_.randrange(256), raw[place] ^ 1 << random_.randrange(8), 0, 255])
+        for mode in (TOOL, SERVER):
+            with counted_calls(CALLS_MAX):
+                as_questdb, ours = (outcome(bytes(raw), mode, as_questdb=as_questdb) for as_questdb in (True, False))
+            outcomes |= {type(as_questdb), type(ours)}
+            # What QuestDB converts is the same here, but for dictionaries at offset 0.
+            if isinstance(as_questdb, bytes) and as_questdb != ours:
+                assert isinstance(ours, bytes)
+                assert any(chunk.byte_range_start == 0 for chunk in chunks_in_pm(as_questdb))
+            elif isinstance(as_questdb, Cause) and isinstance(ours, Cause):
+                assert as_questdb is ours
+    assert outcomes == {bytes, Cause}
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def wrapped(footer: bytes) -> bytes:
+    return MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+COUNT = 10_000
+VERSION = b"\x15\x02"
+ROOT_AND_LEAF = b"\x19\x2c" + b"\x48\x01r\x15\x02\x00" + b"\x15\x04\x25\x00\x18\x01a\x00"
+CHUNK = b"\x26\x08\x1c" + b"\x15\x04\x19\x05\x19\x08\x15\x00\x16\x02\x16\x02\x16\x02\x26\x08\x00" + b"\x00"
+HOSTILE = {
+    "elements without anything": wrapped(VERSION + b"\x19\xfc" + varint(COUNT) + b"\x48\x00\x00" * COUNT),
+    "more elements than bytes": wrapped(VERSION + b"\x19\xfc" + varint((1 << 32) - 1) + b"\x48\x00\x00"),
+    "chunks of nothing": wrapped(
+        VERSION
+        + ROOT_AND_LEAF
+        + b"\x16\x02\x19\x1c\x19\xfc"
+        + varint(COUNT)
+        + CHUNK * COUNT
+        + b"\x16\x02\x16\x02\x00\x00"
+    ),
+    "deep lists": wrapped(VERSION + b"\xf9" + b"\x19" * COUNT),
+    "a long string": wrapped(VERSION + b"\x48" + varint((1 << 32) - 1) + b"x"),
+    "unknown booleans": wrapped(VERSION + b"\xf9\xf1" + varint((1 << 32) - 1) + b"\x01" * COUNT),
+}
+
+
+@pytest.mark.parametrize("as_questdb", [True, False])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_footers_cost_little(name: str, as_questdb: bool) -> None:
+    tracemalloc.start()
+    try:
+        assert mf.cause_of(HOSTILE[name], as_questdb=as_questdb) is not None
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_wide_file_without_row_groups_is_linear() -> None:
+    elements = b"".join(b"\x15\x04\x25\x00\x18\x05" + b"%05d" % index + b"\x00" for index in range(20_000))
+    root = b"\x48\x01r\x15" + varint(2 * 20_000) + b"\x00"
+    footer = VERSION + b"\x19\xfc" + varint(20_001) + root + elements + b"\x16\x00\x19\x0c\x00"
+    metadata = mf.decoded(mf.converted(wrapped(footer)))
+    assert [column.name for column in metadata.header.columns[::9_999]] == ["00000", "09999", "19998"]

@@ -1,0 +1,204 @@
+"""One chunk is decoded from its own bytes alone: a file that serves nothing else is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import golden_data
+import pyarrow as pa
+import pytest
+from depth import sampled
+from independent_readers import ours_and_content
+from real_tables import parquet_partitions, snapshot_of
+from written_tables import PATH, new_table, rows, write
+
+from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.read.cold_read import ChunkMissingError, read_cold, read_column_chunk
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.columns import is_all_null
+from tornproof.impl.table.create import NewColumn
+from tornproof.impl.table.partition import ResolvedPartition
+from tornproof.impl.types.questdb import TypeTag
+
+CHAIN = "tables/9.4.2/chain/table"
+WIDE = "tables/9.4.2/wide/table"
+FOLDERS = [f"{name}/table" for name in golden_data.TABLES]
+TOUCHED_LIMIT_PERCENT = 1.0
+
+
+@dataclass
+class ServingFile:
+    """Serves one range of a file and counts; whatever else is asked of it fails the test."""
+
+    content: bytes
+    served: tuple[int, int] | None
+    read_bytes: int = 0
+
+    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
+        assert (size_bytes, offset_bytes) == self.served, (size_bytes, offset_bytes)
+        self.read_bytes += size_bytes
+        return self.content[offset_bytes : offset_bytes + size_bytes]
+
+    def size_bytes(self) -> int:
+        pytest.fail("nobody needs the size of the file")
+
+    def close(self) -> None:
+        pytest.fail("the file belongs to the caller")
+
+    def __enter__(self) -> Self:
+        pytest.fail("the file is open already")
+
+    def __exit__(self, *exception: object) -> None:
+        pytest.fail("the file belongs to the caller")
+
+
+def serving(content: bytes, chunk: Chunk, *, is_needed: bool = True) -> ServingFile:
+    return ServingFile(content, (chunk.total_compressed, chunk.byte_range_start) if is_needed else None)
+
+
+def partitions_of(folder: Path) -> Iterator[tuple[ResolvedPartition, pa.Table, bytes]]:
+    """Yield each parquet partition with its rows as they are read whole, and its data.parquet up to the token."""
+    snapshot = snapshot_of(folder)
+    for partition in parquet_partitions(snapshot):
+        yield snapshot.resolve(partition), *ours_and_content(snapshot, partition)
+
+
+def first_chunk(folder: Path, name: str) -> tuple[ResolvedPartition, bytes, int]:
+    """Return the first partition, its file, and the place of a column."""
+    resolved, _, content = next(partitions_of(folder))
+    names = [column.name for column in resolved.metadata.header.columns]
+    return resolved, content, names.index(name)
+
+
+@pytest.mark.parametrize("name", sampled(5, FOLDERS))
+def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str, questdb_data: Path) -> None:
+    looked_at_count = 0
+    for resolved, whole, content in partitions_of(questdb_data / name):
+        first = 0
+        for ordinal, block in enumerate(resolved.metadata.blocks):
+            for place, column in enumerate(resolved.metadata.header.columns):
+                chunk = block.chunks[place]
+                is_needed = chunk.null_count != chunk.num_values
+                file = serving(content, chunk, is_needed=is_needed)
+                values = read_column_chunk(resolved, file, ordinal=ordinal, column=column.name)
+                assert file.read_bytes == (chunk.total_compressed if is_needed else 0)
+                expected = whole.column(place).slice(first, block.num_rows).combine_chunks()
+                assert values.equals(expected)
+                looked_at_count += 1
+            first += block.num_rows
+        assert first == whole.num_rows
+    assert looked_at_count
+
+
+def test_chunks_of_nulls_are_among_the_real_ones_and_cost_no_byte(questdb_data: Path) -> None:
+    seen = 0
+    for resolved, _, content in partitions_of(questdb_data / "tables/9.4.2/allnull/table"):
+        for ordinal, block in enumerate(resolved.metadata.blocks):
+            for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
+                if is_all_null(column, chunk):
+                    nothing = serving(content, chunk, is_needed=False)
+                    values = read_column_chunk(resolved, nothing, ordinal=ordinal, column=column.name)
+                    assert values.null_count == len(values) == block.num_rows
+                    # The bytes are there all the same, and say so themselves.
+                    unsaid = replace(chunk, null_count=None)
+                    assert read_cold(serving(content, unsaid), column, unsaid, file="data.parquet").equals(values)
+                    seen += 1
+    assert seen
+
+
+def test_one_chunk_of_a_wide_table_touches_less_than_a_hundredth_of_its_file(questdb_data: Path) -> None:
+    """Measured by the storage's own counters, which count every byte that leaves a file."""
+    storage = OperatingSystemStorage()
+    snapshot = snapshot_of(questdb_data / WIDE, storage)
+    touched: list[float] = []
+    for partition in parquet_partitions(snapshot):
+        resolved = snapshot.resolve(partition)
+        with resolved.files.open_data() as handle:
+            for ordinal in range(len(resolved.metadata.blocks)):
+                for column in resolved.metadata.header.columns:
+                    before = storage.counters().read_bytes
+                    read_column_chunk(resolved, handle, ordinal=ordinal, column=column.name)
+                    touched.append(100 * (storage.counters().read_bytes - before) / partition.token)
+    assert len(touched) > 300
+    print(f"{len(touched)} chunks, each at most {max(touched):.3f} % of data.parquet, {sum(touched):.1f} % together")
+    assert 0 < max(touched) < TOUCHED_LIMIT_PERCENT
+    # What the counters would show if the whole file were read.
+    before = storage.counters().read_bytes
+    list(snapshot.batches())
+    assert storage.counters().read_bytes - before > partition.token * TOUCHED_LIMIT_PERCENT / 100
+
+
+def test_file_that_serves_one_range_refuses_every_other(questdb_data: Path) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    own, other = (resolved.metadata.blocks[ordinal].chunks[place] for ordinal in (0, 1))
+    assert len(read_column_chunk(resolved, serving(content, own), ordinal=0, column="v"))
+    with pytest.raises(AssertionError):
+        read_column_chunk(resolved, serving(content, other), ordinal=0, column="v")
+
+
+def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    chunk = resolved.metadata.blocks[0].chunks[place]
+    for damaged in (content[: chunk.byte_range_end - 1], bytes(len(content))):
+        with pytest.raises(CorruptError):
+            read_column_chunk(resolved, serving(damaged, chunk), ordinal=0, column="v")
+
+
+@pytest.mark.parametrize(("ordinal", "column"), [(0, "V"), (0, ""), (-1, "v"), (6, "v"), (1 << 40, "v")])
+def test_what_the_partition_does_not_have_is_refused_in_words(questdb_data: Path, ordinal: int, column: str) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    assert len(resolved.metadata.blocks) == 6
+    with pytest.raises(ChunkMissingError, match=r"2024-01-01\.1 has (no column|6 row groups)"):
+        read_column_chunk(
+            resolved, serving(content, resolved.metadata.blocks[0].chunks[place]), ordinal=ordinal, column=column
+        )
+
+
+def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
+    storage, _ = new_table(NewColumn(name="d", type=TypeTag.INT))
+    write(storage, rows([0, 1, 2, 3], d=pa.array([5, None, None, 6], pa.int32())))
+    snapshot = snapshot_of(PATH, storage)
+    resolved = snapshot.resolve(snapshot.transaction.partitions[0])
+    column, chunk = resolved.metadata.header.columns[3], resolved.metadata.blocks[0].chunks[3]
+    with resolved.files.open_data() as handle:
+        as_short = replace(column, type=int(TypeTag.SHORT))
+        assert read_cold(handle, column, chunk, file="data.parquet").to_pylist() == [5, None, None, 6]
+        assert read_cold(handle, as_short, chunk, file="data.parquet").to_pylist() == [5, 0, 0, 6]
+    all_null = replace(chunk, null_count=4, minimum=None, maximum=None)
+    assert read_cold(ServingFile(b"", None), as_short, all_null, file="data.parquet").to_pylist() == [0] * 4
+
+
+def test_nulls_of_no_bytes_are_refused_too_where_there_are_billions(questdb_data: Path) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=0)
+    many = replace(resolved.metadata.blocks[0].chunks[place], num_values=(1 << 32) - 1, null_count=(1 << 32) - 1)
+    with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
+        read_cold(ServingFile(content, None), column, many, file="data.parquet")
+
+
+@pytest.mark.parametrize("width_bytes", [1 << 27, 1 << 28, (1 << 28) + 5, 1 << 30, (1 << 31) - 1])
+def test_values_are_as_wide_as_they_are_even_where_their_bits_are_too_many_to_count(
+    questdb_data: Path, width_bytes: int
+) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=width_bytes)
+    nulls = replace(resolved.metadata.blocks[0].chunks[place], num_values=2, null_count=2)
+    with pytest.raises(UnsupportedError, match=f"2 values of {width_bytes} bytes"):
+        read_cold(ServingFile(content, None), column, nulls, file="data.parquet")
+
+
+def test_nulls_that_would_take_gigabytes_are_refused(questdb_data: Path) -> None:
+    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column, chunk = resolved.metadata.header.columns[place], resolved.metadata.blocks[0].chunks[place]
+    for row_count, is_refused in ((1 << 20, False), (1 << 25, True), (1 << 62, True)):
+        many = replace(chunk, num_values=row_count, null_count=row_count)
+        nothing = ServingFile(content, None)
+        if is_refused:
+            with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
+                read_cold(nothing, column, many, file="data.parquet")
+        else:
+            assert read_cold(nothing, column, many, file="data.parquet").null_count == row_count

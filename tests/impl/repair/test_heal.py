@@ -1,0 +1,681 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import golden_data
+import pm_builder as pm
+import pyarrow as pa
+import pytest
+import table_builder as tb
+from depth import nightly, sampled
+from real_tables import CHAIN, image_of, put, rows_of, seen, snapshot_of, verified
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import BusyError, NotATableError, StorageError, TornproofError
+from tornproof.impl.pm.encode import AppendPoint, NewRowGroup, append_generation
+from tornproof.impl.pm.footer import FooterSections
+from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
+from tornproof.impl.storage.interface import File, OpenMode, Refusal
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.partition import PartitionFiles
+from tornproof.impl.txn.pins import PINS_FILE, pin_committed, take_writer_lock
+from tornproof.impl.txn.transaction import Partition
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import PartitionReport, verify_partition
+
+RESTORABLE = ("pm-header-old-txn-new", "pm-tail-zeros-header-new-txn-old")
+UNHEALABLE = (
+    *(name for name in golden_data.POWER_LOSSES if "/data-tail-" in name),
+    *(name for name in golden_data.POWER_LOSSES if "/pm-o" in name or "/txn-" in name),
+    "power-loss/9.4.2/one-byte-flipped-inside-a-data-page",
+)
+HEALABLE = (
+    *golden_data.CRASHES,
+    *golden_data.AFTER_RESTARTS,
+    *(name for name in golden_data.POWER_LOSSES if name not in UNHEALABLE),
+)
+# What is as it should be already: no orphan, nothing past the token, no jump.
+PLAIN = (
+    *(name for name in golden_data.CRASHES if "/rewrite-" in name),
+    "power-loss/9.4.2/control-nothing-lost",
+    "power-loss/2026-07/control-nothing-lost",
+    "power-loss/2026-07/one-byte-flipped-inside-a-data-page",
+)
+ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9"
+JUMPING = "after-restart/2026-07/sync-2-02"
+
+
+def opened(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:
+    """The table of a real image, in memory."""
+    folder = questdb_data / name / "table"
+    return str(folder), MemoryStorage.of(image_of(folder))
+
+
+def files_below(path: str, storage: MemoryStorage) -> dict[str, bytes]:
+    """Content of all files below the table but `_pins`, by their names there."""
+    start = len(path) + 1
+    return {name[start:]: content for name, content in storage.image().files.items() if name[start:] != PINS_FILE}
+
+
+def parquet_partitions(path: str, storage: MemoryStorage) -> list[tuple[str, Partition]]:
+    """Directory and entry of each parquet partition of the committed version."""
+    snapshot = snapshot_of(path, storage)
+    return [(snapshot.table.directory_of(each), each) for each in snapshot.transaction.partitions if each.is_parquet]
+
+
+def rows(path: str, storage: MemoryStorage) -> pa.Table | None:
+    """The rows, or None where they cannot be read."""
+    with suppress(TornproofError):
+        return rows_of(snapshot_of(path, storage))
+    return None
+
+
+def kinds(report: HealReport) -> list[ActionKind]:
+    return [action.kind for action in report.actions]
+
+
+def demand_plain(path: str, storage: MemoryStorage) -> None:
+    """The committed version is all that the files hold: by our verdict, and by fixed places of the bytes."""
+    report = verified(path, storage)
+    assert report.sound
+    assert [(each.orphans, each.dead_bytes) for each in report.partitions] == [(0, 0)] * len(report.partitions)
+    files = files_below(path, storage)
+    for name, partition in parquet_partitions(path, storage):
+        content = files[f"{name}/_pm"]
+        (published,) = struct.unpack_from("<Q", content)
+        (footer_length,) = struct.unpack_from("<I", content, len(content) - 4)
+        offset, length = struct.unpack_from("<QI", content, len(content) - 4 - footer_length)
+        assert published == len(content)
+        assert offset + length + 8 == partition.token == len(files[f"{name}/data.parquet"])
+
+
+def test_every_image_is_healable_or_not() -> None:
+    assert len(golden_data.CRASHES) == 25
+    assert len(golden_data.AFTER_RESTARTS) == 4
+    assert len(golden_data.POWER_LOSSES) == 22
+    assert len(UNHEALABLE) == 13
+    assert len(set(HEALABLE)) == len(HEALABLE) == 25 + 4 + 22 - 13
+
+
+@pytest.mark.parametrize("name", sampled(8, HEALABLE, seed=2))
+def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    before, readable = files_below(path, storage), rows(path, storage)
+    report = heal_table(storage, path)
+    assert (report.problems, report.notes) == ((), ())
+    assert bool(report.actions) == (name not in PLAIN)
+    demand_plain(path, storage)
+    assert (readable is None) == name.endswith(RESTORABLE)
+    if readable is not None:
+        assert rows(path, storage) == readable
+    after = files_below(path, storage)
+    taken = {action.file: action for action in report.actions}
+    for file, content in before.items():
+        if file not in taken:
+            assert after[file] == content
+        elif file.endswith("/_pm"):
+            assert after[str(taken[file].kept_as)] == content
+        else:
+            assert after[file] + after[str(taken[file].kept_as)] == content
+        if file in taken:
+            assert (taken[file].before_bytes, taken[file].after_bytes) == (len(content), len(after[file]))
+    assert after.keys() == before.keys() | {action.kept_as for action in report.actions}
+
+
+@pytest.mark.parametrize("name", sampled(5, HEALABLE))
+def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
+    folder = copy_of(f"{name}/table")
+    storage = MemoryStorage.of(image_of(folder))
+    assert heal_table(OperatingSystemStorage(), str(folder)) == heal_table(storage, str(folder))
+    assert image_of(folder).files == storage.image().files
+    assert verified(folder).sound
+
+
+@pytest.mark.parametrize("name", sampled(6, HEALABLE, seed=1))
+def test_a_dry_run_says_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    untouched = storage.digest()
+    plan = heal_table(storage, path, dry_run=True)
+    assert storage.digest() == untouched
+    report = heal_table(storage, path)
+    assert plan == replace(report, is_dry_run=True)
+    healed = storage.digest()
+    assert (healed == untouched) == (name in PLAIN)
+    assert heal_table(storage, path) == replace(report, actions=())
+    assert storage.digest() == healed
+
+
+@pytest.mark.parametrize("release", ["9.4.2", "2026-07"])
+def test_lost_headers_get_the_rows_of_their_version_back(questdb_data: Path, release: str) -> None:
+    for name, twin, count in (
+        ("pm-header-old-txn-new", "control-nothing-lost", 22),
+        ("pm-tail-zeros-header-new-txn-old", "orphan-header-tail-new-data-new-txn-old-kill-9", 21),
+    ):
+        path, storage = opened(questdb_data, f"power-loss/{release}/{name}")
+        assert rows(path, storage) is None
+        heal_table(storage, path)
+        expected = rows(*opened(questdb_data, f"power-loss/{release}/{twin}"))
+        assert expected is not None and expected.num_rows == count
+        assert rows(path, storage) == expected
+
+
+@pytest.mark.parametrize("name", UNHEALABLE)
+def test_what_cannot_be_healed_is_reported_as_verify_does_and_left_alone(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    untouched = storage.digest()
+    report = heal_table(storage, path)
+    assert report.actions == ()
+    assert report.problems == verified(path, storage).all_problems != ()
+    assert storage.digest() == untouched
+
+
+@pytest.mark.parametrize("name", [*golden_data.TABLES, *golden_data.LEGACY_TABLES])
+def test_nothing_is_done_to_a_table_after_a_clean_shutdown(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    untouched = storage.digest()
+    report = heal_table(storage, path)
+    assert (report.actions, report.problems) == ((), ())
+    assert bool(report.notes) == name.startswith("legacy/")
+    assert storage.digest() == untouched
+
+
+def test_an_image_with_a_torn_page_beside_its_orphan_is_left_alone(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    place = f"{path}/2024-01-01.1/data.parquet"
+    image = storage.image()
+    damaged = MemoryStorage.of(image.with_file(place, put(4, b"\xff")(image.files[place])))
+    report = heal_table(damaged, path)
+    assert report.actions == ()
+    assert seen(verified(path, damaged)) == [(each.file, each.field, each.offset_bytes) for each in report.problems]
+    assert report.problems
+    assert damaged.image().files == {**image.files, place: put(4, b"\xff")(image.files[place])}
+
+
+def test_chains_that_jump_orphans_are_written_anew_and_others_only_cut(questdb_data: Path) -> None:
+    for name in golden_data.AFTER_RESTARTS:
+        path, storage = opened(questdb_data, name)
+        assert kinds(heal_table(storage, path)) == [ActionKind.REWRITE_COMMITTED]
+        assert verified(path, storage).partitions[0].generations == 1
+    path, storage = opened(questdb_data, ORPHANED)
+    assert kinds(heal_table(storage, path)) == [ActionKind.PUBLISH_COMMITTED, ActionKind.CUT_DATA]
+    assert verified(path, storage).partitions[0].generations == 2
+
+
+# Interruptions
+
+
+class InterruptionError(Exception):
+    """The machine stops."""
+
+
+class WatchedStorage(MemoryStorage):
+    """Records every change, and stops before the one whose turn it is, or halfway through writing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[str, ...]] = []
+        self.stop_at: int | None = None
+
+    def change(self, *what: str) -> None:
+        if len(self.changes) == self.stop_at:
+            raise InterruptionError
+        self.changes.append(what)
+
+    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
+        if mode is not OpenMode.EXISTING:
+            self.change("create", path)
+        return cast(File, WatchedFile(super().open_for_writing(path, mode), path, self))
+
+    def mkdir(self, path: str) -> None:
+        self.change("mkdir", path)
+        super().mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self.change("rmdir", path)
+        super().rmdir(path)
+
+    def rename(self, source_path: str, target_path: str) -> None:
+        self.change("rename", source_path, target_path)
+        super().rename(source_path, target_path)
+
+    def unlink(self, path: str) -> None:
+        self.change("unlink", path)
+        super().unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.change("sync directory", path)
+        super().sync_directory(path)
+
+
+class WatchedFile:
+    def __init__(self, file: File, path: str, storage: WatchedStorage) -> None:
+        self.file, self.path, self.storage = file, path, storage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> WatchedFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.file.close()
+
+    def pwrite(self, content: bytes, offset_bytes: int) -> None:
+        self.storage.change("write", self.path)
+        half = len(content) // 2
+        self.file.pwrite(content[:half], offset_bytes)
+        self.storage.change("write on", self.path)
+        self.file.pwrite(content[half:], offset_bytes + half)
+
+    def truncate(self, size_bytes: int) -> None:
+        self.storage.change("truncate", self.path)
+        self.file.truncate(size_bytes)
+
+    def fsync(self) -> None:
+        self.storage.change("sync", self.path)
+        self.file.fsync()
+
+
+def stopped_at(image: DiskImage, step: int, run: Callable[[WatchedStorage], object]) -> WatchedStorage:
+    """The disk after a run that was stopped before its n-th change, if it came that far."""
+    storage = WatchedStorage.of(image)
+    assert isinstance(storage, WatchedStorage)
+    storage.stop_at = step
+    with suppress(InterruptionError):
+        run(storage)
+        storage.stop_at = None
+    return storage
+
+
+def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> Iterator[MemoryStorage]:
+    """Every disk that a stopped run leaves, the first change being number 0; the last is that of a run to the end."""
+    step = 0
+    while True:
+        storage = stopped_at(image, step, run)
+        yield MemoryStorage.of(storage.image())
+        if storage.stop_at is None:
+            return
+        step += 1
+
+
+HEALED = sorted(set(HEALABLE) - set(PLAIN))
+# One image of each run of a server and of each power loss; the others are healed by the same steps.
+INTERRUPTED = set(
+    {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}.values()
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*sampled(3, sorted(INTERRUPTED)), *map(nightly, sorted({*HEALED} - INTERRUPTED))],
+)
+def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    image = storage.image()
+    done = kinds(heal_table(storage, path))
+    count = 0
+    for stopped in interruptions(image, lambda watched: heal_table(watched, path)):
+        heal_table(stopped, path)
+        assert stopped.digest() == storage.digest()
+        count += 1
+    # `_pins` and two directories come first; to cut takes 10 changes, and to replace 14.
+    assert count == 3 + sum(10 if kind is ActionKind.CUT_DATA else 14 for kind in done) + 1
+
+
+@pytest.mark.parametrize("name", sampled(1, [ORPHANED, JUMPING]))
+def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Path, name: str) -> None:
+    path, storage = opened(questdb_data, name)
+    expected = rows(path, storage)
+    assert expected is not None
+    for stopped in interruptions(storage.image(), lambda watched: heal_table(watched, path)):
+        assert verified(path, stopped).sound
+        assert rows(path, stopped) == expected
+
+
+def test_old_bytes_are_durable_before_anything_is_replaced_or_cut(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    watched = stopped_at(storage.image(), -1, lambda each: heal_table(each, path))
+    day, kept = f"{path}/2024-01-01.1", f"{path}/_recovered/2024-01-01.1"
+    (cut,) = (each for each in watched.image().files if each.startswith(f"{kept}/data.parquet.from-"))
+    directories = [("sync directory", kept), ("sync directory", f"{path}/_recovered"), ("sync directory", path)]
+
+    def written(file: str) -> list[tuple[str, ...]]:
+        new = f"{file}.recovering"
+        return [("create", new), ("write", new), ("write on", new), ("sync", new), ("rename", new, file)]
+
+    assert watched.changes == [
+        ("create", f"{path}/_pins"),
+        ("mkdir", f"{path}/_recovered"),
+        ("mkdir", kept),
+        *written(f"{kept}/_pm"),
+        *directories,
+        *written(f"{day}/_pm"),
+        ("sync directory", day),
+        *written(cut),
+        *directories,
+        ("truncate", f"{day}/data.parquet"),
+        ("sync", f"{day}/data.parquet"),
+    ]
+
+
+def test_a_copy_that_is_there_already_is_made_durable_again(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, JUMPING)
+    whole = stopped_at(storage.image(), -1, lambda each: heal_table(each, path)).changes
+    kept = whole.index(("sync directory", f"{path}/_recovered/2024-01-01.2"))
+    stopped = stopped_at(storage.image(), kept, lambda each: heal_table(each, path))
+    again = stopped_at(stopped.image(), -1, lambda each: heal_table(each, path)).changes
+    assert again == [whole[0], *whole[kept:]]
+
+
+def test_what_an_interrupted_run_left_is_removed_and_named(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, CHAIN.removesuffix("/table"))
+    untouched = storage.image()
+    left = ("2024-01-01.1/_pm.recovering", "_recovered/2024-01-01.1/data.parquet.from-7.2.recovering")
+    image = untouched
+    for file in left:
+        image = image.with_file(f"{path}/{file}", b"half")
+    storage = MemoryStorage.of(image.with_file(f"{path}/_recovered/2024-01-01.1/mine.recovering", b""))
+    report = heal_table(storage, path)
+    assert report.actions == tuple(
+        Action(kind=ActionKind.REMOVE_UNFINISHED, file=file, before_bytes=4) for file in left
+    )
+    assert files_below(path, storage).keys() == {
+        *files_below(path, MemoryStorage.of(untouched)),
+        "_recovered/2024-01-01.1/mine.recovering",
+    }
+
+
+def test_a_full_disk_is_not_left_full_of_half_a_copy(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+
+    class Full(WatchedStorage):
+        def change(self, *what: str) -> None:
+            if what[0] == "write on":
+                raise StorageError(file=what[1], operation="write", reason=Refusal.NO_SPACE)
+
+    full = Full.of(storage.image())
+    with pytest.raises(StorageError, match="no space is left"):
+        heal_table(full, path)
+    assert files_below(path, full) == files_below(path, storage)
+
+
+# What is kept
+
+
+def test_kept_bytes_of_another_run_are_never_overwritten(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, JUMPING)
+    kept = f"{path}/_recovered/2024-01-01.2/_pm"
+    old = storage.image().files[f"{path}/2024-01-01.2/_pm"]
+    for others, name in (
+        ([], "_pm"),
+        ([b"x"], "_pm.1"),
+        ([b""], "_pm.1"),
+        ([old[:-1]], "_pm.1"),
+        ([b"x", old[:-1] + b"y"], "_pm.2"),
+        ([b"x", old], "_pm.1"),
+    ):
+        image = storage.image()
+        for number, content in enumerate(others):
+            image = image.with_file(kept + (f".{number}" if number else ""), content)
+        again = MemoryStorage.of(image)
+        (action,) = heal_table(again, path).actions
+        assert action.kept_as == f"_recovered/2024-01-01.2/{name}"
+        after = files_below(path, again)
+        assert after[action.kept_as] == old
+        assert all(after[file[len(path) + 1 :]] == content for file, content in image.files.items() if kept in file)
+
+
+def test_verify_and_the_reader_do_not_see_what_is_kept(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    heal_table(storage, path)
+    assert "_recovered/2024-01-01.1/_pm" in files_below(path, storage)
+    assert verified(path, storage).unreferenced == ()
+    assert heal_table(storage, path).unreferenced == ()
+
+
+def test_unreferenced_directories_are_named_and_stay(questdb_data: Path) -> None:
+    for name in golden_data.CRASHES:
+        path, storage = opened(questdb_data, name)
+        unreferenced = heal_table(storage, path).unreferenced
+        assert bool(unreferenced) == ("rewrite" in name)
+        assert set(unreferenced) <= set(storage.listdir(path))
+
+
+def test_forgetting_removes_what_recovery_kept_and_nothing_else(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    report = heal_table(storage, path)
+    kept = storage.image()
+    plan = forget_kept(storage, path, dry_run=True)
+    assert storage.digest() == MemoryStorage.of(kept).digest()
+    done = forget_kept(storage, path)
+    assert plan == replace(done, is_dry_run=True)
+    assert {action.file for action in done.actions} == {action.kept_as for action in report.actions}
+    assert [action.before_bytes for action in done.actions] == [
+        len(kept.files[f"{path}/{action.file}"]) for action in done.actions
+    ]
+    assert "_recovered" not in storage.listdir(path)
+    demand_plain(path, storage)
+    assert forget_kept(storage, path).actions == ()
+
+
+def test_forgetting_leaves_foreign_files_and_names_them(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    heal_table(storage, path)
+    foreign = ("_recovered/2024-01-01.1/notes.txt", "_recovered/_pm", "_recovered/elsewhere/_pm")
+    image = storage.image()
+    for file in foreign:
+        image = image.with_file(f"{path}/{file}", b"mine")
+    image = image.with_file(f"{path}/_recovered/2024-01-02.3/_pm.1", b"ours")
+    storage = MemoryStorage.of(image)
+    report = forget_kept(storage, path)
+    assert len(report.actions) == 3
+    assert len(report.notes) == 3
+    assert "_recovered/elsewhere is not from a recovery and stays" in report.notes
+    left = {file for file in files_below(path, storage) if file.startswith("_recovered/")}
+    assert left == set(foreign)
+    assert storage.listdir(f"{path}/_recovered") == ("2024-01-01.1", "_pm", "elsewhere")
+
+
+def test_forgetting_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    heal_table(storage, path)
+    image = storage.image()
+    forget_kept(storage, path)
+    count = 0
+    for stopped in interruptions(image, lambda watched: forget_kept(watched, path)):
+        forget_kept(stopped, path)
+        assert stopped.digest() == storage.digest()
+        count += 1
+    assert count == 6
+    whole = stopped_at(image, -1, lambda watched: forget_kept(watched, path)).changes
+    assert [what[0] for what in whole] == ["unlink", "unlink", "rmdir", "rmdir", "sync directory"]
+    assert whole[-1] == ("sync directory", path)
+
+
+# Who holds the table
+
+
+def test_a_writer_or_a_pinning_reader_keeps_recovery_out(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.NEW).close()
+    untouched, other = storage.digest(), storage.fork_life()
+    for hold in (lambda: take_writer_lock(other, path), lambda: pin_committed(other, path)):
+        with hold():
+            for dry_run in (False, True):
+                with pytest.raises(BusyError, match="has the table open; try again"):
+                    heal_table(storage, path, dry_run=dry_run)
+            assert storage.digest() == untouched
+    assert heal_table(storage, path).actions
+    take_writer_lock(other, path).release()
+
+
+def test_recovery_keeps_writers_and_readers_out_while_it_works(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    refused = 0
+
+    class Curious(WatchedStorage):
+        def change(self, *what: str) -> None:
+            nonlocal refused
+            if what[0] == "truncate":
+                for hold in (take_writer_lock, pin_committed):
+                    with pytest.raises(BusyError):
+                        hold(self.fork_life(), path)
+                    refused += 1
+
+    heal_table(Curious.of(storage.image()), path)
+    assert refused == 2
+
+
+def test_a_version_that_moved_before_the_lock_was_taken_stops_recovery(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+
+    class Overtaken(WatchedStorage):
+        def change(self, *what: str) -> None:
+            if what[0] == "create" and what[1].endswith(PINS_FILE):
+                newer = image_of(questdb_data / "power-loss/9.4.2/control-nothing-lost/table")
+                with MemoryStorage.open_for_writing(self, f"{path}/_txn") as txn:
+                    (content,) = (each for name, each in newer.files.items() if name.endswith("/_txn"))
+                    txn.pwrite(content, 0)
+            super().change(*what)
+
+    overtaken = Overtaken.of(storage.image())
+    assert isinstance(overtaken, Overtaken)
+    with pytest.raises(BusyError, match="another writer changed the table"):
+        heal_table(overtaken, path)
+    assert [what[0] for what in overtaken.changes] == ["create"]
+
+
+def test_a_table_that_is_none_is_refused(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    storage.unlink(f"{path}/_txn")
+    for run in (heal_table, forget_kept):
+        with pytest.raises(NotATableError, match="holds no _txn"):
+            run(storage, path)
+
+
+def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_token() -> None:
+    """An orphan can end at the committed size by chance; only the Thrift footer tells the two apart."""
+    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+    good = table.files[tb.PM]
+    token = len(table.files[tb.DATA])
+    read, place = pm.read(good, token), pm.newest(good)
+    bad = pm.set_chunk(good, "null_count", 2, column=1)
+    point = AppendPoint(base_bytes=len(bad), prev=0, checksum=pm.newest(bad).trailer.checksum, since_checksum=bad[-8:])
+    group = NewRowGroup(num_rows=3, chunks=read.blocks[0].chunks)
+    footer = pm.facts(token)
+    footer = replace(
+        footer,
+        parquet_footer_offset=place.fixed.parquet_footer_offset,
+        parquet_footer_length=place.fixed.parquet_footer_length,
+    )
+    both = bad + append_generation(read.header, point, [group], footer)
+    image = table.with_file(tb.PM, both).image()
+    assert not verified("/table", image).sound
+    storage = MemoryStorage.of(image)
+    assert kinds(heal_table(storage, "/table")) == [ActionKind.REWRITE_COMMITTED]
+    demand_plain("/table", storage)
+    assert storage.image().files[f"/table/{tb.PM}"] == good
+    alone = MemoryStorage.of(table.with_file(tb.PM, bad).image())
+    problems = heal_table(alone, "/table").problems
+    assert problems == verified("/table", alone).all_problems != ()
+    # Of two that contradict data.parquet, what is wrong with the published one is told.
+    worse = NewRowGroup(num_rows=3, chunks=tuple(replace(each, null_count=3) for each in group.chunks))
+    both = bad + append_generation(read.header, point, [worse], footer)
+    two = MemoryStorage.of(table.with_file(tb.PM, put(0, bad[:8])(both)).image())
+    assert heal_table(two, "/table").problems == problems
+
+
+def test_a_damaged_generation_is_verified_once(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, storage = opened(questdb_data, "power-loss/9.4.2/one-byte-flipped-inside-a-data-page")
+    calls = []
+
+    def counting(files: PartitionFiles, partition: Partition, **rest: Any) -> PartitionReport:
+        calls.append(files.name)
+        return verify_partition(files, partition, **rest)
+
+    monkeypatch.setattr("tornproof.impl.repair.plan.verify_partition", counting)
+    assert len(heal_table(storage, path).problems) == 1
+    assert calls == ["2024-01-01.1"]
+
+
+def test_dead_bytes_that_cannot_go_are_named() -> None:
+    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+    good, token = table.files[tb.PM], len(table.files[tb.DATA])
+    fixed = pm.newest(good).fixed
+    footer = replace(
+        pm.facts(token, flags=1 << 3, sections=FooterSections(unknown=b"?")),
+        parquet_footer_offset=fixed.parquet_footer_offset,
+        parquet_footer_length=fixed.parquet_footer_length,
+    )
+    data = pm.append(good + b"dead dead", footer=footer, anchor=pm.newest(good))
+    storage = MemoryStorage.of(table.with_file(tb.PM, data).image())
+    report = heal_table(storage, "/table")
+    assert (report.actions, report.problems) == ((), ())
+    assert report.notes == (f"{tb.PM} keeps its dead bytes: it has optional sections that are unknown here",)
+
+
+def test_a_generation_that_contradicts_the_table_is_left_alone() -> None:
+    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+    longer = table.with_file(tb.DATA, table.files[tb.DATA] + b"dead")
+    assert kinds(heal_table(MemoryStorage.of(longer.image()), "/table")) == [ActionKind.CUT_DATA]
+    other = longer.with_file("_meta", tb.meta({"ts": TypeTag.TIMESTAMP, "v": TypeTag.DOUBLE}))
+    report = heal_table(MemoryStorage.of(other.image()), "/table")
+    assert [(each.file, each.field) for each in report.problems] == [("_meta", "TYPE of column 'v'")]
+    assert report.actions == ()
+
+
+def test_a_partition_whose_format_flag_is_lost_is_a_problem(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, ORPHANED)
+    (_, partition), *_ = parquet_partitions(path, storage)
+    offset = partition.flags_offset_bytes + 7
+    image = storage.image()
+    txn = image.files[f"{path}/_txn"]
+    flags = bytes([txn[offset] & ~(1 << 5)])
+    report = heal_table(MemoryStorage.of(image.with_file(f"{path}/_txn", put(offset, flags)(txn))), path)
+    assert [(each.file, each.field) for each in report.problems] == [("_txn", "PARQUET_FORMAT of 2024-01-01.1")]
+    assert report.actions == ()
+
+
+def test_a_damaged_partition_from_before_pm_is_a_problem(questdb_data: Path) -> None:
+    path, storage = opened(questdb_data, "legacy/9.3.4/chain")
+    (name, partition), *_ = parquet_partitions(path, storage)
+    with storage.open_for_writing(f"{path}/{name}/data.parquet") as data:
+        data.truncate(partition.token - 1)
+    assert [(each.file, each.field) for each in heal_table(storage, path).problems] == [
+        (f"{name}/data.parquet", "size")
+    ]
+
+
+def test_a_footer_length_that_leaves_the_file_is_a_problem() -> None:
+    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+    data = table.files[tb.DATA]
+    for length in (len(data) - 8, len(data), 2**32 - 1):
+        tail = put(len(data) - 8, struct.pack("<I", length))(data)
+        damaged = table.with_file(tb.DATA, tail).with_file(tb.PM, put(0, bytes(8))(table.files[tb.PM]))
+        report = heal_table(MemoryStorage.of(damaged.image()), "/table")
+        assert [(each.file, each.field) for each in report.problems] == [(tb.PM, "PARQUET_META_FILE_SIZE")]
+        assert report.actions == ()
+
+
+def test_a_partition_without_its_files_is_a_problem(questdb_data: Path) -> None:
+    for file in ("_pm", "data.parquet"):
+        path, storage = opened(questdb_data, ORPHANED)
+        storage.unlink(f"{path}/2024-01-01.1/{file}")
+        untouched = storage.digest()
+        report = heal_table(storage, path)
+        assert [(each.file, each.field) for each in report.problems] == [(f"2024-01-01.1/{file}", "file")]
+        assert storage.digest() == untouched
+
+
+def test_sizes_that_make_no_sense_are_problems(questdb_data: Path) -> None:
+    sound = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+    for token in (-(2**63), -1, 0, 7, 8, 9, 2**31, 2**62, 2**63 - 1):
+        table = sound.with_file("_txn", tb.txn(rows=3, token=token))
+        report = heal_table(MemoryStorage.of(table.image()), "/table")
+        assert (report.actions, len(report.problems)) == ((), 1)

@@ -1,0 +1,112 @@
+"""How open files of the operating system read, write and fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_written_bytes_are_read_back_and_gaps_are_zeros(storage: OperatingSystemStorage, file: File) -> None:
+    file.pwrite(b"", 300)
+    assert file.size_bytes() == 100
+    file.pwrite(b"words", 110)
+    file.pwrite(bytearray(b"z"), 0)
+    with storage.open_for_reading("file") as reading:
+        assert reading.pread(200, 0) == b"z" + bytes(range(1, 100)) + bytes(10) + b"words"
+
+
+def test_truncate_cuts_and_extends_with_zeros(file: File) -> None:
+    file.truncate(3)
+    file.truncate(6)
+    assert file.pread(100, 0) == b"\x00\x01\x02\x00\x00\x00"
+
+
+def test_short_counts_of_the_system_are_made_up_for(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_pread, whole_pwrite = os.pread, os.pwrite
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: whole_pread(fd, min(size, 7), offset))
+    monkeypatch.setattr(os, "pwrite", lambda fd, content, offset: whole_pwrite(fd, bytes(content)[:3], offset))
+    file.pwrite(memoryview(b"01234567" * 3).cast("Q"), 50)
+    assert file.pread(100, 40) == bytes(range(40, 50)) + b"01234567" * 3 + bytes(range(74, 100))
+
+
+def test_a_file_that_shrinks_during_a_read_gives_a_short_answer(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([bytes(10), b""])
+    monkeypatch.setattr(os, "pread", lambda *_: next(answers))
+    assert file.pread(100, 0) == bytes(10)
+
+
+def test_a_disk_that_takes_no_bytes_is_an_error_and_not_a_loop(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([3, 0])
+    monkeypatch.setattr(os, "pwrite", lambda *_: next(answers))
+    with pytest.raises(StorageError, match=Refusal.INPUT_OUTPUT):
+        file.pwrite(b"12345", 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("pread", lambda file: file.pread(1, 0)),
+        ("pwrite", lambda file: file.pwrite(b"x", 0)),
+        ("ftruncate", lambda file: file.truncate(0)),
+        ("fstat", lambda file: file.size_bytes()),
+        ("fsync", lambda file: file.fsync()),
+        ("fdatasync" if sys.platform == "linux" else "fsync", lambda file: file.fdatasync()),
+    ],
+)
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EIO, Refusal.INPUT_OUTPUT),
+        (errno.ENOSPC, Refusal.NO_SPACE),
+        (errno.EROFS, Refusal.READ_ONLY),
+        (errno.EFBIG, os.strerror(errno.EFBIG)),
+    ],
+)
+def test_errors_of_the_system_arrive_in_plain_words(
+    file: File, monkeypatch: pytest.MonkeyPatch, function: str, call: Callable[[File], object], number: int, reason: str
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, fail)
+        with pytest.raises(StorageError, match=reason):
+            call(file)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda file: file.pread(1, 0),
+        lambda file: file.pwrite(b"x", 0),
+        lambda file: file.size_bytes(),
+        lambda file: file.truncate(0),
+        lambda file: file.map(1),
+        lambda file: file.fsync(),
+        lambda file: file.fdatasync(),
+        lambda file: file.try_lock(LockMode.SHARED, offset_bytes=0, size_bytes=1),
+        lambda file: file.unlock(offset_bytes=0, size_bytes=1),
+    ],
+)
+def test_a_closed_file_refuses_every_call(use: Callable[[File], object], tmp_path: Path) -> None:
+    storage = OperatingSystemStorage()
+    file = storage.open_for_writing(f"{tmp_path}/file", OpenMode.NEW)
+    file.close()
+    with pytest.raises(StorageError) as caught:
+        use(file)
+    assert caught.value.reason == Refusal.NOT_OPEN

@@ -1,0 +1,142 @@
+"""Locks belong to an open file: not to the process, not to the inode, and not to the disk."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tornproof import impl
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import File, LockMode, Refusal
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+
+SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def descriptor_count() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.fixture
+def other(storage: OperatingSystemStorage, file: File) -> Iterator[File]:
+    with storage.open_for_writing("file") as opened:
+        yield opened
+
+
+def test_an_exclusive_lock_keeps_every_other_open_file_out_until_it_is_given_back(file: File, other: File) -> None:
+    assert file.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+    assert not other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+    assert not other.try_lock(SHARED, offset_bytes=0, size_bytes=6)
+    assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=5)
+    assert other.try_lock(EXCLUSIVE, offset_bytes=6, size_bytes=10)
+    file.unlock(offset_bytes=5, size_bytes=1)
+    assert other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
+
+
+def test_shared_pins_are_independent_of_each_other(storage: OperatingSystemStorage, file: File, other: File) -> None:
+    with storage.open_for_reading("file") as reading:
+        assert file.try_lock(SHARED, offset_bytes=7, size_bytes=1)
+        assert reading.try_lock(SHARED, offset_bytes=7, size_bytes=1)
+        assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
+        file.unlock(offset_bytes=7, size_bytes=1)
+        assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
+        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=7)
+        reading.unlock(offset_bytes=7, size_bytes=1)
+        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
+
+
+def test_a_lock_over_an_own_lock_replaces_it(file: File, other: File) -> None:
+    assert file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+    assert file.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+    assert other.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+    assert not file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+
+
+def test_closing_another_open_file_of_the_same_inode_keeps_the_lock(
+    storage: OperatingSystemStorage, file: File, other: File
+) -> None:
+    assert file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+    storage.open_for_reading("file").close()
+    assert not other.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+
+
+def test_closing_a_file_ends_its_locks_even_while_it_is_mapped(file: File, other: File) -> None:
+    assert file.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=2)
+    with file.map(100):
+        assert not other.try_lock(SHARED, offset_bytes=4, size_bytes=1)
+        file.close()
+        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
+
+
+def test_locks_reach_the_last_byte_that_can_have_a_number_and_no_further(file: File, other: File) -> None:
+    last_bytes = (1 << 63) - 1
+    assert file.try_lock(EXCLUSIVE, offset_bytes=last_bytes, size_bytes=1)
+    assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=last_bytes)
+    for offset_bytes, size_bytes in ((last_bytes, 2), (-1, 1), (0, 0)):
+        with pytest.raises(AssertionError):
+            file.try_lock(SHARED, offset_bytes=offset_bytes, size_bytes=size_bytes)
+        with pytest.raises(AssertionError):
+            file.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes)
+
+
+def test_a_file_opened_for_reading_cannot_lock_exclusively(storage: OperatingSystemStorage, file: File) -> None:
+    with storage.open_for_reading("file") as reading, pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        reading.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
+
+
+def test_the_lock_of_a_killed_process_goes_with_it(file: File) -> None:
+    script = (
+        "import sys\n"
+        "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"
+        "from tornproof.impl.storage.interface import LockMode\n"
+        "file = OperatingSystemStorage().open_for_writing('file')\n"
+        "print(file.try_lock(LockMode.EXCLUSIVE, offset_bytes=9, size_bytes=1), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(impl.__file__).parents[2])}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdin=pipe, stdout=pipe) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"True\n"
+            assert not file.try_lock(SHARED, offset_bytes=9, size_bytes=1)
+            assert file.try_lock(SHARED, offset_bytes=8, size_bytes=1)
+        finally:
+            child.kill()
+    assert file.try_lock(EXCLUSIVE, offset_bytes=9, size_bytes=1)
+
+
+def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_not_a_busy_lock(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.ENOLCK, "")
+
+    with monkeypatch.context() as patched, pytest.raises(StorageError, match=os.strerror(errno.ENOLCK)):
+        patched.setattr(fcntl, "fcntl", fail)
+        file.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+
+
+def test_other_platforms_refuse_locks_in_plain_words_and_still_close(
+    storage: OperatingSystemStorage, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_count = descriptor_count()
+    reading = storage.open_for_reading("file")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "platform", "darwin")
+        with pytest.raises(StorageError, match=Refusal.NO_LOCKS):
+            reading.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+        reading.close()
+    assert descriptor_count() == before_count

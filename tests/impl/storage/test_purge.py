@@ -1,0 +1,163 @@
+"""Directories go when no version that is committed or pinned names them, and not before."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+from real_tables import rows_of, snapshot_of, verified
+from written_tables import DAY, DAY_LENGTH, PATH, new_table, pairs_on, rows, write, writer_on
+
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.interface import OpenMode, Refusal, Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.table_writer import open_writer
+
+
+def rewrite(storage: Storage, path: str = PATH) -> None:
+    with open_writer(storage, path) as writer:
+        writer.rewrite_partition(DAY)
+        writer.commit()
+
+
+def purge(storage: Storage, path: str = PATH) -> tuple[str, ...]:
+    with open_writer(storage, path) as writer:
+        return writer.purge()
+
+
+def table_with_old_directories() -> MemoryStorage:
+    """Version 3: `.0` was replaced at 2, `.1` at 3; the next day was never written again."""
+    storage, _ = new_table()
+    write(storage, rows([1, 2, DAY_LENGTH]))
+    rewrite(storage)
+    rewrite(storage)
+    return storage
+
+
+def partitions_on(storage: Storage) -> list[str]:
+    return [name for name in storage.listdir(PATH) if name.startswith("2024")]
+
+
+def test_what_no_version_names_is_removed_and_what_one_names_stays() -> None:
+    storage = table_with_old_directories()
+    before = pairs_on(storage)
+    assert partitions_on(storage) == ["2024-01-01.0", "2024-01-01.1", "2024-01-01.2", "2024-01-02.0"]
+    assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
+    assert partitions_on(storage) == ["2024-01-01.2", "2024-01-02.0"]
+    assert purge(storage) == ()
+    assert pairs_on(storage) == before
+
+
+def test_pin_keeps_the_directories_of_its_version_and_no_others() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 2]))
+    rewrite(storage)
+    reader = storage.fork_life()
+    with pin_committed(reader, PATH) as pin:
+        assert (pin.version, pin.is_held) == (2, True)
+        pinned = snapshot_of(PATH, storage)
+        before = rows_of(pinned)
+        rewrite(storage)
+        rewrite(storage)
+        assert purge(storage) == ("2024-01-01.0",)
+        assert rows_of(pinned).equals(before)
+        assert partitions_on(storage) == ["2024-01-01.1", "2024-01-01.2", "2024-01-01.3"]
+    assert purge(storage) == ("2024-01-01.1", "2024-01-01.2")
+
+
+def test_pin_on_the_committed_version_keeps_nothing_that_is_old() -> None:
+    storage = table_with_old_directories()
+    with pin_committed(storage.fork_life(), PATH):
+        assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
+
+
+def test_dropped_partition_goes_when_no_reader_of_before_is_left() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, DAY_LENGTH]))
+    pin = pin_committed(storage.fork_life(), PATH)
+    with writer_on(storage) as writer:
+        writer.drop_partition(DAY)
+        writer.commit()
+        assert writer.purge() == ()
+        pin.release()
+        assert writer.purge() == ("2024-01-01.0",)
+    assert pairs_on(storage) == [(DAY_LENGTH, 1)]
+
+
+def test_pin_of_a_killed_process_is_gone() -> None:
+    storage = table_with_old_directories()
+    reader = storage.fork_life()
+    rewrite_pin = pin_committed(reader, PATH)
+    rewrite(storage)
+    assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
+    reader.kill_life()
+    assert purge(storage) == ("2024-01-01.2",)
+    assert rewrite_pin.version == 3
+
+
+def hold_pin(path: str, connection: Connection) -> None:
+    with pin_committed(OperatingSystemStorage(), path) as pin:
+        connection.send((pin.version, pin.is_held))
+        connection.recv()
+    connection.send("released")
+
+
+def test_pin_of_another_process_keeps_its_directories(tmp_path: Path) -> None:
+    storage, path = OperatingSystemStorage(), str(tmp_path / "t")
+    columns = [NewColumn(name=name, type=type_) for name, type_ in {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG}.items()]
+    create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
+    with open_writer(storage, path) as writer:
+        writer.write(rows([1]).drop("n"))
+        writer.commit()
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=hold_pin, args=(path, theirs))
+    process.start()
+    try:
+        assert ours.recv() == (1, True)
+        rewrite(storage, path)
+        assert purge(storage, path) == ()
+        ours.send("let go")
+        assert ours.recv() == "released"
+        assert purge(storage, path) == ("2024-01-01.0",)
+    finally:
+        process.kill()
+        process.join()
+    assert verified(path).sound
+
+
+def test_removal_that_was_interrupted_is_finished_by_the_next_purge() -> None:
+    storage = table_with_old_directories()
+    before = pairs_on(storage)
+    stops = 0
+    for stop in range(6):
+        copy = storage.copy()
+        faulty = FaultyStorage(copy)
+        fault = Fault(at=stop, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.UNLINK, CallKind.RMDIR}))
+        with open_writer(faulty, PATH) as writer:
+            faulty.arm(fault)
+            with pytest.raises(StorageError):
+                writer.purge()
+        stops += faulty.fired[fault]
+        assert pairs_on(copy) == before
+        purge(copy)
+        assert partitions_on(copy) == ["2024-01-01.2", "2024-01-02.0"]
+    assert stops == 6
+
+
+def test_names_that_are_no_partitions_are_never_touched() -> None:
+    storage = table_with_old_directories()
+    others = ("2024-01-01.x", "2024-01-01.0.bak", "wal1", "notes", "2024.txt", "2024-01-01.1.kept")
+    for name in others:
+        storage.mkdir(f"{PATH}/{name}")
+    storage.open_for_writing(f"{PATH}/file-2024-01-01.0", mode=OpenMode.NEW).close()
+    purge(storage)
+    assert set(others) < set(storage.listdir(PATH)) and "file-2024-01-01.0" in storage.listdir(PATH)

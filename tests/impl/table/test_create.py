@@ -1,0 +1,250 @@
+"""A new table is one that readers, `verify` and real servers' files agree on, and never half of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cold_run
+from real_tables import snapshot_of, verified
+
+from tornproof.impl.errors import NotATableError, StorageError
+from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, TableRefusedError, create_table
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import decode_transaction
+from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+
+TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
+COLUMNS = (TS, NewColumn(name="v", type=TypeTag.LONG), NewColumn(name="n", type=TypeTag.VARCHAR))
+NAMES = ["_cv", "_meta", "_name", "_txn"]
+FASTPATH = "tables/9.4.2/fastpath/table"
+
+
+def create(path: Path | str, *columns: NewColumn, storage: Any = None, **changes: Any) -> Table:
+    options: dict[str, Any] = {"timestamp": "ts", "partition_by": PartitionBy.DAY, **changes}
+    return create_table(storage or OperatingSystemStorage(), str(path), columns or COLUMNS, **options)
+
+
+def test_new_table_is_open_empty_and_sound(tmp_path: Path) -> None:
+    path = tmp_path / "trades"
+    table = create(path, TS, NewColumn(name="price", type=TypeTag.DOUBLE))
+    assert table.metadata is not None
+    assert table.metadata.columns == (
+        TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
+        TableColumn(id=1, name="price", type=TypeTag.DOUBLE),
+    )
+    assert (table.metadata.timestamp_id, table.metadata.partition_by) == (0, PartitionBy.DAY)
+    report = verified(path)
+    assert report.sound and not report.all_problems
+    snapshot = snapshot_of(path)
+    assert (snapshot.transaction.version, snapshot.transaction.partitions) == (0, ())
+    assert list(snapshot.batches()) == []
+    run = cold_run("verify", path)
+    assert (run.code, run.err) == (0, "")
+
+
+def test_files_are_those_of_a_real_table_that_has_no_log(questdb_data: Path, tmp_path: Path) -> None:
+    real = questdb_data / FASTPATH
+    create(tmp_path / "fastpath~7", table_id=7)
+    assert sorted(entry.name for entry in real.iterdir() if entry.is_file()) == NAMES
+    assert sorted(entry.name for entry in (tmp_path / "fastpath~7").iterdir()) == NAMES
+    for name in NAMES[:3]:
+        assert (tmp_path / "fastpath~7" / name).read_bytes() == (real / name).read_bytes()
+    first, later = ((path / "_txn").read_bytes() for path in (tmp_path / "fastpath~7", real))
+    assert len(first) == len(later)
+    empty, grown = (decode_transaction(content, file="_txn").record for content in (first, later))
+    assert (empty.txn, empty.transient_row_count, empty.fixed_row_count) == (0, 0, 0)
+    assert (empty.min_timestamp, empty.max_timestamp) == ((1 << 63) - 1, -(1 << 63))
+    assert (empty.lag_min_timestamp, empty.lag_max_timestamp) == (grown.lag_min_timestamp, grown.lag_max_timestamp)
+    assert empty.symbol_column_count == grown.symbol_column_count == 0
+
+
+def test_deduplication_keys_and_any_place_of_the_timestamp_are_kept(tmp_path: Path) -> None:
+    columns = (NewColumn(name="k", type=TypeTag.INT, is_dedup_key=True), NewColumn(name="TS2", type=TypeTag.TIMESTAMP))
+    with pytest.raises(TableRefusedError, match="lack the designated timestamp 'TS2'"):
+        create(tmp_path / "t", *columns, timestamp="TS2")
+    keyed = (columns[0], NewColumn(name="TS2", type=TypeTag.TIMESTAMP | 1 << 18, is_dedup_key=True))
+    table = create(tmp_path / "t", *keyed, timestamp="TS2", partition_by=PartitionBy.HOUR)
+    assert table.metadata is not None
+    assert [column.is_dedup_key for column in table.metadata.columns] == [True, True]
+    assert (table.metadata.timestamp_id, table.metadata.counts_nanoseconds) == (1, True)
+
+
+def decimal_type(tag: TypeTag, precision: int, scale: int) -> int:
+    _, digits, decimals = DECIMAL_TYPE.bits
+    return decimals.put(digits.put(int(tag), precision), scale)
+
+
+GEOHASH = 1 << 16
+POSSIBLE = [
+    *(tag for tag in TypeTag if TypeTag.TIMESTAMP != tag < TypeTag.GEOBYTE and tag is not TypeTag.SYMBOL),
+    TypeTag.TIMESTAMP | 1 << 18,
+    TypeTag.GEOBYTE | 7 << 8 | GEOHASH,
+    TypeTag.GEOSHORT | 8 << 8 | GEOHASH,
+    TypeTag.GEOINT | 31 << 8 | GEOHASH,
+    TypeTag.GEOLONG | 60 << 8 | GEOHASH,
+    TypeTag.UUID,
+    TypeTag.VARCHAR,
+    TypeTag.IPV4,
+    TypeTag.BINARY,
+    TypeTag.ARRAY | TypeTag.DOUBLE << 8 | 31 << 14,
+    decimal_type(TypeTag.DECIMAL64, 18, 18),
+]
+IMPOSSIBLE = [
+    0,
+    -6,
+    200,
+    TypeTag.LONG | 1 << 8,
+    TypeTag.TIMESTAMP | 1 << 17,
+    TypeTag.GEOBYTE,
+    TypeTag.GEOBYTE | 4 << 8,
+    TypeTag.GEOBYTE | 8 << 8 | GEOHASH,
+    TypeTag.GEOLONG | 61 << 8 | GEOHASH,
+    TypeTag.ARRAY | TypeTag.LONG << 8,
+    TypeTag.ARRAY | TypeTag.DOUBLE << 8 | 1 << 19,
+    decimal_type(TypeTag.DECIMAL64, 19, 0),
+    decimal_type(TypeTag.DECIMAL64, 4, 5),
+    decimal_type(TypeTag.DECIMAL64, 18, 4) | 1 << 26,
+]
+
+
+def test_possible_types_make_a_table(tmp_path: Path) -> None:
+    columns = [NewColumn(name=f"c{place}", type=int(type_)) for place, type_ in enumerate(POSSIBLE)]
+    table = create(tmp_path / "t", TS, *columns)
+    assert table.metadata is not None
+    assert [column.type for column in table.metadata.columns[1:]] == POSSIBLE
+
+
+@pytest.mark.parametrize("column_type", IMPOSSIBLE)
+def test_impossible_types_are_refused(tmp_path: Path, column_type: int) -> None:
+    with pytest.raises(TableRefusedError, match=f"column 'x': {column_type} is not a type"):
+        create(tmp_path / "t", TS, NewColumn(name="x", type=int(column_type)))
+
+
+def column(name: str) -> NewColumn:
+    return NewColumn(name=name, type=TypeTag.LONG)
+
+
+REFUSED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
+    "no timestamp": ((column("v"),), {}, "'ts' is not among the columns"),
+    "timestamp of another type": ((column("ts"),), {}, "'ts' is not of type TIMESTAMP"),
+    "same name": ((TS, column("v"), column("v")), {}, "two columns are called 'v'"),
+    "same name but for case": ((TS, column("v"), column("V")), {}, "two columns are called 'V'"),
+    "symbol": ((TS, NewColumn(name="s", type=TypeTag.SYMBOL)), {}, "a SYMBOL column needs a dictionary"),
+    "no partitions": (COLUMNS, {"partition_by": PartitionBy.NONE}, "without partitions"),
+    "no name": ((TS, column("")), {}, "a name has 1 to 127"),
+    "long name": ((TS, column("v" * 128)), {}, "a name has 1 to 127"),
+    "name with a slash": ((TS, column("../v")), {}, "cannot be part of a name"),
+    "name with a null byte": ((TS, column("a\0")), {}, "cannot be part of a name"),
+    "half a character": ((TS, column("\ud800")), {}, "surrogates not allowed"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_columns_that_no_table_can_have_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    columns, options, message = REFUSED[name]
+    with pytest.raises(TableRefusedError, match=re.escape(message)):
+        create(tmp_path / "t", *columns, **options)
+    assert list(tmp_path.iterdir()) == []
+    create(tmp_path / "t", TS, column("v" * 127), column("größe 🌡"))
+
+
+@pytest.mark.parametrize("name", ["a.b", "~7", "x" * 128])
+def test_directory_whose_name_no_table_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TableRefusedError, match="the table cannot be called"):
+        create(tmp_path / name)
+
+
+def test_directory_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
+    create(tmp_path / "t")
+    before = {entry.name: entry.read_bytes() for entry in (tmp_path / "t").iterdir()}
+    with pytest.raises(StorageError, match="already there"):
+        create(tmp_path / "t", TS)
+    assert {entry.name: entry.read_bytes() for entry in (tmp_path / "t").iterdir()} == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").touch()
+    with pytest.raises(StorageError, match="already there"):
+        create(tmp_path / "other")
+    with pytest.raises(StorageError):
+        create(tmp_path / "missing" / "t")
+
+
+class Interrupted:
+    """A storage, and its files, that note each change and stop before one of them."""
+
+    def __init__(self, inner: Any, done: list[tuple[str, str]], stop: int, path: str = "") -> None:
+        self.inner, self.done, self.stop, self.path = inner, done, stop, path
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            path = self.path or str(arguments[0])
+            if name not in ("kind", "listdir", "close", "open_for_reading"):
+                if len(self.done) == self.stop:
+                    raise StorageError(file=path, operation=name, reason="stopped")
+                self.done.append((name, Path(path).name))
+            result = getattr(self.inner, name)(*arguments)
+            return Interrupted(result, self.done, self.stop, path) if name == "open_for_writing" else result
+
+        return call
+
+    def __enter__(self) -> Interrupted:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.inner.close()
+
+
+def changes_until(path: Path, stop: int) -> list[tuple[str, str]]:
+    done: list[tuple[str, str]] = []
+    create(path, storage=Interrupted(OperatingSystemStorage(), done, stop))
+    return done
+
+
+def test_interrupted_creation_leaves_no_table_and_can_be_done_again(tmp_path: Path) -> None:
+    done = changes_until(tmp_path / "whole", stop=-1)
+    named = done.index(("rename", "_txn.new"))
+    for stop in range(len(done)):
+        path = tmp_path / f"stopped{stop}"
+        with pytest.raises(StorageError, match="stopped"):
+            changes_until(path, stop)
+        if stop > named:
+            assert verified(path).sound
+            continue
+        with pytest.raises(NotATableError):
+            open_table(OperatingSystemStorage(), str(path))
+        create(path)
+        assert verified(path).sound
+        assert sorted(entry.name for entry in path.iterdir()) == NAMES
+
+
+def test_left_overs_of_an_interrupted_creation_leave_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.mkdir()
+    for name in ("_meta", "_name"):
+        (path / name).write_bytes(b"\xff" * 9_000)
+    create(path)
+    assert ((path / "_name").read_bytes(), len((path / "_meta").read_bytes())) == (b"\x01\0\0\0t\0\0", 4096)
+
+
+def test_everything_is_durable_before_the_table_has_its_name_and_the_name_before_it_is_told(tmp_path: Path) -> None:
+    done = changes_until(tmp_path / "t", stop=-1)
+    named = done.index(("rename", "_txn.new"))
+    for name in ("_meta", "_cv", "_name", "_txn.new"):
+        written = done.index(("pwrite", name))
+        assert written < done.index(("fsync", name)) < named
+    assert done[named - 1] == ("sync_directory", "t")
+    assert done[named + 1 :] == [("sync_directory", "t"), ("sync_directory", tmp_path.name)]
+
+
+def test_relative_path_is_made_where_the_process_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert create("t/").path == "t"
+    assert verified(tmp_path / "t").sound
+    with OperatingSystemStorage().open_for_writing("t/_txn", OpenMode.EXISTING) as file:
+        assert file.size_bytes() == 4096

@@ -1,0 +1,312 @@
+"""`_meta` of real tables gives the columns that their server listed; a damaged one is refused in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import golden_data
+import pytest
+
+from tornproof.impl.errors import CorruptError, FileMissingError, UnsupportedError
+from tornproof.impl.layout import meta as layout
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.metadata_file import (
+    COLUMN_COUNT_LIMIT,
+    META_LIMIT_BYTES,
+    PartitionBy,
+    TableColumn,
+    TableMetadata,
+    decode_metadata_file,
+    encode_metadata_file,
+    read_metadata_file,
+)
+from tornproof.impl.types.questdb import NANOSECOND, TypeTag, tag_of
+
+FILES = golden_data.files_named("_meta")
+TABLES = tuple(name for name in golden_data.TABLES if f"{name}/table/_meta" in FILES)
+ODD_COLUMNS = "tables/9.4.2/oddcols/table/_meta"
+HEADER = layout.MetaHeader.layout
+COLUMN = layout.MetaColumn.layout
+LIVE = layout.MetaColumn(
+    type=TypeTag.LONG,
+    flags=0,
+    index_block_capacity=0,
+    symbol_capacity=0,
+    unused=bytes(4),
+    replacing_index=0,
+    unused_end=bytes(4),
+)
+DROPPED = replace(LIVE, type=-TypeTag.LONG)
+TIMESTAMP = replace(LIVE, type=TypeTag.TIMESTAMP)
+
+
+def meta_file(
+    *columns: tuple[str, layout.MetaColumn], partition_by: int = PartitionBy.DAY, timestamp_index: int = -1
+) -> bytes:
+    header = layout.MetaHeader(
+        column_count=len(columns),
+        partition_by=partition_by,
+        timestamp_index=timestamp_index,
+        format_version=0,
+        table_id=1,
+        max_uncommitted_row_count=0,
+        o3_max_lag=0,
+        metadata_version=0,
+        wal_enabled=1,
+        minor_format=0,
+        ttl=0,
+        unused=bytes(79),
+    )
+    names = [name.encode("utf-16-le", "surrogatepass") for name, _ in columns]
+    parts = [header.pack(), *(record.pack() for _, record in columns)]
+    return b"".join([*parts, *(layout.NameLength(code_unit_count=len(name) // 2).pack() + name for name in names)])
+
+
+def decode(content: bytes) -> TableMetadata:
+    return decode_metadata_file(content, file="_meta")
+
+
+def names_and_ids(metadata: TableMetadata) -> list[tuple[str, int]]:
+    return [(column.name, column.id) for column in metadata.columns]
+
+
+def refused(content: bytes) -> CorruptError:
+    with pytest.raises(CorruptError) as caught:
+        decode(content)
+    assert caught.value.problem.file == "_meta"
+    return caught.value
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_real_tables_have_the_columns_that_their_server_listed(questdb_data: Path, table: str) -> None:
+    metadata = decode((questdb_data / table / "table" / "_meta").read_bytes())
+    expected = json.loads((questdb_data / table / "expected.json").read_text())["columns"]
+    assert [column.name for column in metadata.columns] == [column["name"] for column in expected]
+    for column, listed in zip(metadata.columns, expected, strict=True):
+        tag = tag_of(column.type)
+        assert tag is not None
+        if listed["type"] in TypeTag.__members__:
+            assert tag.name == listed["type"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_real_files_name_a_live_designated_timestamp_and_intervals_that_fit_the_directories(
+    questdb_data: Path, name: str
+) -> None:
+    metadata = decode((questdb_data / name).read_bytes())
+    (timestamp,) = (column for column in metadata.columns if column.id == metadata.timestamp_id)
+    assert tag_of(timestamp.type) is TypeTag.TIMESTAMP
+    assert metadata.counts_nanoseconds == ("nanosecond" in name)
+    directories = [
+        path.name for path in (questdb_data / name).parent.iterdir() if path.is_dir() and path.name[0] == "2"
+    ]
+    assert directories
+    assert {"T" in directory for directory in directories} == {metadata.partition_by is PartitionBy.HOUR}
+
+
+def test_dropped_columns_are_left_out_and_renamed_ones_keep_their_writer_index(questdb_data: Path) -> None:
+    metadata = decode((questdb_data / ODD_COLUMNS).read_bytes())
+    assert names_and_ids(metadata) == [("a1", 0), ("b", 1), ("ts", 2), ("s", 4), ("d", 5), ("e", 6)]
+    assert metadata.timestamp_id == 2
+    assert [tag_of(column.type) for column in metadata.columns] == [
+        TypeTag.LONG,
+        TypeTag.VARCHAR,
+        TypeTag.TIMESTAMP,
+        TypeTag.SYMBOL,
+        TypeTag.DOUBLE,
+        TypeTag.INT,
+    ]
+
+
+def test_a_column_that_replaces_another_stands_in_its_place() -> None:
+    replacing_first = replace(LIVE, replacing_index=1)
+    metadata = decode(meta_file(("a", DROPPED), ("b", LIVE), ("a", replacing_first)))
+    assert names_and_ids(metadata) == [("a", 2), ("b", 1)]
+
+
+def test_a_column_that_was_replaced_twice_keeps_its_place() -> None:
+    twice = meta_file(
+        ("a", DROPPED),
+        ("b", LIVE),
+        ("a", replace(DROPPED, replacing_index=1)),
+        ("c", LIVE),
+        ("a", replace(LIVE, replacing_index=3)),
+    )
+    assert names_and_ids(decode(twice)) == [("a", 4), ("b", 1), ("c", 3)]
+
+
+@pytest.mark.parametrize("replacing_index", [0, 3, 9, -1, -(2**31), 2**31 - 1])
+def test_a_place_that_no_earlier_column_has_means_the_end(replacing_index: int) -> None:
+    metadata = decode(meta_file(("a", LIVE), ("b", LIVE), ("c", replace(LIVE, replacing_index=replacing_index))))
+    assert names_and_ids(metadata) == [("a", 0), ("b", 1), ("c", 2)]
+
+
+def test_a_column_cannot_take_the_place_of_a_live_one() -> None:
+    problem = refused(meta_file(("a", LIVE), ("b", replace(LIVE, replacing_index=1)))).problem
+    assert problem.field == "REPLACING_INDEX of column 1"
+    assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
+    assert "'a'" in problem.expected
+
+
+@pytest.mark.parametrize("timestamp_index", [-1, 1])
+def test_a_timestamp_index_is_none_or_a_timestamp(timestamp_index: int) -> None:
+    content = meta_file(("a", LIVE), ("ts", TIMESTAMP), timestamp_index=timestamp_index)
+    assert decode(content).timestamp_id == timestamp_index
+
+
+@pytest.mark.parametrize("timestamp_index", [-2, 0, 2, 3, 2**31 - 1])
+def test_a_timestamp_index_of_anything_else_is_refused(timestamp_index: int) -> None:
+    columns = (("a", LIVE), ("ts", TIMESTAMP), ("old", replace(TIMESTAMP, type=-TypeTag.TIMESTAMP)))
+    problem = refused(meta_file(*columns, timestamp_index=timestamp_index)).problem
+    assert (problem.field, problem.offset_bytes) == ("TIMESTAMP_INDEX", HEADER.offset_of("timestamp_index"))
+
+
+def test_only_the_designated_timestamp_says_whether_nanoseconds_are_counted() -> None:
+    nanoseconds = replace(TIMESTAMP, type=NANOSECOND.put(TypeTag.TIMESTAMP, 1))
+    columns = (("a", TIMESTAMP), ("b", nanoseconds))
+    assert not decode(meta_file(*columns, timestamp_index=0)).counts_nanoseconds
+    assert decode(meta_file(*columns, timestamp_index=1)).counts_nanoseconds
+    assert not decode(meta_file(*columns)).counts_nanoseconds
+
+
+@pytest.mark.parametrize("partition_by", [-1, 6, 2**31 - 1])
+def test_an_unknown_interval_is_refused(partition_by: int) -> None:
+    assert refused(meta_file(("a", LIVE), partition_by=partition_by)).problem.field == "PARTITION_BY"
+
+
+@pytest.mark.parametrize("partition_by", list(PartitionBy))
+def test_every_interval_decodes(partition_by: PartitionBy) -> None:
+    assert decode(meta_file(("a", LIVE), partition_by=partition_by)).partition_by is partition_by
+
+
+@pytest.mark.parametrize("column_count", [-(2**31), -1, 0, 3, 2**31 - 1])
+def test_a_hostile_column_count_is_refused_before_anything_is_read(column_count: int) -> None:
+    content = column_count.to_bytes(4, "little", signed=True) + meta_file(("a", LIVE), ("b", LIVE))[4:]
+    assert refused(content).problem.field == "COLUMN_COUNT"
+
+
+@pytest.mark.parametrize("code_unit_count", [-(2**31), -1, 0, 2, 2**31 - 1])
+def test_a_hostile_name_length_is_refused(code_unit_count: int) -> None:
+    content = meta_file(("a", LIVE))
+    place = HEADER.size_bytes + COLUMN.size_bytes
+    hostile = content[:place] + code_unit_count.to_bytes(4, "little", signed=True) + content[place + 4 :]
+    problem = refused(hostile).problem
+    assert (problem.field, problem.offset_bytes) == ("CODE_UNIT_COUNT of column 0", place)
+
+
+def test_names_are_utf_16_and_half_a_character_is_refused() -> None:
+    assert decode(meta_file(("größe 🌡", LIVE))).columns[0] == TableColumn(id=0, name="größe 🌡", type=TypeTag.LONG)
+    problem = refused(meta_file(("a\ud83c", LIVE))).problem
+    assert (problem.field, problem.offset_bytes) == ("name of column 0", HEADER.size_bytes + COLUMN.size_bytes + 6)
+
+
+def test_every_cut_of_a_real_file_is_refused_or_says_the_same(questdb_data: Path) -> None:
+    content = (questdb_data / ODD_COLUMNS).read_bytes()
+    whole = decode(content)
+    needed = 0
+    for size_bytes in range(len(content)):
+        try:
+            assert decode(content[:size_bytes]) == whole
+        except CorruptError:
+            needed = size_bytes + 1
+    assert needed > HEADER.size_bytes + 7 * COLUMN.size_bytes
+
+
+def test_every_flipped_bit_of_a_real_file_decodes_or_is_refused(questdb_data: Path) -> None:
+    content = bytearray((questdb_data / ODD_COLUMNS).read_bytes())
+    refused_count = 0
+    for bit in range(8 * len(content)):
+        content[bit // 8] ^= 1 << bit % 8
+        try:
+            assert decode(bytes(content)).columns
+        except CorruptError:
+            refused_count += 1
+        content[bit // 8] ^= 1 << bit % 8
+    assert 0 < refused_count < 8 * len(content)
+
+
+def test_a_file_is_read_whole_and_one_that_is_too_large_is_not_read_at_all(tmp_path: Path) -> None:
+    storage, path = OperatingSystemStorage(), tmp_path / "_meta"
+    with pytest.raises(FileMissingError):
+        read_metadata_file(storage, str(path))
+    path.write_bytes(meta_file(("a", LIVE)))
+    with path.open("r+b") as file:
+        file.truncate(META_LIMIT_BYTES)
+    assert names_and_ids(read_metadata_file(storage, str(path))) == [("a", 0)]
+    read_bytes = storage.counters().read_bytes
+    with path.open("r+b") as file:
+        file.truncate(META_LIMIT_BYTES + 1)
+    with pytest.raises(UnsupportedError):
+        read_metadata_file(storage, str(path))
+    assert storage.counters().read_bytes == read_bytes
+
+
+def test_two_live_columns_of_one_name_are_refused_and_a_dropped_one_may_have_it() -> None:
+    dropped = replace(LIVE, type=-TypeTag.LONG)
+    assert names_and_ids(decode(meta_file(("a", LIVE), ("b", LIVE)))) == [("a", 0), ("b", 1)]
+    assert names_and_ids(decode(meta_file(("a", dropped), ("a", LIVE)))) == [("a", 1)]
+    problem = refused(meta_file(("a", LIVE), ("b", LIVE), ("a", LIVE))).problem
+    assert (problem.field, problem.expected, problem.actual) == ("name of column 2", "a name of its own", "'a'")
+
+
+def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = meta_file(("a", LIVE), ("b", LIVE))
+    assert COLUMN_COUNT_LIMIT == 100_000
+    monkeypatch.setattr("tornproof.impl.table.metadata_file.COLUMN_COUNT_LIMIT", 2)
+    assert names_and_ids(decode(content)) == [("a", 0), ("b", 1)]
+    monkeypatch.setattr("tornproof.impl.table.metadata_file.COLUMN_COUNT_LIMIT", 1)
+    with pytest.raises(UnsupportedError) as caught:
+        decode(content)
+    assert (caught.value.problem.field, caught.value.problem.actual) == ("COLUMN_COUNT", "2")
+
+
+def test_deduplication_keys_are_told(questdb_data: Path) -> None:
+    metadata = decode((questdb_data / "tables/9.4.2/dedup/table/_meta").read_bytes())
+    assert [(column.name, column.is_dedup_key) for column in metadata.columns] == [
+        ("ts", True),
+        ("k", True),
+        ("v", False),
+    ]
+    assert not any(column.is_dedup_key for column in decode((questdb_data / ODD_COLUMNS).read_bytes()).columns)
+
+
+def can_be_new(content: bytes) -> bool:
+    """Whether a table has no symbols and never changed its structure; ours is of 9.4.2's format."""
+    header, metadata = layout.MetaHeader.unpack(content, 0, file="_meta"), decode(content)
+    has_symbols = any(tag_of(column.type) is TypeTag.SYMBOL for column in metadata.columns)
+    return (
+        not has_symbols and header.metadata_version == 0 and layout.MINOR_FORMAT_VERSION.get(header.minor_format) == 1
+    )
+
+
+def test_new_file_is_what_a_server_wrote_but_for_the_write_ahead_log(questdb_data: Path) -> None:
+    compared = set()
+    for name in FILES:
+        content = (questdb_data / name).read_bytes()
+        if not can_be_new(content):
+            continue
+        header = layout.MetaHeader.unpack(content, 0, file="_meta")
+        place = HEADER.offset_of("wal_enabled")
+        without_log = content[:place] + b"\0" + content[place + 1 :]
+        assert encode_metadata_file(decode(content), table_id=header.table_id) == without_log
+        compared.add((name.split("/")[-3], header.wal_enabled))
+    assert {("fastpath", 0), ("wide", 1), ("dedup", 1), ("many", 1)} <= compared
+
+
+def test_checksum_of_real_files_counts_columns_and_changes(questdb_data: Path) -> None:
+    for name in FILES:
+        header = layout.MetaHeader.unpack((questdb_data / name).read_bytes(), 0, file="_meta")
+        checksum = 37 * header.column_count + 13 * header.metadata_version
+        assert layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format) == checksum
+
+
+@pytest.mark.parametrize("count", [1, 300, 3_000])
+def test_new_file_decodes_to_what_it_was_made_of(count: int) -> None:
+    columns = [TableColumn(id=0, name="größe 🌡", type=TypeTag.TIMESTAMP, is_dedup_key=True)]
+    columns += [TableColumn(id=index, name=f"c{index}", type=TypeTag.LONG) for index in range(1, count)]
+    metadata = TableMetadata(columns=tuple(columns), partition_by=PartitionBy.WEEK, timestamp_id=0)
+    content = encode_metadata_file(metadata, table_id=3)
+    assert decode(content) == metadata
+    assert len(content) % 4096 == 0

@@ -1,0 +1,149 @@
+"""A table is opened from its directory; what is no table is said in a sentence, and left-over directories are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import golden_data
+import pm_builder as pm
+import pytest
+import table_builder as tb
+
+from tornproof.impl.errors import CorruptError, NotATableError
+from tornproof.impl.layout.meta import MetaHeader
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.types.questdb import TypeTag
+
+CopyOf = Callable[[str], Path]
+TABLES = tuple(
+    name.removesuffix("/_meta") for name in golden_data.files_named("_meta") if not name.startswith("power-loss/")
+)
+CHAIN = "tables/9.4.2/chain/table"
+
+
+def opened(path: Path) -> Table:
+    return open_table(OperatingSystemStorage(), str(path))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(NotATableError) as caught:
+        opened(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_nothing_at_the_path_is_no_table(tmp_path: Path) -> None:
+    assert "there is nothing at this path" in refusal(tmp_path / "missing")
+
+
+def test_a_file_is_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    assert "it is not a directory" in refusal(path)
+    assert "there is nothing at this path" in refusal(path / "below")
+
+
+def test_an_empty_directory_is_no_table(tmp_path: Path) -> None:
+    assert "it holds no _txn" in refusal(tmp_path)
+
+
+def test_a_directory_without_txn_is_no_table_and_with_it_is_one(copy_of: CopyOf) -> None:
+    path = copy_of(CHAIN)
+    assert opened(path).transaction().partitions
+    (path / "_txn").unlink()
+    assert "it holds no _txn" in refusal(path)
+
+
+def test_a_table_without_meta_finds_the_same_directories_by_trying_every_interval(copy_of: CopyOf) -> None:
+    path = copy_of(CHAIN)
+    table = opened(path)
+    assert table.metadata is not None and table.metadata.partition_by is PartitionBy.DAY
+    names = [table.directory_of(partition) for partition in table.transaction().partitions]
+    (path / "_meta").unlink()
+    bare = opened(path)
+    assert bare.metadata is None
+    assert [bare.directory_of(partition) for partition in bare.transaction().partitions] == names
+
+
+def test_a_damaged_meta_is_damage_and_not_a_missing_table(copy_of: CopyOf) -> None:
+    path = copy_of(CHAIN)
+    (path / "_meta").write_bytes(b"")
+    with pytest.raises(CorruptError) as caught:
+        opened(path)
+    assert caught.value.problem.file == "_meta"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_directory_of_a_real_table_is_either_named_by_its_version_or_reported_as_left_over(
+    questdb_data: Path, name: str
+) -> None:
+    table = opened(questdb_data / name)
+    transaction = table.transaction()
+    named = {table.directory_of(partition) for partition in transaction.partitions}
+    left_over = table.unreferenced_directories(transaction)
+    present = {path.name for path in (questdb_data / name).iterdir() if path.is_dir() and path.name.startswith("2")}
+    assert named | set(left_over) == present
+    assert named.isdisjoint(left_over)
+    assert name.startswith("crashes/") or left_over == ()
+
+
+def test_some_killed_servers_left_directories_over(questdb_data: Path) -> None:
+    tables = [opened(questdb_data / name) for name in TABLES if name.startswith("crashes/")]
+    assert any(table.unreferenced_directories(table.transaction()) for table in tables)
+
+
+def test_only_directories_that_look_like_partitions_are_left_over(copy_of: CopyOf) -> None:
+    path = copy_of(CHAIN)
+    for name in ("2024-01-09.9", "2024-01-08", "default", "wal1", "2024-01-01.detached"):
+        (path / name).mkdir()
+    (path / "2024-01-07").write_bytes(b"a file")
+    table = opened(path)
+    assert table.unreferenced_directories(table.transaction()) == ("2024-01-08", "2024-01-09.9", "default")
+
+
+def test_an_older_directory_of_a_named_partition_is_left_over(copy_of: CopyOf) -> None:
+    path = copy_of(CHAIN)
+    table = opened(path)
+    transaction = table.transaction()
+    older = f"{table.directory_of(transaction.partitions[0])}7"
+    (path / older).mkdir()
+    assert table.unreferenced_directories(transaction) == (older,)
+
+
+def test_a_partition_whose_directory_is_missing_is_called_by_the_name_that_it_should_have(copy_of: CopyOf) -> None:
+    table = opened(copy_of(CHAIN))
+    partition = replace(table.transaction().partitions[0], name_txn=99)
+    assert table.directory_of(partition) == "2024-01-01.99"
+
+
+def test_a_partition_of_an_impossible_time_is_damage_of_txn(copy_of: CopyOf) -> None:
+    table = opened(copy_of(CHAIN))
+    partition = replace(table.transaction().partitions[0], timestamp=2**63 - 1)
+    with pytest.raises(CorruptError) as caught:
+        table.directory_of(partition)
+    assert caught.value.problem.file == "_txn"
+    assert caught.value.problem.offset_bytes == partition.entry_offset_bytes
+
+
+@pytest.mark.parametrize(("partition_by", "left_over"), [(PartitionBy.NONE, ()), (PartitionBy.DAY, ("default",))])
+def test_the_one_directory_of_a_table_without_intervals_is_in_use(
+    partition_by: PartitionBy, left_over: tuple[str, ...], tmp_path: Path
+) -> None:
+    content = pm.set_field(tb.meta({"ts": TypeTag.TIMESTAMP}), MetaHeader, 0, "partition_by", partition_by)
+    tb.BuiltTable(files={"_txn": tb.txn(rows=0, token=0, entries=[]), "_meta": content}).write_to(tmp_path)
+    for name in ("default", "2024-01-01"):
+        (tmp_path / name).mkdir()
+    table = opened(tmp_path)
+    assert table.transaction().partitions == ()
+    assert table.unreferenced_directories(table.transaction()) == ("2024-01-01", *left_over)
+
+
+def test_files_of_a_partition_lie_in_its_directory(copy_of: CopyOf) -> None:
+    table = opened(copy_of(CHAIN))
+    files = table.files_of(table.transaction().partitions[0])
+    assert (files.name, files.path) == ("2024-01-01.1", f"{table.path}/2024-01-01.1")
+    assert files.has_pm()

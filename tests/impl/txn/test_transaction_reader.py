@@ -1,0 +1,209 @@
+"""A long-lived reader notices every change, and says which ones a reader that trusts versions would have missed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import golden_data
+import pytest
+
+from tornproof.impl.errors import CorruptError, FileMissingError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.txn.reader import Reload, TransactionReader
+from tornproof.impl.txn.transaction import decode_transaction
+
+DAY = 24 * 3600 * 1_000_000
+PARQUET = layout.PARQUET_FORMAT.put(0, 1)
+FIRST, SECOND, THIRD = (
+    layout.PartitionEntry(timestamp=day * DAY, row_count_and_flags=PARQUET | 100 + day, name_txn=day, token=1000 + day)
+    for day in range(3)
+)
+RECORD = layout.TransactionRecord(
+    txn=0,
+    transient_row_count=0,
+    fixed_row_count=0,
+    min_timestamp=0,
+    max_timestamp=3 * DAY,
+    structure_version=0,
+    data_version=0,
+    partition_table_version=5,
+    column_version=5,
+    truncate_version=5,
+    seq_txn=0,
+    lag_checksum=0,
+    lag_txn_count=0,
+    lag_row_count=0,
+    lag_min_timestamp=0,
+    lag_max_timestamp=0,
+    left_over=bytes(12),
+    symbol_column_count=0,
+)
+
+
+def transaction_file(version: int, *entries: layout.PartitionEntry, record: layout.TransactionRecord = RECORD) -> bytes:
+    """A `_txn` with one record at byte 64; the last entry's row count stands in the record, as QuestDB has it."""
+    *counts, transient = (layout.ROW_COUNT.get(entry.row_count_and_flags) for entry in entries)
+    size = len(entries) * layout.PartitionEntry.layout.size_bytes
+    base = layout.BaseHeader(
+        version=version,
+        a_record_offset=64,
+        a_symbols_size=0,
+        a_partitions_size=size,
+        a_padding=bytes(12),
+        b_record_offset=64,
+        b_symbols_size=0,
+        b_partitions_size=size,
+        b_padding=bytes(20),
+    )
+    record = replace(record, txn=version, transient_row_count=transient, fixed_row_count=sum(counts))
+    table = b"".join(entry.pack() for entry in entries)
+    return base.pack() + record.pack() + layout.PartitionTableSize(partitions_size=size).pack() + table
+
+
+class Follower:
+    """A reader of a real file that changes between its looks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "_txn"
+        self._reader = TransactionReader(OperatingSystemStorage(), str(self._path))
+
+    def see(self, content: bytes) -> Reload:
+        self._path.write_bytes(content)
+        return self._reader.reload()
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Follower:
+    return Follower(tmp_path)
+
+
+def timestamps(reload: Reload) -> list[int]:
+    return [partition.timestamp for partition in reload.unchanged]
+
+
+@pytest.mark.parametrize("history", golden_data.HISTORIES)
+def test_the_real_histories_announce_every_change(questdb_data: Path, follower: Follower, history: str) -> None:
+    versions: list[int] = []
+    entries: set[tuple[int, ...]] = set()
+    for name in golden_data.files(f"{history}/*/_txn"):
+        content = (questdb_data / name).read_bytes()
+        reload = follower.see(content)
+        assert reload.transaction == decode_transaction(content, file=name)
+        assert reload.unannounced == ()
+        now = {(p.timestamp, p.row_count, p.name_txn, p.token, p.flags): p for p in reload.transaction.partitions}
+        assert reload.unchanged == tuple(partition for entry, partition in now.items() if entry in entries)
+        versions.append(reload.transaction.version)
+        entries = set(now)
+    assert versions == sorted(set(versions)) and len(versions) > 3
+
+
+@pytest.mark.parametrize("history", golden_data.HISTORIES)
+def test_the_real_histories_have_commits_that_change_and_commits_that_keep_a_partition(
+    questdb_data: Path, follower: Follower, history: str
+) -> None:
+    reloads = [follower.see((questdb_data / name).read_bytes()) for name in golden_data.files(f"{history}/*/_txn")]
+    assert any(0 < len(reload.unchanged) < len(reload.transaction.partitions) for reload in reloads[1:])
+
+
+def test_the_first_look_keeps_nothing_and_blames_nothing(follower: Follower) -> None:
+    reload = follower.see(transaction_file(2, FIRST, SECOND))
+    assert (reload.unchanged, reload.unannounced) == ((), ())
+
+
+def test_a_look_at_the_same_version_keeps_everything(follower: Follower) -> None:
+    content = transaction_file(2, FIRST, SECOND)
+    follower.see(content)
+    assert timestamps(follower.see(content)) == [FIRST.timestamp, SECOND.timestamp]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(FIRST, token=FIRST.token + 1),
+        replace(FIRST, row_count_and_flags=FIRST.row_count_and_flags ^ PARQUET),
+        replace(FIRST, row_count_and_flags=layout.READ_ONLY.put(FIRST.row_count_and_flags, 1)),
+        replace(FIRST, row_count_and_flags=layout.SQUASH_COUNT.put(FIRST.row_count_and_flags, 1)),
+        replace(FIRST, row_count_and_flags=FIRST.row_count_and_flags + 1),
+        replace(FIRST, name_txn=FIRST.name_txn + 1),
+        replace(FIRST, timestamp=FIRST.timestamp + 1),
+    ],
+    ids=["token", "format", "read-only", "squash counter", "row count", "name", "timestamp"],
+)
+def test_an_older_partition_that_changes_without_announcement_is_named(
+    follower: Follower, changed: layout.PartitionEntry
+) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND, THIRD))
+    reload = follower.see(transaction_file(3, changed, SECOND, THIRD))
+    assert reload.unannounced == reload.transaction.partitions[:1]
+    assert timestamps(reload) == [SECOND.timestamp, THIRD.timestamp]
+
+
+@pytest.mark.parametrize(
+    "announcing",
+    [
+        replace(RECORD, partition_table_version=6),
+        replace(RECORD, column_version=6),
+        replace(RECORD, truncate_version=6),
+    ],
+    ids=["partition table", "columns", "truncate"],
+)
+def test_the_same_change_is_nobodys_fault_when_a_version_announces_it(
+    follower: Follower, announcing: layout.TransactionRecord
+) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND, THIRD))
+    changed = replace(FIRST, token=FIRST.token + 1)
+    reload = follower.see(transaction_file(3, changed, SECOND, THIRD, record=announcing))
+    assert reload.unannounced == ()
+    assert FIRST.timestamp not in timestamps(reload)
+
+
+def test_a_version_that_announces_something_else_announces_no_partition(follower: Follower) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND))
+    record = replace(RECORD, data_version=9, structure_version=9, seq_txn=9)
+    reload = follower.see(transaction_file(3, replace(FIRST, token=FIRST.token + 1), SECOND, record=record))
+    assert reload.unannounced == reload.transaction.partitions[:1]
+
+
+def test_the_last_partition_grows_and_new_ones_come_without_announcement(follower: Follower) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND))
+    grown = replace(SECOND, row_count_and_flags=SECOND.row_count_and_flags + 50, token=SECOND.token + 50)
+    reload = follower.see(transaction_file(3, FIRST, grown))
+    assert (timestamps(reload), reload.unannounced) == ([FIRST.timestamp], ())
+    reload = follower.see(transaction_file(4, FIRST, grown, THIRD))
+    assert (timestamps(reload), reload.unannounced) == ([FIRST.timestamp, SECOND.timestamp], ())
+
+
+def test_a_partition_put_between_older_ones_without_announcement_is_named(follower: Follower) -> None:
+    follower.see(transaction_file(2, FIRST, THIRD))
+    follower.see(transaction_file(3, FIRST, THIRD, replace(THIRD, timestamp=9 * DAY)))
+    reload = follower.see(transaction_file(4, FIRST, SECOND, THIRD, replace(THIRD, timestamp=9 * DAY)))
+    assert [partition.timestamp for partition in reload.unannounced] == [SECOND.timestamp]
+
+
+def test_older_partitions_that_vanish_without_announcement_are_named(follower: Follower) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND, THIRD))
+    reload = follower.see(transaction_file(3, FIRST))
+    assert [partition.timestamp for partition in reload.unannounced] == [SECOND.timestamp]
+    assert timestamps(reload) == [FIRST.timestamp]
+
+
+def test_after_truncate_nothing_is_kept_even_if_the_entries_come_back_the_same(follower: Follower) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND))
+    reload = follower.see(transaction_file(3, FIRST, SECOND, record=replace(RECORD, truncate_version=6)))
+    assert (reload.unchanged, reload.unannounced) == ((), ())
+
+
+def test_a_look_that_fails_is_forgotten(follower: Follower, tmp_path: Path) -> None:
+    follower.see(transaction_file(2, FIRST, SECOND))
+    with pytest.raises(CorruptError):
+        follower.see(transaction_file(3, FIRST, SECOND)[:100])
+    reload = follower.see(transaction_file(4, replace(FIRST, token=7), SECOND))
+    assert reload.unannounced == reload.transaction.partitions[:1]
+    assert timestamps(reload) == [SECOND.timestamp]
+
+
+def test_a_file_that_is_not_there_is_missing_and_not_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileMissingError):
+        TransactionReader(OperatingSystemStorage(), str(tmp_path / "_txn")).reload()

@@ -1,0 +1,321 @@
+"""A version is stored beside the committed one, word by word, and counts only from the version's own store on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of, decode_transaction
+from tornproof.impl.txn.write import (
+    FILE_STEP_BYTES,
+    I64_MAX,
+    NextVersion,
+    PartitionState,
+    WordStore,
+    encode_new_file,
+    first_version,
+    next_version,
+    plan_store,
+    words_of,
+)
+
+PARQUET = layout.PARQUET_GENERATED.mask | layout.PARQUET_FORMAT.mask
+GAP = layout.TransactionRecord.layout.field("left_over")
+DAY = 86_400_000_000
+
+
+def state(
+    day: int, *, row_count: int = 1, token: int = 4096, name_txn: int = 0, flags: int = PARQUET
+) -> PartitionState:
+    return PartitionState(timestamp=day * DAY, row_count=row_count, flags=flags, name_txn=name_txn, token=token)
+
+
+def applied(content: bytes, stores: Iterable[WordStore]) -> bytes:
+    changed = bytearray(content)
+    for store in stores:
+        assert store.size_bytes in (4, 8) and store.offset_bytes % store.size_bytes == 0
+        end_bytes = store.offset_bytes + store.size_bytes
+        assert end_bytes <= len(changed)
+        changed[store.offset_bytes : end_bytes] = store.value.to_bytes(store.size_bytes, "little")
+    return bytes(changed)
+
+
+def decoded(content: bytes) -> Transaction:
+    return decode_transaction(content, file=TXN_FILE)
+
+
+def following(
+    current: Transaction,
+    partitions: Sequence[PartitionState],
+    symbol_counts: tuple[layout.SymbolCount, ...] | None = None,
+    seq_txn: int | None = None,
+) -> NextVersion:
+    return next_version(
+        current,
+        partitions=partitions,
+        min_timestamp=-5,
+        max_timestamp=9 * DAY,
+        symbol_counts=symbol_counts,
+        seq_txn=seq_txn,
+    )
+
+
+def committed(content: bytes, partitions: Sequence[PartitionState], *, area_is_durable: bool = False) -> bytes:
+    plan = plan_store(content, following(decoded(content), partitions), area_is_durable=area_is_durable)
+    return applied(content.ljust(plan.file_size_bytes, b"\0"), (*plan.record_stores, plan.version_store))
+
+
+def says(content: bytes, version: NextVersion) -> bool:
+    """Whether the file's committed version is that one, the gap aside."""
+    read = decoded(content)
+    entries = tuple(PartitionState.of(partition).entry() for partition in read.partitions)
+    record = replace(read.record, left_over=version.record.left_over)
+    return (record, read.symbol_counts, entries) == (version.record, version.symbol_counts, version.entries)
+
+
+def patched(content: bytes, offset_bytes: int, value: int, size_bytes: int) -> bytes:
+    word = value.to_bytes(size_bytes, "little", signed=True)
+    return content[:offset_bytes] + word + content[offset_bytes + size_bytes :]
+
+
+EMPTY = encode_new_file(first_version(0))
+PARTITIONS = st.lists(
+    st.builds(
+        state,
+        st.integers(-3, 9),
+        row_count=st.integers(0, layout.ROW_COUNT.mask),
+        token=st.one_of(st.just(-1), st.integers(0, 1 << 55)),
+        name_txn=st.integers(-1, 1 << 40),
+        flags=st.sampled_from((0, PARQUET, layout.READ_ONLY.mask, layout.SQUASH_COUNT.mask)),
+    ),
+    max_size=9,
+    unique_by=lambda partition: partition.timestamp,
+).map(lambda found: sorted(found, key=lambda partition: partition.timestamp))
+COUNTS = st.integers(0, (1 << 31) - 1)
+SYMBOLS = st.lists(st.builds(layout.SymbolCount, count=COUNTS, transient_count=COUNTS), max_size=4).map(tuple)
+STEPS = st.lists(st.tuples(PARTITIONS, SYMBOLS, st.booleans()), min_size=1, max_size=6)
+
+
+@hypothesis.given(STEPS)
+@hypothesis.settings(max_examples=60)
+def test_every_prefix_of_the_stores_leaves_the_old_version_and_the_last_store_makes_the_new(
+    steps: list[tuple[list[PartitionState], tuple[layout.SymbolCount, ...], bool]],
+) -> None:
+    content = EMPTY
+    for partitions, symbol_counts, area_is_durable in steps:
+        before = decoded(content)
+        base = layout.BaseHeader.unpack(content, 0, file=TXN_FILE)
+        live = area_of(base, before.version)
+        version = following(before, partitions, symbol_counts)
+        plan = plan_store(content, version, area_is_durable=area_is_durable)
+        assert plan.file_size_bytes >= len(content) and plan.file_size_bytes % FILE_STEP_BYTES == 0
+        grown = content.ljust(plan.file_size_bytes, b"\0")
+        for store in plan.record_stores:
+            grown = applied(grown, (store,))
+            assert decoded(grown) == before
+        live_end = live.record_offset + live.size_bytes
+        assert grown[live.record_offset : live_end] == content[live.record_offset : live_end]
+        content = applied(grown, (plan.version_store,))
+        assert says(content, version)
+
+
+@pytest.mark.parametrize("token", [(1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 35) + 7, -1])
+def test_a_token_keeps_all_of_its_64_bits(token: int) -> None:
+    assert decoded(committed(EMPTY, [state(0, token=token)])).partitions[0].token == token
+
+
+def test_the_file_grows_by_whole_steps_and_never_shrinks() -> None:
+    many = [state(day) for day in range(200)]
+    grown = committed(committed(EMPTY, many), many)
+    assert len(EMPTY) == FILE_STEP_BYTES and len(grown) == 4 * FILE_STEP_BYTES
+    assert plan_store(grown, following(decoded(grown), [])).file_size_bytes == len(grown)
+    assert len(decoded(committed(grown, many)).partitions) == len(many)
+
+
+def test_the_free_area_goes_before_the_live_one_exactly_when_it_fits_there() -> None:
+    def place(content: bytes) -> int:
+        return decoded(content).partitions[0].entry_offset_bytes - 136
+
+    second = committed(EMPTY, [state(0)])
+    assert place(second) == 200
+    third = committed(second, [state(0), state(1)])
+    assert place(third) == 200 + 168
+    exactly = [state(day) for day in range(5)]
+    assert 64 + following(decoded(third), exactly).size_bytes == 200 + 168 - 8
+    assert place(committed(third, exactly)) == 64
+    assert place(committed(third, [*exactly, state(5)])) == 200 + 168 + 200
+
+
+def test_in_an_area_that_is_durable_and_used_again_only_words_that_change_are_stored() -> None:
+    content = EMPTY
+    for row_count in (1, 2, 3, 4):
+        content = committed(content, [state(0, row_count=row_count)])
+    version = following(decoded(content), [state(0, row_count=5, token=5000)])
+    everything, changes = (plan_store(content, version, area_is_durable=flag) for flag in (False, True))
+    assert set(changes.record_stores) < set(everything.record_stores)
+    assert len(everything.record_stores) == 27 and len(changes.record_stores) == 6
+    assert applied(content, changes.record_stores) == applied(content, everything.record_stores)
+
+
+def test_words_that_a_dead_writer_left_are_stored_again_even_where_they_are_equal() -> None:
+    content = EMPTY
+    for row_count in (1, 2, 3, 4):
+        content = committed(content, [state(0, row_count=row_count)])
+    version = following(decoded(content), [state(0, row_count=5)])
+    plan = plan_store(content, version)
+    torn = applied(content, plan.record_stores[:-5])
+    assert plan_store(torn, version) == plan
+    whole = applied(content, plan.record_stores)
+    assert plan_store(whole, version, area_is_durable=True) == plan
+
+
+def test_an_area_of_another_place_or_size_is_stored_whole() -> None:
+    content = committed(committed(EMPTY, [state(0)]), [state(0)])
+    version = following(decoded(content), [state(0), state(1)])
+    assert plan_store(content, version, area_is_durable=True) == plan_store(content, version)
+
+
+@pytest.mark.parametrize("slot_word_offset_bytes", [32, 36, 40])
+def test_an_area_that_its_slot_does_not_name_is_stored_whole(slot_word_offset_bytes: int) -> None:
+    content = EMPTY
+    for row_count in (1, 2, 3, 4):
+        content = committed(content, [state(0, row_count=row_count)])
+    elsewhere = patched(content, slot_word_offset_bytes, 1 << 10, 4)
+    version = following(decoded(content), [state(0, row_count=5)])
+    assert plan_store(elsewhere, version, area_is_durable=True) == plan_store(content, version)
+
+
+def test_the_record_comes_first_then_its_number_then_the_slot_and_the_version_for_itself() -> None:
+    plan = plan_store(EMPTY, following(decoded(EMPTY), [state(0)]))
+    *body, txn, place, symbols_size, partitions_size = plan.record_stores
+    assert {store.offset_bytes for store in body} == {
+        *range(208, 288, 8),
+        *range(288, 316, 4),
+        328,
+        332,
+        *range(336, 368, 8),
+    }
+    assert txn == WordStore(offset_bytes=200, size_bytes=8, value=1)
+    assert [store.offset_bytes for store in (place, symbols_size, partitions_size)] == [32, 36, 40]
+    assert [store.value for store in (place, symbols_size, partitions_size)] == [200, 0, 32]
+    assert plan.version_store == WordStore(offset_bytes=0, size_bytes=8, value=1)
+
+
+def test_the_gap_keeps_what_stands_there() -> None:
+    left_over = bytes(range(1, 13))
+    gap = 200 + GAP.offset_bytes
+    content = committed(EMPTY[:gap] + left_over + EMPTY[gap + len(left_over) :], [state(0)])
+    assert decoded(content).record.left_over == left_over
+
+
+def test_rows_of_the_last_partition_are_transient_and_those_of_the_others_fixed() -> None:
+    version = following(decoded(EMPTY), [state(0, row_count=3), state(1, row_count=4), state(2, row_count=5)])
+    assert (version.record.fixed_row_count, version.record.transient_row_count) == (7, 5)
+    assert (version.record.min_timestamp, version.record.max_timestamp) == (-5, 9 * DAY)
+    assert layout.ROW_COUNT.get(version.entries[-1].row_count_and_flags) == 5
+
+
+BEFORE = (state(0), state(1))
+
+
+@pytest.mark.parametrize(
+    ("after", "grows"),
+    [
+        (BEFORE, False),
+        ((state(0), state(1, row_count=7)), False),
+        ((state(0, row_count=7), state(1)), True),
+        ((state(0, token=7), state(1)), True),
+        ((state(0), state(1, token=7)), True),
+        ((state(0, name_txn=7), state(1)), True),
+        ((state(0, flags=0), state(1)), True),
+        ((state(0), state(1), state(2)), True),
+        ((state(0),), True),
+        ((), True),
+    ],
+)
+def test_the_partition_table_version_grows_unless_only_the_last_row_count_changes(
+    after: tuple[PartitionState, ...], grows: bool
+) -> None:
+    current = decoded(committed(EMPTY, BEFORE))
+    assert following(current, after).record.partition_table_version == current.record.partition_table_version + grows
+
+
+def test_a_version_keeps_what_it_is_not_told_to_change() -> None:
+    symbol_counts = (layout.SymbolCount(count=3, transient_count=4),)
+    facts = {"structure_version": 5, "data_version": 6, "column_version": 7, "truncate_version": 8, "lag_txn_count": -2}
+    current = decoded(EMPTY)
+    told: dict[str, Any] = {**facts, "lag_row_count": 9, "seq_txn": 10, "symbol_column_count": 1}
+    record = replace(current.record, **told)
+    kept = following(replace(current, record=record, symbol_counts=symbol_counts), [state(0)])
+    assert {name: getattr(kept.record, name) for name in facts} == facts
+    assert (kept.record.lag_row_count, kept.record.seq_txn, kept.symbol_counts) == (9, 10, symbol_counts)
+    assert following(current, [state(0)], seq_txn=11).record.seq_txn == 11
+    assert following(current, [state(0)], symbol_counts).record.symbol_column_count == 1
+
+
+def refusal(error: type[ProblemError], content: bytes, version: NextVersion) -> str:
+    with pytest.raises(error) as caught:
+        plan_store(content, version)
+    return caught.value.problem.field
+
+
+def test_a_file_that_holds_another_version_is_refused() -> None:
+    version = following(decoded(EMPTY), [state(0)])
+    assert refusal(CorruptError, committed(EMPTY, []), version) == "VERSION"
+    assert refusal(CorruptError, b"", version) == layout.BaseHeader.layout.title
+
+
+def test_a_live_area_that_cannot_be_is_refused() -> None:
+    version = following(decoded(EMPTY), [state(0)])
+    assert refusal(CorruptError, patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
+    assert refusal(CorruptError, patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
+
+
+def test_a_free_slot_of_any_content_is_no_obstacle() -> None:
+    for offset_bytes in (32, 36, 40):
+        for value in (-1, 7, (1 << 31) - 1):
+            content = committed(patched(EMPTY, offset_bytes, value, 4), [state(0)], area_is_durable=True)
+            assert decoded(content).version == 1
+
+
+def test_numbers_that_have_no_successor_are_refused_or_wrap_as_those_of_the_server() -> None:
+    current = decoded(EMPTY)
+    with pytest.raises(UnsupportedError, match="VERSION"):
+        following(replace(current, version=I64_MAX), [])
+    record = replace(current.record, partition_table_version=I64_MAX)
+    assert following(replace(current, record=record), [state(0)]).record.partition_table_version == -I64_MAX - 1
+
+
+def test_a_version_that_no_reader_would_accept_is_refused() -> None:
+    current = decoded(EMPTY)
+    day_count = (RECORD_LIMIT_BYTES - following(current, []).size_bytes) // 32
+    days = [state(day) for day in range(day_count + 1)]
+    assert following(current, days[:-1]).size_bytes <= RECORD_LIMIT_BYTES
+    with pytest.raises(UnsupportedError, match="record"):
+        following(current, days)
+    with pytest.raises(UnsupportedError, match="ROW_COUNT"):
+        following(current, [state(0, row_count=layout.ROW_COUNT.mask + 1)])
+
+
+def test_a_new_file_holds_version_0_without_rows() -> None:
+    version = first_version(3)
+    content = encode_new_file(version)
+    assert len(content) == FILE_STEP_BYTES and says(content, version)
+    assert decoded(content).symbol_counts == (layout.SymbolCount(count=0, transient_count=0),) * 3
+    base = layout.BaseHeader.unpack(content, 0, file=TXN_FILE)
+    assert (base.a_record_offset, base.a_symbols_size, base.a_partitions_size, base.b_record_offset) == (64, 24, 0, 0)
+
+
+@pytest.mark.parametrize(("content", "offset_bytes", "size_bytes"), [(b"1234", 2, 4), (b"123", 0, 4), (b"12", 0, 2)])
+def test_words_that_no_machine_stores_in_one_access_are_a_bug(
+    content: bytes, offset_bytes: int, size_bytes: int
+) -> None:
+    with pytest.raises(AssertionError):
+        list(words_of(content, offset_bytes, size_bytes))

@@ -1,0 +1,240 @@
+"""Damage of single files, each beside the same files undamaged."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import pytest
+from pm_builder import newest, set_chunk, set_footer
+from real_tables import put, seen, seen_with, snapshot_of, table_image, verified, word
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.layout import txn
+from tornproof.impl.parquet.footer import decode_footer
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import area_of
+from tornproof.impl.verify.verify import PROBLEMS_PER_PARTITION, verify_table
+
+DAY = "2024-01-01.1"
+DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
+TOKEN = 10642
+
+
+def with_format_bit(image: DiskImage, path: str, place: int, value: int) -> DiskImage:
+    """Set bit 61 of a partition's entry in `_txn`, by its place in the order of partitions."""
+    partition = snapshot_of(path, image).transaction.partitions[place]
+    content, offset = bytearray(image.files[f"{path}/_txn"]), partition.flags_offset_bytes
+    word = struct.unpack_from("<Q", content, offset)[0]
+    struct.pack_into("<Q", content, offset, word & ~(1 << 61) | value << 61)
+    return image.with_file(f"{path}/_txn", bytes(content))
+
+
+def test_parquet_directory_under_a_native_entry_is_a_problem_of_the_entry(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    flipped = with_format_bit(image, path, 0, 0)
+    entry = snapshot_of(path, image).transaction.partitions[0].flags_offset_bytes
+    assert seen(verified(path, flipped)) == [("_txn", f"PARQUET_FORMAT of {DAY}", entry)]
+    with_columns = flipped.with_file(f"{path}/{DAY}/ts.d", b"")
+    assert verified(path, with_columns).sound
+
+
+def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    token = snapshot_of(path, image).transaction.partitions[1].token_offset_bytes
+    damaged = with_format_bit(image, path, 1, 1)
+    assert verified(path, image).sound
+    assert seen(verified(path, damaged)) == [("_txn", "token", token)]
+    assert verified(path, damaged).notes == ()
+    content = bytearray(damaged.files[f"{path}/_txn"])
+    struct.pack_into("<q", content, token, 1000)
+    with_token = damaged.with_file(f"{path}/_txn", bytes(content))
+    assert seen(verified(path, with_token)) == [("2024-01-02/data.parquet", "file", None)]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_native_partitions_are_never_judged(content: bytes | None, questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    native = [place for place in image.files if place.startswith(f"{path}/2024-01-02/")]
+    for place in native:
+        image = image.without_file(place) if content is None else image.with_file(place, content)
+    assert native
+    assert verified(path, image).sound
+
+
+def test_missing_directory_of_a_native_partition_is_no_problem_but_that_of_a_parquet_one_is(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+
+    def without(name: str) -> DiskImage:
+        files = {place: content for place, content in image.files.items() if f"/{name}/" not in place}
+        return DiskImage(files, frozenset(str(parent) for place in files for parent in PurePosixPath(place).parents))
+
+    assert verified(path, without("2024-01-02")).sound
+    assert seen(verified(path, without(DAY))) == [(PM, "file", None)]
+
+
+def test_quick_leaves_pages_out_and_nothing_else(questdb_data: Path) -> None:
+    path = questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"
+    slow, quick = verified(path), verified(path, quick=True)
+    assert (slow.sound, quick.sound) == (False, True)
+    assert (quick.counts.chunks, quick.counts.pages_bytes) == (0, 0)
+    pages = ("chunks", "decoded_chunks", "pages_bytes")
+    assert replace(quick.counts, **{name: getattr(slow.counts, name) for name in pages}) == slow.counts
+    zeros = verified(questdb_data / "power-loss/9.4.2/data-tail-zeros/table", quick=True)
+    assert [problem.field for problem in zeros.all_problems] == ["MAGIC", "FOOTER_LENGTH", "version"]
+
+
+def test_problems_of_a_partition_are_capped_and_its_counts_are_not_lost(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data, "tables/9.4.2/wide/table")
+    sound = verified(path, image).partitions[0]
+    data = f"{path}/{sound.name}/data.parquet"
+    damaged = image.with_file(data, bytes(sound.token) + image.files[data][sound.token :])
+    report = verified(path, damaged)
+    assert len(report.all_problems) == PROBLEMS_PER_PARTITION
+    assert replace(report.partitions[0], problems=()) == sound
+    assert 0 < report.counts.chunks <= PROBLEMS_PER_PARTITION
+
+
+def test_progress_names_every_partition_in_order(questdb_data: Path) -> None:
+    names: list[str] = []
+    table = open_table(OperatingSystemStorage(), str(questdb_data / "tables/9.4.2/many/table"))
+    report = verify_table(table, progress=names.append)
+    assert names == [partition.name for partition in report.partitions]
+    assert len(names) > 10
+
+
+def test_impossible_time_of_a_partition_is_a_problem_of_the_table(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    partition = snapshot_of(path, image).transaction.partitions[-1]
+    content = bytearray(image.files[f"{path}/_txn"])
+    struct.pack_into("<q", content, partition.entry_offset_bytes, (1 << 63) - 1)
+    report = verified(path, image.with_file(f"{path}/_txn", bytes(content)))
+    assert seen(report) == [("_txn", "TIMESTAMP of a partition", partition.entry_offset_bytes)]
+    assert (report.version, report.partitions, len(report.problems)) == (None, (), 1)
+    assert txn.PARQUET_FORMAT.mask == 1 << 61
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda data: data, []),
+        (lambda data: data + b"dead", []),
+        (lambda data: data[:-1], [("size", None)]),
+        (lambda data: data[:-1] + b"2", [("MAGIC", 4)]),
+        (lambda data: None, [("file", None)]),
+    ],
+)
+def test_partition_without_pm_must_have_its_data(
+    change: Callable[[bytes], bytes | None], found: list[tuple[str, int | None]], questdb_data: Path
+) -> None:
+    path, image = table_image(questdb_data, "legacy/9.3.4/chain/table")
+    place = f"{path}/{DATA}"
+    data = image.files[place]
+    changed = change(data)
+    damaged = image.without_file(place) if changed is None else image.with_file(place, changed)
+    report = verified(path, damaged)
+    assert seen(report) == [(DATA, field, back and len(data) - back) for field, back in found]
+    assert len(report.notes) == (not found)
+
+
+def entry_and_fixed_rows(questdb_data: Path) -> tuple[int, int]:
+    """Where `_txn` of the chain table has the first partition's rows, and the rows of all but the last."""
+    path, image = table_image(questdb_data)
+    snapshot = snapshot_of(path, image)
+    base = txn.BaseHeader.unpack(image.files[f"{path}/_txn"], 0, file="_txn")
+    fixed = txn.TransactionRecord.layout.offset_of("fixed_row_count")
+    record = area_of(base, snapshot.transaction.version).record_offset
+    return snapshot.transaction.partitions[0].row_count_offset_bytes, record + fixed
+
+
+@pytest.mark.parametrize("rows", [0, 22, 24, (1 << 44) - 1])
+def test_row_count_of_txn_must_be_that_of_the_row_groups(rows: int, questdb_data: Path) -> None:
+    entry, fixed = entry_and_fixed_rows(questdb_data)
+    path, image = table_image(questdb_data)
+    old = struct.unpack_from("<Q", image.files[f"{path}/_txn"], entry)[0]
+    changed = put(entry, word(old >> 44 << 44 | rows))
+    assert seen_with(questdb_data, "_txn", changed) == [("_txn", "FIXED_ROW_COUNT", fixed)]
+    both = seen_with(questdb_data, "_txn", lambda data: put(fixed, word(rows))(changed(data)))
+    assert both == [("_txn", f"ROW_COUNT of {DAY}", entry)]
+
+
+@pytest.mark.parametrize("token", [-1, 0, 7, TOKEN - 1, TOKEN + 1, (1 << 63) - 1, -(1 << 63)])
+def test_token_without_a_generation_is_a_problem_of_txn(token: int, questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    place = snapshot_of(path, image).transaction.partitions[0].token_offset_bytes
+    assert seen_with(questdb_data, "_txn", put(place, word(token))) == [("_txn", "token", place)]
+
+
+def test_token_of_an_older_generation_leaves_the_newer_ones_as_orphans(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    partition = snapshot_of(path, image).transaction.partitions[0]
+    pm = image.files[f"{path}/{PM}"]
+    older = newest(pm[: newest(pm).fixed.prev_parquet_meta_file_size])
+    changed = image.with_file(
+        f"{path}/_txn", put(partition.token_offset_bytes, word(older.token))(image.files[f"{path}/_txn"])
+    )
+    report = verified(path, changed)
+    assert [problem.field for problem in report.all_problems] == [f"ROW_COUNT of {DAY}"]
+    found = report.partitions[0]
+    assert (found.generations, found.orphans) == (3, 1)
+    assert found.dead_bytes == TOKEN - older.token + len(pm) - older.end_bytes
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda data: data + b"x" * 100, []),
+        (lambda data: data[:-1], [("size", None)]),
+        (lambda data: b"", [("size", None)]),
+        (put(TOKEN - 4, b"PAR2"), [("MAGIC", TOKEN - 4)]),
+        (put(TOKEN - 4, b"PARE"), [("MAGIC", TOKEN - 4)]),
+        (put(TOKEN - 8, b"\0"), [("FOOTER_LENGTH", TOKEN - 8)]),
+        (put(TOKEN - 8, b"\xff\xff\xff\xff"), [("FOOTER_LENGTH", TOKEN - 8)]),
+    ],
+)
+def test_data_must_reach_the_token_and_end_there_as_parquet_does(
+    change: Callable[[bytes], bytes], found: list[tuple[str, int | None]], questdb_data: Path
+) -> None:
+    assert seen_with(questdb_data, DATA, change) == [(DATA, field, offset) for field, offset in found]
+
+
+def test_problem_of_the_metadata_names_column_and_row_group(questdb_data: Path) -> None:
+    found = seen_with(questdb_data, PM, lambda pm: set_chunk(pm, "num_values", 5, column=1, row_group=2))
+    assert [(file, field) for file, field, _ in found] == [
+        (PM, "NUM_VALUES of column 'v' of row group 2"),
+        (DATA, "row_groups[2].columns[1].num_values"),
+        (DATA, "pages"),
+    ]
+
+
+def test_problem_of_an_older_generation_is_found(questdb_data: Path) -> None:
+    path, image = table_image(questdb_data)
+    pm = image.files[f"{path}/{PM}"]
+    older_end = newest(pm).fixed.prev_parquet_meta_file_size
+    broken = set_footer(pm[:older_end], "unused_bytes", 1 << 40) + pm[older_end:]
+    sealed = set_footer(broken, "unused_bytes", newest(pm).fixed.unused_bytes)
+    report = verified(path, image.with_file(f"{path}/{PM}", sealed))
+    assert [(problem.file, problem.field) for problem in report.all_problems] == [(PM, "UNUSED_BYTES")]
+    assert report.partitions[0].generations == 4
+
+
+@pytest.mark.parametrize(
+    ("place", "limited"),
+    [("THRIFT_LIMIT_BYTES", 100), ("decode_footer", partial(decode_footer, node_count_max=100))],
+    ids=["bytes", "nodes"],
+)
+def test_thrift_footer_above_the_limit_is_left_out_with_a_note(
+    place: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, image = table_image(questdb_data)
+    sound = verified(path, image)
+    monkeypatch.setattr(f"tornproof.impl.verify.verify.{place}", limited)
+    report = verified(path, image)
+    assert (sound.counts.thrift_footers, sound.notes) == (1, ())
+    assert (report.sound, report.counts.thrift_footers) == (True, 0)
+    (note,) = report.notes
+    assert note.startswith(f"{DAY} has a Thrift footer")

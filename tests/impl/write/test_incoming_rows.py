@@ -1,0 +1,159 @@
+"""What a writer makes of the rows that it is given, and which it refuses, in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from real_tables import snapshot_of
+from written_tables import DAY, DAY_LENGTH, PATH, new_table
+
+from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.table.create import NewColumn
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
+
+TYPES = {
+    "b": TypeTag.BOOLEAN,
+    "s": TypeTag.SHORT,
+    "i": TypeTag.INT,
+    "d": TypeTag.DATE,
+    "u": TypeTag.UUID,
+    "l": TypeTag.LONG256,
+    "a": TypeTag.ARRAY | TypeTag.DOUBLE << 8,
+}
+EMPTY = new_table(*(NewColumn(name=name, type=type_) for name, type_ in TYPES.items()))
+SCHEMA = snapshot_of(PATH, EMPTY[0]).schema
+
+
+def conformed(**columns: Any) -> pa.Table:
+    return conform(pa.table({"ts": pa.array([DAY]), **columns}), SCHEMA, "ts")
+
+
+def test_columns_come_in_the_order_and_types_of_the_table() -> None:
+    found = conformed(v=[7], i=pa.array(["12"]), n=pa.array(["x"]).dictionary_encode())
+    assert found.schema == SCHEMA
+    assert found.select(["v", "i", "n"]).to_pylist() == [{"v": 7, "i": 12, "n": "x"}]
+
+
+def test_record_batch_is_as_good_as_a_table() -> None:
+    batch = pa.record_batch({"v": [1, 2], "ts": pa.array([DAY, DAY + 1], pa.timestamp("us"))})
+    assert conform(batch, SCHEMA, "ts").equals(conform(pa.Table.from_batches([batch]), SCHEMA, "ts"))
+
+
+def test_missing_columns_hold_nulls_or_zero_where_there_are_none() -> None:
+    found = conformed().to_pylist()[0]
+    assert (found["b"], found["s"]) == (False, 0)
+    assert [found[name] for name in ("v", "n", "i", "d", "u", "l", "a")] == [None] * 7
+    assert conformed(u=pa.nulls(1)).equals(conformed())
+
+
+CASTS: dict[str, tuple[pa.Array, Any]] = {
+    "i": (pa.array([2**31 - 1]), 2**31 - 1),
+    "n": (pa.array(["x"], pa.large_string()), "x"),
+    "a": (pa.array([[1, 2]]), [1.0, 2.0]),
+    "l": (pa.array([b"x" * 32]), b"x" * 32),
+    "b": (pa.array([True]), True),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_value_is_cast_where_nothing_of_it_is_lost(name: str) -> None:
+    given, expected = CASTS[name]
+    assert conformed(**{name: given})[name].to_pylist() == [expected]
+
+
+LOSSY: dict[str, tuple[str, pa.Array]] = {
+    "integer that is too large": ("i", pa.array([2**31])),
+    "fraction": ("i", pa.array([1.5])),
+    "bytes that are no text": ("n", pa.array([b"\xff"])),
+    "bytes of another length": ("l", pa.array([b"x" * 31])),
+    "text for a UUID": ("u", pa.array(["x"])),
+    "list for a number": ("i", pa.array([[1]])),
+    "nanoseconds": ("ts", pa.array([1], pa.timestamp("ns"))),
+}
+
+
+@pytest.mark.parametrize("what", LOSSY)
+def test_value_that_does_not_fit_its_column_is_refused(what: str) -> None:
+    name, given = LOSSY[what]
+    with pytest.raises(RowsRefusedError, match=f"^column '{name}': expected {re.escape(str(SCHEMA.field(name).type))}"):
+        conformed(**{name: given})
+
+
+def test_number_that_a_float_holds_only_as_infinity_is_refused_and_infinity_is_not() -> None:
+    schema = pa.schema([SCHEMA.field("ts"), pa.field("f", pa.float32())])
+    kept = [1.5, None, float("inf"), 2.0**127]
+    conformed_rows = conform(pa.table({"ts": [DAY] * 4, "f": pa.array(kept)}), schema, "ts")
+    assert conformed_rows["f"].to_pylist() == kept
+    with pytest.raises(
+        RowsRefusedError, match=r"^column 'f', row 1: expected a number that float holds, found 1e\+39$"
+    ):
+        conform(pa.table({"ts": [DAY] * 2, "f": pa.array([1.5, 1e39])}), schema, "ts")
+
+
+def test_null_is_refused_where_the_type_has_none() -> None:
+    rows = pa.table({"ts": [DAY, DAY], "s": pa.array([1, None], pa.int16())})
+    with pytest.raises(RowsRefusedError, match=r"^column 's', row 1: .* as int16 is never null, found null$"):
+        conform(rows, SCHEMA, "ts")
+    with pytest.raises(RowsRefusedError, match=r"^column 'ts', row 0"):
+        conformed(ts=pa.nulls(1))
+    assert conformed(i=pa.nulls(1))["i"].null_count == 1
+
+
+def test_columns_that_are_unknown_twice_there_or_lack_the_time_are_refused() -> None:
+    with pytest.raises(RowsRefusedError, match="there is no column 'w'; the table has ts, v, n,"):
+        conformed(w=[1])
+    twice = pa.Table.from_arrays([pa.array([DAY]), pa.array([1]), pa.array([2])], names=["ts", "v", "v"])
+    with pytest.raises(RowsRefusedError, match="two columns of one name"):
+        conform(twice, SCHEMA, "ts")
+    with pytest.raises(RowsRefusedError, match="lack 'ts', the designated timestamp"):
+        conform(pa.table({"v": [1]}), SCHEMA, "ts")
+
+
+def test_rows_of_one_time_keep_their_order() -> None:
+    rows = pa.table({"ts": pa.array([5, 3, 5, 3, 4], pa.timestamp("us")), "v": range(5)})
+    assert in_time_order(rows, "ts")["v"].to_pylist() == [1, 3, 4, 0, 2]
+    ordered = rows.take([1, 3, 4, 0, 2])
+    assert in_time_order(ordered, "ts") is ordered
+
+
+def test_last_row_of_a_key_stands_where_the_first_one_stood_and_nulls_are_equal() -> None:
+    rows = pa.table({"k": [1, 2, None, 1, None], "j": ["a", "a", None, "a", None], "v": range(5)})
+    assert without_duplicates(rows, ["k", "j"])["v"].to_pylist() == [3, 1, 4]
+    assert without_duplicates(rows.slice(0, 3), ["k", "j"]).equals(rows.slice(0, 3))
+
+
+def test_keys_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(RowsRefusedError, match="cannot be told apart by the keys a"):
+        without_duplicates(pa.table({"a": [[1.0], [1.0]]}), ["a"])
+
+
+def test_uuid_can_be_a_key() -> None:
+    storage = pa.array([b"x" * 16, b"y" * 16, b"x" * 16], pa.binary(16))
+    rows = pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage), "v": range(3)})
+    assert without_duplicates(rows, ["u"])["v"].to_pylist() == [2, 1]
+
+
+def test_rows_fall_into_the_partitions_of_their_days() -> None:
+    metadata = EMPTY[1].metadata
+    assert metadata is not None
+    times = [DAY, DAY + DAY_LENGTH - 1, DAY + DAY_LENGTH, DAY + 3 * DAY_LENGTH + 5]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us"))})
+    found = list(portions(rows, "ts", metadata, []))
+    assert [portion.timestamp for portion in found] == [DAY, DAY + DAY_LENGTH, DAY + 3 * DAY_LENGTH]
+    assert [portion.timestamps.tolist() for portion in found] == [times[:2], times[2:3], times[3:]]
+    assert pa.concat_tables([portion.rows for portion in found]).equals(rows)
+
+
+@pytest.mark.parametrize("time", [-1, np.iinfo(np.int64).max, 253_402_300_800_000_000])
+def test_time_before_1970_or_behind_the_last_year_is_refused(time: int) -> None:
+    metadata = EMPTY[1].metadata
+    assert metadata is not None
+    rows = pa.table({"ts": pa.array([time], pa.timestamp("us"))})
+    with pytest.raises(RowsRefusedError, match=f"a row at {time} lies in no partition"):
+        list(portions(rows, "ts", metadata, []))
+    assert [each.timestamp for each in portions(pa.table({"ts": pa.array([0])}), "ts", metadata, [])] == [0]

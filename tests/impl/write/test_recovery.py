@@ -1,0 +1,160 @@
+"""What opening for writing makes of the files that another life left, real servers' and our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import golden_data
+import pytest
+from real_tables import image_of, rows_of, snapshot_of, verified
+from written_tables import PATH, new_table, pairs_on, rows, write, writer_on
+
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import PINS_FILE
+from tornproof.impl.write.partition_change import WriterOptions
+from tornproof.impl.write.table_writer import open_writer
+
+OPTIONS = WriterOptions(rewrite_unused_ratio=1.0)
+KILLED = (*golden_data.CRASHES, *golden_data.AFTER_RESTARTS)
+
+
+def orphan_counts(path: str, storage: MemoryStorage) -> list[int]:
+    snapshot = open_snapshot(open_table(storage, path))
+    return [
+        snapshot.resolve(partition).resolved.orphan_count
+        for partition in snapshot.transaction.partitions
+        if partition.is_parquet
+    ]
+
+
+def killed_table(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:
+    path = questdb_data / name / "table"
+    return str(path), MemoryStorage.of(image_of(path))
+
+
+def with_orphans(questdb_data: Path) -> list[str]:
+    return [name for name in KILLED if any(orphan_counts(*killed_table(questdb_data, name)))]
+
+
+def test_committed_generation_is_the_newest_again_after_a_kill_that_left_an_orphan(questdb_data: Path) -> None:
+    names = with_orphans(questdb_data)
+    assert len(names) >= 3
+    for name in names:
+        path, storage = killed_table(questdb_data, name)
+        before = rows_of(snapshot_of(path, storage))
+        generations = [each.generations for each in verified(path, storage).partitions]
+        with open_writer(storage, path, options=OPTIONS) as writer:
+            assert not any(orphan_counts(path, storage))
+            report = verified(path, storage)
+            assert report.all_problems == ()
+            # The restated generation is one more, and the orphans are out of the chain.
+            assert sum(each.generations for each in report.partitions) > sum(generations)
+            assert rows_of(snapshot_of(path, storage)).equals(before)
+            writer.write(rows_for(writer.table, [writer.transaction.partitions[0].timestamp], seed=0))
+            writer.commit()
+        assert verified(path, storage).all_problems == ()
+        assert rows_of(snapshot_of(path, storage)).num_rows == before.num_rows + 1
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_recovery_cuts_nothing_keeps_committed_bytes_and_the_second_one_finds_nothing_to_do(
+    name: str, questdb_data: Path
+) -> None:
+    path, storage = killed_table(questdb_data, name)
+    before = dict(storage.image().files)
+    open_writer(storage, path).close()
+    once = dict(storage.image().files)
+    snapshot = snapshot_of(path, storage)
+    for partition in snapshot.transaction.partitions:
+        if partition.is_parquet:
+            directory = snapshot.table.files_of(partition).path
+            data, pm = f"{directory}/data.parquet", f"{directory}/_pm"
+            assert once[data] == before[data]
+            published = int.from_bytes(before[pm][:8], "little")
+            assert len(once[pm]) >= len(before[pm]) and once[pm][8:published] == before[pm][8:published]
+    assert once[f"{path}/_txn"] == before[f"{path}/_txn"]
+    open_writer(storage, path).close()
+    assert storage.image().files == once
+
+
+def test_readers_of_a_killed_table_see_the_same_rows_before_and_after_recovery(questdb_data: Path) -> None:
+    for name in with_orphans(questdb_data):
+        path, storage = killed_table(questdb_data, name)
+        pinned = snapshot_of(path, storage)
+        before = rows_of(pinned)
+        open_writer(storage, path).close()
+        assert rows_of(pinned).equals(before)
+
+
+def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones_kept() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 2]))
+    with writer_on(storage) as writer:
+        writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
+        writer.commit()
+    assert snapshot_of(PATH, storage).transaction.version == 2
+    for name in ("2024-01-01.2", "2024-01-05.2", "2024-01-01.77"):
+        storage.mkdir(f"{PATH}/{name}")
+        with storage.open_for_writing(f"{PATH}/{name}/data.parquet", OpenMode.NEW) as file:
+            file.pwrite(b"half", 0)
+    storage.mkdir(f"{PATH}/2024-01-01.2/inner")
+    for name in ("2023-01-01.1", "notes.9"):
+        storage.mkdir(f"{PATH}/{name}")
+    before = pairs_on(storage)
+    recorded = FaultyStorage(storage)
+    writer_on(recorded).close()
+    names = [name for name in storage.listdir(PATH) if not name.startswith("_")]
+    assert names == ["2023-01-01.1", "2024-01-01.0", "2024-01-01.1", "notes.9"]
+    assert pairs_on(storage) == before
+    kinds = [call.kind for call in recorded.calls if call.path.startswith(PATH)]
+    # The names are gone for good before the writer may use them again.
+    assert kinds.index(CallKind.SYNC_DIRECTORY) > max(
+        place for place, kind in enumerate(kinds) if kind is CallKind.RMDIR
+    )
+
+
+def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs_them() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 2]))
+    before = storage.image().files
+    recorded = FaultyStorage(storage)
+    writer_on(recorded).close()
+    told = [
+        (call.kind, call.path.rpartition("/")[2], call.offset_bytes)
+        for call in recorded.calls
+        if call.kind in (CallKind.PWRITE, CallKind.FDATASYNC, CallKind.STORE, CallKind.MSYNC)
+    ]
+    assert told == [
+        (CallKind.STORE, "_pm", 0),
+        (CallKind.MSYNC, "_pm", 0),
+        (CallKind.STORE, "_txn", 0),
+        (CallKind.MSYNC, "_txn", 0),
+    ]
+    assert storage.image().files == before
+    assert f"{PATH}/{PINS_FILE}" in before
+
+
+def test_dead_bytes_behind_the_committed_ends_are_written_over_by_the_next_commit() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 2]))
+    directory = f"{PATH}/2024-01-01.0"
+    clean = storage.copy()
+    for name in ("data.parquet", "_pm"):
+        with storage.open_for_writing(f"{directory}/{name}") as file:
+            file.pwrite(b"\xff" * 9_000, file.size_bytes())
+    assert [each.dead_bytes for each in verified(PATH, storage).partitions] == [18_000]
+    for disk in (storage, clean):
+        write(disk, rows([3], 7))
+    assert pairs_on(storage) == pairs_on(clean) == [(1, 0), (2, 1), (3, 7)]
+    transactions = [snapshot_of(PATH, disk).transaction for disk in (storage, clean)]
+    # The token is the encoder's end, not the length of the file.
+    assert transactions[0].partitions[0].token == transactions[1].partitions[0].token
+    token = transactions[0].partitions[0].token
+    contents = [disk.image().files[f"{directory}/data.parquet"] for disk in (storage, clean)]
+    assert contents[0][:token] == contents[1] and len(contents[0]) > token

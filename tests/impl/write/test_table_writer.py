@@ -1,0 +1,383 @@
+"""What a writer promises: all that is staged or none of it, in words where it refuses, and one writer at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of, verified
+from written_tables import (
+    DAY,
+    DAY_LENGTH,
+    DIRECTORY,
+    IN_PLACE,
+    PATH,
+    new_table,
+    pairs_on,
+    rows,
+    table_on,
+    write,
+    writer_on,
+)
+
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.chunk.chunk import pages_of
+from tornproof.impl.errors import BusyError, NotATableError, RowsRefusedError, StorageError
+from tornproof.impl.layout import txn as txn_layout
+from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.table.create import NewColumn
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.questdb_json import QUESTDB_KEY
+from tornproof.impl.write.table_writer import WriterDeadError, open_writer
+
+
+def on_disk(storage: MemoryStorage) -> dict[str, bytes]:
+    return dict(storage.image().files)
+
+
+def test_commit_makes_the_next_version_of_all_that_is_staged() -> None:
+    storage, _ = new_table()
+    with writer_on(storage) as writer:
+        writer.write(rows([5, 3]))
+        writer.write(rows([4, DAY_LENGTH, 3], 2))
+        assert writer.transaction.version == 0 and pairs_on(storage) == []
+        assert writer.commit() == writer.transaction.version == 1
+    assert pairs_on(storage) == [(3, 1), (3, 4), (4, 2), (5, 0), (DAY_LENGTH, 3)]
+    assert storage.listdir(PATH) == ("2024-01-01.0", "2024-01-02.0", "_cv", "_meta", "_name", "_pins", "_txn")
+
+
+def test_new_rows_stand_behind_old_ones_of_the_same_time_also_at_row_group_borders() -> None:
+    storage, _ = new_table()
+    write(storage, rows([0, 1, 2, 3, 3, 3, 4, 5]), rows([3, 3, 0, 5], 100), rows([3], 200))
+    assert pairs_on(storage) == [
+        (0, 0), (0, 102), (1, 1), (2, 2), (3, 3), (3, 4), (3, 5), (3, 100), (3, 101), (3, 200), (4, 6), (5, 7), (5, 103)
+    ]  # fmt: skip
+
+
+def test_commit_of_nothing_is_no_version_and_writes_nothing() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1]))
+    with writer_on(storage) as writer:
+        before = storage.counters().written_bytes, on_disk(storage)
+        assert writer.commit() == 1
+        writer.write(rows([]).cast(rows([1]).schema))
+        assert writer.commit() == 1
+        assert (storage.counters().written_bytes, on_disk(storage)) == before
+
+
+def test_rollback_forgets_rows_drops_and_rewrites_without_touching_a_byte() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, DAY_LENGTH]))
+    with writer_on(storage) as writer:
+        before = on_disk(storage)
+        writer.write(rows([7]))
+        writer.drop_partition(DAY)
+        writer.rewrite_partition(DAY + DAY_LENGTH)
+        writer.rollback()
+        assert writer.commit() == 1
+        assert on_disk(storage) == before
+        writer.write(rows([7]))
+        writer.commit()
+    assert pairs_on(storage) == [(1, 0), (7, 0), (DAY_LENGTH, 1)]
+
+
+def test_refused_commit_leaves_table_and_stage_as_they_were() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1]))
+    with writer_on(storage) as writer:
+        before = on_disk(storage)
+        writer.write(rows([2]))
+        writer.write(rows([-DAY - 1], 1))
+        for _ in range(2):
+            with pytest.raises(RowsRefusedError, match="lies in no partition"):
+                writer.commit()
+        assert on_disk(storage) == before
+        writer.rollback()
+        writer.write(rows([3], 9))
+        assert writer.commit() == 2
+    assert pairs_on(storage) == [(1, 0), (3, 9)]
+
+
+def test_committed_bytes_never_change_and_tokens_only_grow_in_place() -> None:
+    storage, table = new_table()
+    write(storage, rows(range(0, 20, 2)))
+    with writer_on(storage) as writer:
+        for number in range(5):
+            before, token = on_disk(storage), writer.transaction.partitions[0].token
+            writer.write(rows([3 * number, 5 * number + 1, 50 + number], 100 * number))
+            writer.commit()
+            after = on_disk(storage)
+            published = int.from_bytes(before[f"{DIRECTORY}/_pm"][:8], "little")
+            assert after[f"{DIRECTORY}/data.parquet"][:token] == before[f"{DIRECTORY}/data.parquet"]
+            assert after[f"{DIRECTORY}/_pm"][8:published] == before[f"{DIRECTORY}/_pm"][8:]
+            assert writer.transaction.partitions[0].token == len(after[f"{DIRECTORY}/data.parquet"]) > token
+    assert table.directory_of(writer.transaction.partitions[0]) == "2024-01-01.0"
+
+
+def test_second_writer_is_refused_until_the_first_one_is_closed() -> None:
+    storage, _ = new_table()
+    other = storage.fork_life()
+    with writer_on(storage) as writer:
+        with pytest.raises(BusyError, match="another writer has the table open"):
+            writer_on(other)
+        writer.write(rows([1]))
+        writer.commit()
+    write(other, rows([2], 1))
+    assert pairs_on(storage) == [(1, 0), (2, 1)]
+
+
+def test_closed_writer_is_dead() -> None:
+    storage, _ = new_table()
+    writer = writer_on(storage)
+    writer.write(rows([1]))
+    writer.close()
+    writer.close()
+    for call in (lambda: writer.write(rows([1])), writer.commit, writer.purge):
+        with pytest.raises(WriterDeadError, match="closed or its last commit failed"):
+            call()
+    assert pairs_on(storage) == []
+
+
+def test_folder_without_meta_is_not_written_to() -> None:
+    storage, _ = new_table()
+    storage.unlink(f"{PATH}/_meta")
+    with pytest.raises(NotATableError, match="no _meta with a designated timestamp"):
+        writer_on(storage)
+    assert "_pins" not in storage.listdir(PATH)
+
+
+@pytest.mark.parametrize("kind", [CallKind.PWRITE, CallKind.FDATASYNC, CallKind.MSYNC, CallKind.MKDIR])
+def test_failed_commit_kills_the_writer_and_the_table_stays_at_the_old_version(kind: CallKind) -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 5]))
+    faulty = FaultyStorage(storage)
+    fault = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({kind}))
+    with writer_on(faulty) as writer:
+        writer.write(rows([3, DAY_LENGTH], 10))
+        faulty.arm(fault)
+        with pytest.raises(StorageError, match="input/output error"):
+            writer.commit()
+        assert faulty.fired[fault] == 1
+        assert pairs_on(storage) == [(1, 0), (5, 1)]
+        with pytest.raises(WriterDeadError):
+            writer.commit()
+    write(storage, rows([4], 20))
+    assert pairs_on(storage) == [(1, 0), (4, 20), (5, 1)]
+
+
+def test_writer_that_cannot_read_its_own_version_is_dead_lest_it_commits_the_same_rows_again() -> None:
+    storage, _ = new_table()
+    faulty = FaultyStorage(storage)
+    with writer_on(faulty) as writer:
+        writer.write(rows([1]))
+        # The second time that `_txn` is opened to be read is after the commit.
+        fault = Fault(at=1, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.OPEN_FOR_READING}))
+        faulty.arm(fault)
+        with pytest.raises(StorageError):
+            writer.commit()
+        assert faulty.fired[fault] == 1 and pairs_on(storage) == [(1, 0)]
+        with pytest.raises(WriterDeadError):
+            writer.commit()
+    write(storage, rows([2], 1))
+    assert pairs_on(storage) == [(1, 0), (2, 1)]
+
+
+def test_dropped_partitions_leave_the_times_of_what_remains() -> None:
+    days = [0, DAY_LENGTH, 2 * DAY_LENGTH, 3 * DAY_LENGTH]
+    storage, _ = new_table()
+    write(storage, rows([day + time for day in days for time in (10, 20)]))
+    bounds = []
+    with writer_on(storage) as writer:
+        for chosen in ([1], [0], [3], [2]):
+            for day in chosen:
+                writer.drop_partition(DAY + days[day])
+            writer.commit()
+            record = writer.transaction.record
+            bounds.append((record.min_timestamp, record.max_timestamp, len(writer.transaction.partitions)))
+            assert verified(PATH, storage).all_problems == ()
+    assert bounds == [
+        (DAY + 10, DAY + days[3] + 20, 3),
+        (DAY + days[2] + 10, DAY + days[3] + 20, 2),
+        (DAY + days[2] + 10, DAY + days[2] + 20, 1),
+        (I64_MAX, I64_MIN, 0),
+    ]
+    write(storage, rows([4]))
+    assert pairs_on(storage) == [(4, 0)]
+
+
+def test_rows_staged_with_a_drop_make_the_partition_anew() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 2]))
+    with writer_on(storage) as writer:
+        writer.write(rows([7], 70))
+        writer.drop_partition(DAY)
+        writer.commit()
+        assert writer.transaction.record.min_timestamp == DAY + 7
+        writer.write(rows([8], 80))
+        writer.commit()
+    assert pairs_on(storage) == [(7, 70), (8, 80)]
+
+
+def test_partition_that_is_not_there_cannot_be_dropped_or_rewritten() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1]))
+    with writer_on(storage) as writer:
+        for change in (writer.drop_partition, writer.rewrite_partition):
+            with pytest.raises(RowsRefusedError, match=f"no partition starts at {DAY + 1}"):
+                change(DAY + 1)
+
+
+def chain_writer(questdb_data: Path) -> tuple[MemoryStorage, str]:
+    path = questdb_data / "tables/9.4.2/chain/table"
+    return MemoryStorage.of(image_of(path)), str(path)
+
+
+def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(questdb_data: Path) -> None:
+    storage, path = chain_writer(questdb_data)
+    before = storage.image().files
+    with open_writer(storage, path, options=IN_PLACE) as writer:
+        parquet, native = writer.transaction.partitions
+        with pytest.raises(RowsRefusedError, match="not in Parquet; only the server writes to it"):
+            writer.rewrite_partition(native.timestamp)
+        writer.write(rows_for(writer.table, [native.timestamp], seed=0))
+        with pytest.raises(RowsRefusedError, match="2024-01-02: its rows are not in Parquet"):
+            writer.commit()
+        writer.rollback()
+        writer.drop_partition(parquet.timestamp)
+        with pytest.raises(RowsRefusedError, match="cannot drop its neighbour"):
+            writer.commit()
+        writer.rollback()
+        writer.drop_partition(native.timestamp)
+        writer.commit()
+        assert len(writer.transaction.partitions) == 1
+    after = storage.image().files
+    assert all(after[name] == content for name, content in before.items() if "2024-01-02" in name)
+    assert verified(path, storage).sound
+
+
+def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, DAY_LENGTH]))
+    with writer_on(storage) as writer:
+        entry = writer.transaction.partitions[0]
+        place = entry.entry_offset_bytes + txn_layout.PartitionEntry.layout.field("row_count_and_flags").offset_bytes
+    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
+        word = int.from_bytes(file.pread(8, place), "little")
+        file.pwrite((word | txn_layout.READ_ONLY.put(0, 1)).to_bytes(8, "little"), place)
+    with writer_on(storage) as writer:
+        with pytest.raises(RowsRefusedError, match=r"2024-01-01\.0: it is marked as read-only"):
+            writer.rewrite_partition(DAY)
+        writer.write(rows([2]))
+        with pytest.raises(RowsRefusedError, match="marked as read-only"):
+            writer.commit()
+        writer.rollback()
+        writer.write(rows([DAY_LENGTH + 1], 5))
+        writer.commit()
+    assert pairs_on(storage) == [(1, 0), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 5)]
+
+
+def test_new_symbol_is_refused_by_name_and_known_ones_are_taken(questdb_data: Path) -> None:
+    storage, path = chain_writer(questdb_data)
+    with open_writer(storage, path, options=IN_PLACE) as writer:
+        day = writer.transaction.partitions[0].timestamp
+        with pytest.raises(RowsRefusedError, match=r"column 's', row 1: .*the new symbol 'nobody knows it'"):
+            writer.write(pa.table({"ts": [day, day], "s": [None, "nobody knows it"]}))
+        known = next(value for value in table_on(storage, path)["s"].to_pylist() if value is not None)
+        writer.write(pa.table({"ts": [day], "s": [known]}))
+        writer.commit()
+    assert pc.sum(pc.equal(table_on(storage, path)["s"], known)).as_py() > 1
+
+
+def test_row_of_a_known_key_replaces_the_old_one_wherever_it_stands() -> None:
+    storage, _ = new_table(keys=["ts", "n"])
+    write(storage, rows([1, 2, 2, 2, 2, 2, 3]))
+    # The key of v = 5 lies in the second row group, with the same time on both sides of the border.
+    new = pa.table({"ts": [DAY + 2, DAY + 2, DAY + 9, DAY + 2], "v": [50, 60, 70, 80], "n": ["n5", "n1", None, "n5"]})
+    write(storage, new)
+    assert pairs_on(storage) == [(1, 0), (2, 60), (2, 2), (2, 3), (2, 4), (2, 80), (3, 6), (9, 70)]
+    write(storage, pa.table({"ts": [DAY + 9, DAY + 9], "v": [71, 72], "n": pa.nulls(2, pa.string())}))
+    assert pairs_on(storage)[-2:] == [(3, 6), (9, 72)]
+
+
+def test_without_keys_equal_rows_are_all_kept() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 1]), rows([1, 1]))
+    assert pairs_on(storage) == [(1, 0), (1, 1), (1, 0), (1, 1)]
+
+
+def test_real_table_with_keys_takes_a_row_again_only_in_place_of_the_old_one(questdb_data: Path) -> None:
+    path = questdb_data / "tables/9.4.2/dedup/table"
+    storage = MemoryStorage.of(image_of(path))
+    old = table_on(storage, str(path))
+    doubled = old.set_column(2, "v", pc.multiply(old["v"], 2.0)).take(list(reversed(range(len(old)))))
+    with open_writer(storage, str(path), options=IN_PLACE) as writer:
+        writer.write(doubled)
+        writer.commit()
+    new = table_on(storage, str(path))
+    assert new.drop("v").equals(old.drop("v"))
+    assert new["v"].to_pylist() == [2 * value for value in old["v"].to_pylist()]
+
+
+def test_pages_that_are_written_have_checksums_and_indexes_and_the_footer_names_the_types() -> None:
+    storage, _ = new_table(NewColumn(name="b", type=TypeTag.BOOLEAN), NewColumn(name="d", type=TypeTag.DOUBLE))
+    write(storage, rows(range(0, 40, 4), b=[True] * 10, d=[0.5] * 10), rows([2, 38, 90], 50))
+    snapshot = snapshot_of(PATH, storage)
+    (partition,) = parquet_partitions(snapshot)
+    resolved = snapshot.resolve(partition)
+    content = storage.image().files[f"{DIRECTORY}/data.parquet"]
+    page_count = 0
+    for block in resolved.metadata.blocks:
+        for chunk in block.chunks:
+            pages = pages_of(content[chunk.byte_range_start : chunk.byte_range_end], chunk, file="data.parquet")
+            assert all(page.crc is not None for page in pages)
+            page_count += len(pages)
+    assert page_count >= 5 * len(resolved.metadata.blocks) >= 20
+    found = pq.read_metadata(pa.BufferReader(content))
+    for group in range(found.num_row_groups):
+        for column in range(found.num_columns):
+            assert found.row_group(group).column(column).has_offset_index
+            assert found.row_group(group).column(column).has_column_index
+    questdb = json.loads(found.metadata[QUESTDB_KEY.encode()])
+    assert questdb["unused_bytes"] == resolved.metadata.generation.place.fixed.unused_bytes > 0
+    assert [each["column_type"] for each in questdb["schema"]] == [
+        column.type for column in resolved.metadata.header.columns
+    ]
+
+
+def test_json_of_a_real_file_is_kept_but_for_its_unused_bytes(questdb_data: Path) -> None:
+    storage, path = chain_writer(questdb_data)
+
+    def json_and_unused() -> tuple[dict[str, object], int]:
+        snapshot = snapshot_of(path, storage)
+        resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+        with resolved.files.open_data() as handle:
+            content = handle.pread(resolved.partition.token, 0)
+        unused_bytes = resolved.metadata.generation.place.fixed.unused_bytes
+        return json.loads(pq.read_metadata(pa.BufferReader(content)).metadata[QUESTDB_KEY.encode()]), unused_bytes
+
+    before, _ = json_and_unused()
+    with open_writer(storage, path, options=IN_PLACE) as writer:
+        writer.write(rows_for(writer.table, [writer.transaction.partitions[0].timestamp], seed=0))
+        writer.commit()
+    after, unused_bytes = json_and_unused()
+    assert after == {**before, "unused_bytes": unused_bytes}
+
+
+def test_version_that_was_opened_before_a_commit_reads_as_it_was_after_it() -> None:
+    storage, _ = new_table()
+    write(storage, rows([1, 3]))
+    snapshot = snapshot_of(PATH, storage)
+    (partition,) = snapshot.transaction.partitions
+    before = rows_of(only(snapshot, partition))
+    write(storage, rows([2], 9), rows([2], 10))
+    assert rows_of(only(snapshot, partition)).equals(before)
+    assert len(pairs_on(storage)) == 4

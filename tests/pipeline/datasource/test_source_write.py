@@ -1,0 +1,257 @@
+"""Batch write: one commit for a job, whatever fails and is tried again; nothing of it where the job fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from day_tables import new_table
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from tornproof.impl.errors import NotATableError, RowsRefusedError, StorageError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.datasource.types import ValueRefusedError
+from tornproof.pipeline.datasource.writer import (
+    INTENT_FILE,
+    STAGING_PREFIX,
+    CommitUnclearError,
+    StagedRows,
+    TornproofWriter,
+)
+
+STORAGE = OperatingSystemStorage()
+SCHEMA = StructType().add("ts", "timestamp").add("v", "long").add("u", "string")
+SOME_UUID = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return new_table(tmp_path / "t", {"v": TypeTag.LONG, "u": TypeTag.UUID})
+
+
+def values_of(path: Path) -> list[int]:
+    """Return what is in the table, after seeing that it is sound."""
+    table = open_table(STORAGE, str(path))
+    assert verify_table(table).sound
+    return [value for batch in open_snapshot(table).batches(["v"]) for value in batch.column(0).to_pylist()]
+
+
+def version_of(path: Path) -> int:
+    return open_table(STORAGE, str(path)).transaction().version
+
+
+def staging_of(path: Path) -> list[str]:
+    return [entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX)]
+
+
+def batch_of(first: int, count: int) -> pa.RecordBatch:
+    numbers = np.arange(first, first + count)
+    times = pa.array(numbers * 1_000_000, pa.timestamp("us", tz="UTC"))
+    return pa.record_batch({"ts": times, "v": pa.array(numbers), "u": pa.array([SOME_UUID] * count)})
+
+
+def writer_on(path: Path, schema: StructType = SCHEMA, *, overwrite: bool = False) -> TornproofWriter:
+    return TornproofWriter(str(path), schema, None, overwrite)
+
+
+def test_rows_of_successful_attempts_become_one_commit(table: Path) -> None:
+    writer = writer_on(table)
+    writer.stage(iter([batch_of(0, 7)]), "00000-0.arrow")
+    messages = [writer.stage(iter([batch_of(0, 5), batch_of(5, 5)]), "00000-1.arrow"), None]
+    messages.append(writer.stage(iter([batch_of(10, 5)]), "00001-2.arrow"))
+    assert verify_table(open_table(STORAGE, str(table))).unreferenced == ()
+    writer.commit(list(messages))
+    assert values_of(table) == list(range(15))
+    assert version_of(table) == 1
+    assert staging_of(table) == []
+
+
+def test_job_without_rows_makes_no_version(table: Path) -> None:
+    writer = writer_on(table)
+    writer.commit([writer.stage(iter([]), "00000-0.arrow")])
+    assert version_of(table) == 0
+    assert staging_of(table) == []
+
+
+def test_overwriting_leaves_only_the_new_rows_in_one_commit(table: Path) -> None:
+    for first, overwrite in ((0, False), (100, False), (50, True)):
+        writer = writer_on(table, overwrite=overwrite)
+        writer.commit([writer.stage(iter([batch_of(first, 10)]), "00000-0.arrow")])
+    assert values_of(table) == list(range(50, 60))
+    assert version_of(table) == 3
+
+
+def test_aborted_job_leaves_nothing_and_late_tasks_fail(table: Path) -> None:
+    writer = writer_on(table)
+    writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    writer.abort([None])
+    assert (version_of(table), staging_of(table)) == (0, [])
+    with pytest.raises(FileNotFoundError):
+        writer.stage(iter([batch_of(0, 5)]), "00001-0.arrow")
+    assert staging_of(table) == []
+
+
+def test_commit_that_is_refused_leaves_the_table_and_abort_removes_the_rest(table: Path) -> None:
+    writer = writer_on(table)
+    staged = writer.stage(iter([batch_of(-5, 3)]), "00000-0.arrow")
+    with pytest.raises(RowsRefusedError):
+        writer.commit([staged])
+    writer.abort([staged])
+    assert (version_of(table), staging_of(table)) == (0, [])
+
+
+def failing(action: Callable[[TableWriter], int], *, lands: bool) -> Callable[[TableWriter], int]:
+    def commit(writer: TableWriter) -> int:
+        if lands:
+            action(writer)
+        raise StorageError(file="_txn", operation="sync", reason="input/output error")
+
+    return commit
+
+
+def test_commit_that_fails_after_it_landed_says_so_and_abort_keeps_the_rows(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_on(table)
+    staged = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    with monkeypatch.context() as patch:
+        patch.setattr(TableWriter, "commit", failing(TableWriter.commit, lands=True))
+        with pytest.raises(CommitUnclearError, match="its rows are in the table"):
+            writer.commit([staged])
+    with pytest.raises(CommitUnclearError, match="was at version 0 when this job began to commit, and is at 1"):
+        writer.abort([staged])
+    assert values_of(table) == list(range(5))
+    assert len(staging_of(table)) == 1
+
+
+def test_commit_that_fails_before_it_landed_raises_that_and_abort_removes_the_rows(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_on(table)
+    staged = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    with monkeypatch.context() as patch:
+        patch.setattr(TableWriter, "commit", failing(TableWriter.commit, lands=False))
+        with pytest.raises(StorageError, match="input/output error"):
+            writer.commit([staged])
+    writer.abort([staged])
+    assert (values_of(table), version_of(table), staging_of(table)) == ([], 0, [])
+
+
+@pytest.mark.parametrize("content", ["", '{"ver', '{"version": 0}'])
+def test_abort_after_a_kill_before_the_first_action_removes_the_rows(table: Path, content: str) -> None:
+    writer = writer_on(table)
+    writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    (table / staging_of(table)[0] / INTENT_FILE).write_text(content)
+    writer.abort([])
+    assert staging_of(table) == []
+
+
+def test_abort_after_a_kill_behind_the_last_action_keeps_the_rows(table: Path) -> None:
+    writer = writer_on(table)
+    writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    (table / staging_of(table)[0] / INTENT_FILE).write_text(json.dumps({"version": 0}))
+    with open_writer(STORAGE, str(table)) as other:
+        other.write(pa.table({"ts": pa.array([1], pa.timestamp("us", tz="UTC"))}))
+        other.commit()
+    with pytest.raises(CommitUnclearError, match="its rows may be in the table"):
+        writer.abort([])
+    assert len(staging_of(table)) == 1
+
+
+def test_staging_may_be_elsewhere(table: Path, tmp_path: Path) -> None:
+    writer = TornproofWriter(str(table), SCHEMA, str(tmp_path / "staging"), False)
+    staged = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+    assert (staging_of(table), len(staging_of(tmp_path / "staging"))) == ([], 1)
+    writer.commit([staged])
+    assert (values_of(table), staging_of(tmp_path / "staging")) == (list(range(5)), [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (StructType().add("ts", "timestamp").add("q", "long"), "there is no column 'q'"),
+        (StructType().add("v", "long"), "the rows lack 'ts'"),
+    ],
+    ids=["unknown", "no_timestamp"],
+)
+def test_rows_that_cannot_fit_are_refused_before_anything_is_staged(
+    table: Path, schema: StructType, message: str
+) -> None:
+    with pytest.raises(RowsRefusedError, match=message):
+        writer_on(table, schema)
+    assert staging_of(table) == []
+
+
+def test_tables_are_not_made_by_writing(tmp_path: Path) -> None:
+    with pytest.raises(NotATableError, match="there is nothing at this path"):
+        writer_on(tmp_path / "missing")
+
+
+def test_value_that_does_not_fit_fails_its_task(table: Path) -> None:
+    rows = batch_of(0, 2).set_column(2, "u", pa.array(["no", "uuid"]))
+    with pytest.raises(ValueRefusedError, match="column 'u'"):
+        writer_on(table).stage(iter([rows]), "00000-0.arrow")
+
+
+def test_message_of_a_task_without_rows_is_not_read(table: Path) -> None:
+    writer = writer_on(table)
+    writer.commit([StagedRows(file="was never made", row_count=0)])
+    assert version_of(table) == 0
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    register(spark)
+    columns = ("timestamp_micros(id * 1000) ts", "id v", f"'{SOME_UUID}' u")
+    return spark.range(0, 300, 1, 3).selectExpr(*columns)
+
+
+def save(frame: DataFrame, path: Path, mode: str = "append") -> None:
+    frame.write.format("tornproof").mode(mode).save(str(path))
+
+
+def test_task_that_fails_once_is_tried_again_and_its_rows_are_there_once(
+    frame: DataFrame, table: Path, tmp_path: Path
+) -> None:
+    def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1 and context.attemptNumber() == 0:
+            raise ValueError("the first attempt fails after its last row")
+
+    save(frame.mapInArrow(fails_once, frame.schema), table)
+    assert sorted(values_of(table)) == list(range(300))
+    assert (version_of(table), staging_of(table)) == (1, [])
+
+
+def test_job_that_fails_leaves_the_table_as_it_was(frame: DataFrame, table: Path) -> None:
+    def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        raise ValueError("every attempt fails after its last row")
+
+    save(frame, table)
+    with pytest.raises(PySparkException, match="every attempt fails"):
+        save(frame.mapInArrow(fails, frame.schema), table)
+    assert sorted(values_of(table)) == list(range(300))
+    assert (version_of(table), staging_of(table)) == (1, [])
+
+
+def test_commit_that_fails_reaches_the_user_as_its_sentence(frame: DataFrame, table: Path) -> None:
+    with open_writer(STORAGE, str(table)), pytest.raises(PySparkException, match="another writer has the table open"):
+        save(frame, table)
+    assert (version_of(table), staging_of(table)) == (0, [])

@@ -1,0 +1,110 @@
+"""The jobs on Spark: the judge, Spark SQL and the brute force agree on all histories, and so do slices in workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from brute_force_history import brute_force
+from depth import nightly
+from history_cases import EXCUSED, Case, all_cases, planted_history, right_history
+from pyspark.sql import SparkSession
+
+from tornproof.harness.checkers.snapshot_isolation import judge
+from tornproof.harness.common.history import Event, to_arrow
+from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history.check import Terms, check_files
+from tornproof.pipeline.history.job import ONLY, check_dataset, open_dataset
+from tornproof.pipeline.history.sql import ask_sql
+
+CASES = all_cases()
+SOME = CASES[::7]
+"""More than 100, and of each kind."""
+TERMS = Terms(excused=(EXCUSED,))
+
+
+def named(case: Case) -> pa.Table:
+    return to_arrow(case.events).append_column("name", pa.repeat(case.name, len(case.events)))
+
+
+def write_dataset(cases: list[Case], directory: Path) -> Path:
+    """Write histories with the events of each in two files."""
+    events = pa.concat_tables([named(case) for case in cases])
+    for part in range(2):
+        pq.write_table(events.take(list(range(part, len(events), 2))), directory / f"{part}.parquet")
+    return directory
+
+
+@pytest.mark.parametrize(("cases", "least"), [(SOME, 100), nightly(CASES, 800)], ids=["some", "all"])
+def test_judge_and_sql_and_brute_force_agree_on_all_histories(
+    spark: SparkSession, tmp_path: Path, cases: list[Case], least: int
+) -> None:
+    assert {case.planted for case in cases} == {case.planted for case in CASES}
+    dataset = open_dataset([write_dataset(cases, tmp_path)])
+    report = check_dataset(spark, dataset, terms=TERMS, with_sql=True)
+    assert report.disagreements == {}
+    assert len(report.judgements) == len(cases) >= least
+    for case in cases:
+        judgement = report.judgements[json.dumps({"name": case.name}, separators=(",", ":"))]
+        found = brute_force(case.events, excused=[EXCUSED])
+        assert (judgement.verdict.name, judgement.counts) == (found.verdict, found.counts), case.name
+
+
+@pytest.mark.nightly
+def test_sql_and_brute_force_agree_where_a_power_cut_may_lose_what_was_seen(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.read.parquet(str(write_dataset(CASES, tmp_path))).withColumnRenamed("name", "history")
+    answers = ask_sql(frame, excused=[EXCUSED], seen_survives=False)
+    for case in CASES:
+        found = brute_force(case.events, excused=[EXCUSED], seen_survives=False)
+        assert (answers[case.name].verdict, answers[case.name].counts) == (found.verdict, found.counts), case.name
+
+
+def write(events: list[Event], path: Path, *, order: str, rows: int = 7) -> Path:
+    table = to_arrow(events)
+    table = table.take(list(range(len(table)))[::-1]) if order == "backwards" else table.sort_by(order)
+    pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
+@pytest.mark.parametrize("order", ["time_ns", nightly("process"), "backwards"])
+def test_one_history_in_slices_of_workers_is_judged_as_a_whole(spark: SparkSession, tmp_path: Path, order: str) -> None:
+    events = planted_history("went_back", 8_000) or planted_history("went_back", 8_001)
+    assert events is not None
+    path = write(events, tmp_path / "events.parquet", order=order)
+    checked = check_files(spark, [path], terms=TERMS, slice_events=20)
+    assert checked.judgement == judge(to_arrow(events), excused=[EXCUSED])
+    assert checked.slice_count >= 3
+    assert checked.worker_peak_bytes > 0
+
+
+def test_events_that_stand_mixed_up_are_sorted_first(spark: SparkSession, tmp_path: Path) -> None:
+    events = right_history(7)
+    table = to_arrow(events)
+    mixed = table.take([*range(0, len(table), 3), *range(1, len(table), 3), *range(2, len(table), 3)])
+    pq.write_table(mixed, tmp_path / "events.parquet", row_group_size=10)
+    checked = check_files(spark, [tmp_path / "events.parquet"], terms=TERMS, slice_events=10, scratch=tmp_path)
+    assert checked.judgement == judge(table, excused=[EXCUSED])
+    assert list(tmp_path.iterdir()) == [tmp_path / "events.parquet"]
+
+
+def test_a_missing_event_is_unknown_and_never_valid(spark: SparkSession, tmp_path: Path) -> None:
+    events = right_history(7)
+    path = write([event for event in events if event != events[20]], tmp_path / "events.parquet", order="process")
+    judgement = check_files(spark, [path], terms=TERMS, slice_events=20).judgement
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "an event is missing or twice there" in judgement.reason
+
+
+def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    path = write(right_history(7), tmp_path / "events.parquet", order="process", rows=100)
+    content = bytearray(path.read_bytes())
+    content[4:400] = bytes(396)
+    path.write_bytes(content)
+    report = check_dataset(spark, open_dataset([path]), terms=TERMS)
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.judgements[ONLY].reason.startswith("the judge failed: ")

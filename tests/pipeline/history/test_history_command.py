@@ -1,0 +1,140 @@
+"""`tornproof history`: verdicts as exit codes, anomalies in words, and one sentence where there is nothing to judge."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from history_cases import EXCUSED, incomplete_history, planted_history, right_history
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tornproof.cli.commands.history import history, print_report, report_document
+from tornproof.cli.output import ExitCode
+from tornproof.harness.checkers.snapshot_isolation import judge, unknown
+from tornproof.harness.common.history import Event, to_arrow
+from tornproof.harness.common.verdict import Verdict
+from tornproof.pipeline.history.events import UnreadableEventsError
+from tornproof.pipeline.history.job import ONLY, Report, difference, open_dataset
+from tornproof.pipeline.history.sql import Answer
+
+
+def write(events: list[Event], path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(to_arrow(events), path)
+    return path
+
+
+def test_histories_told_apart_by_directories_get_verdicts_of_their_own(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = next(events for seed in range(9) if (events := planted_history("torn_content", seed)))
+    write(right_history(1), tmp_path / "events" / "fault=none" / "a.parquet")
+    write(bad, tmp_path / "events" / "fault=torn" / "a.parquet")
+    write(incomplete_history(2), tmp_path / "events" / "fault=lost" / "a.parquet")
+    target = tmp_path / "report.json"
+    code = history([tmp_path / "events"], excused=[EXCUSED], json_target=str(target))
+    assert code == ExitCode.INVALID
+    document = json.loads(target.read_text())
+    assert (document["format"], document["keys"], document["verdict"]) == (1, ["fault"], "INVALID")
+    assert document["sql"] is None
+    assert {each["history"]: each["verdict"] for each in document["histories"]} == {
+        '{"fault":"none"}': "VALID",
+        '{"fault":"torn"}': "INVALID",
+        '{"fault":"lost"}': "UNKNOWN",
+    }
+    judged = judge(to_arrow(bad), excused=[EXCUSED])
+    assert document["counts"] == judged.counts
+    said = capsys.readouterr().out
+    assert judged.anomalies[0].sentence in said
+    assert "INVALID: histories: 1 VALID, 1 UNKNOWN, 1 INVALID\n" in said
+    assert "an event is missing or twice there" in said
+
+
+@pytest.mark.parametrize(
+    ("events", "excused", "code"),
+    [
+        (right_history(1), [EXCUSED], ExitCode.VALID),
+        (incomplete_history(2), [EXCUSED], ExitCode.UNKNOWN),
+    ],
+    ids=["valid", "unknown"],
+)
+def test_the_verdict_on_one_history_is_the_exit_code(
+    spark: SparkSession, tmp_path: Path, events: list[Event], excused: list[str], code: ExitCode
+) -> None:
+    assert history([write(events, tmp_path / "events.parquet")], excused=excused) == code
+
+
+def test_a_refused_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession, tmp_path: Path) -> None:
+    rights = map(right_history, range(99))
+    events = next(events for events in rights if any(event.details for event in events))
+    assert judge(to_arrow(events)).counts.keys() == {"refused_read"}
+    assert history([write(events, tmp_path / "events.parquet")]) == ExitCode.INVALID
+
+
+def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
+    dataset = open_dataset([write(right_history(1), tmp_path / "events.parquet")])
+    good = judge(to_arrow(right_history(1)), excused=[EXCUSED])
+    for disagreements, said in (
+        ({}, "VALID: histories: 1 VALID; SQL agrees on all"),
+        ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the judges disagree on verdict: VALID by the judge"),
+    ):
+        report = Report(judgements={ONLY: good}, disagreements=disagreements)
+        document = report_document(dataset, report, with_sql=True)
+        assert document["sql"] == {"disagreements": disagreements}
+        assert document["verdict"] == ("UNKNOWN" if disagreements else "VALID")
+        console = Console(file=io.StringIO(), width=200)
+        print_report(console, report, with_sql=True)
+        assert isinstance(console.file, io.StringIO)
+        assert said in console.file.getvalue()
+
+
+def test_what_holds_no_events_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    good = write(right_history(1), tmp_path / "good.parquet")
+    other = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"process": ["a"]}), other)
+    wrong = tmp_path / "wrong.parquet"
+    table = to_arrow(right_history(1))
+    pq.write_table(table.set_column(1, "sequence", table.column("sequence").cast(pa.int32())), wrong)
+    text = tmp_path / "text.parquet"
+    text.write_text("no Parquet")
+    (tmp_path / "empty").mkdir()
+    for place, reason in (
+        (other, "has no column sequence, so it holds no events"),
+        (wrong, "column sequence is int32, not int64"),
+        (text, "is not a readable Parquet file"),
+        (tmp_path / "empty", "holds no Parquet file"),
+        (tmp_path / "none", "does not exist"),
+    ):
+        with pytest.raises(UnreadableEventsError, match=reason):
+            open_dataset([place])
+    with pytest.raises(UnreadableEventsError, match="has no column seed beside those of events"):
+        open_dataset([good], keys=["seed"])
+    assert open_dataset([good]).event_count == len(right_history(1))
+
+
+def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
+    good = write(right_history(1), tmp_path / "events" / "a.parquet")
+    for name in ("_temporary/b.parquet", ".c.parquet"):
+        (tmp_path / "events" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "events" / name).write_text("half")
+    assert open_dataset([tmp_path / "events"]).files == (good,)
+
+
+def test_judges_that_disagree_know_nothing() -> None:
+    good = judge(to_arrow(right_history(1)), excused=[EXCUSED])
+    answer = Answer(verdict="VALID", counts={}, denominators={"events": good.denominators["events"]})
+    assert difference({"a": good}, {"a": answer}, "a") == ("a", "")
+    assert (
+        "anomalies"
+        in difference({"a": good}, {"a": Answer(verdict="VALID", counts={"torn_content": 1}, denominators={})}, "a")[1]
+    )
+    full = Answer(verdict="VALID", counts={}, denominators=good.denominators)
+    assert "verdict" in difference({"a": unknown("why", 0)}, {"a": full}, "a")[1]
+    assert difference({"a": good}, {}, "a")[1] == "is not known to SQL"
+    assert Report(judgements={"a": good}).verdict is Verdict.VALID
+    assert Report(judgements={"a": good}, disagreements={"a": "verdict"}).verdict is Verdict.UNKNOWN

@@ -1,0 +1,160 @@
+"""A session: the project's settings, its code in a zip, and a sentence for whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tornproof.pipeline.spark.java import PipelineUnavailableError, java_home
+from tornproof.pipeline.spark.session import (
+    PACKAGES,
+    JobFailedError,
+    code_archive,
+    demand_master,
+    demand_spark,
+    innermost_message,
+    is_local,
+    spark_session,
+)
+
+ROOT = Path(__file__).parents[3]
+JAVA_TRACE = """\
+An error occurred while calling o66.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 2.0 (TID 4): org.apache.spark.SparkException: Python worker exited unexpectedly
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1136)
+Caused by: java.io.EOFException
+\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)
+"""
+PYTHON_TRACE = """\
+An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 4327, in invoke_udf
+    run_process()
+tornproof.impl.errors.StorageError: a/b: cannot open: it is not there
+"""
+
+
+def test_settings_are_those_of_the_project(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+
+
+def test_driver_keeps_its_own_code_and_java(spark: SparkSession) -> None:
+    assert not os.environ.get("JAVA_HOME", "").startswith(str(java_home()))
+    assert [entry for entry in sys.path if "tornproof-code" in entry] == []
+
+
+def test_active_session_is_used_again_and_stays(spark: SparkSession) -> None:
+    with spark_session("local[7]") as session:
+        assert session is spark
+    assert spark.range(3).count() == 3
+
+
+def test_error_of_a_worker_becomes_a_sentence(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(number: int) -> int:
+        from tornproof.impl.errors import NotATableError
+
+        raise NotATableError(f"{number}: not a table")
+
+    def die(number: int) -> int:
+        os._exit(number)
+
+    with (
+        pytest.raises(JobFailedError, match=r"^a job on Spark failed: NotATableError: 7: not a table$"),
+        spark_session(),
+    ):
+        spark.sparkContext.parallelize([7], 1).map(fail).collect()
+    with pytest.raises(JobFailedError, match=r"^a job on Spark failed: Python worker exited"), spark_session():
+        spark.sparkContext.parallelize([7], 1).map(die).collect()
+    with pytest.raises(JobFailedError, match="`nothing` cannot be resolved"), spark_session():
+        spark.sql("SELECT nothing")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (JAVA_TRACE, "Python worker exited unexpectedly"),
+        (PYTHON_TRACE, "StorageError: a/b: cannot open: it is not there"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:a.\n\nJVM stacktrace:",
+            "[PATH_NOT_FOUND] Path does not exist: file:a.",
+        ),
+        ("", ""),
+    ],
+)
+def test_innermost_message_has_no_trace(text: str, sentence: str) -> None:
+    assert innermost_message(Exception(text)) == sentence
+
+
+def test_archive_holds_every_module_that_executors_run_and_nothing_else(tmp_path: Path) -> None:
+    with zipfile.ZipFile(code_archive(tmp_path)) as archive:
+        names = archive.namelist()
+        content = archive.read("tornproof/impl/storage/interface.py")
+    assert content == (ROOT / "impl" / "storage" / "interface.py").read_bytes()
+    assert {name.split("/")[1] for name in names} == {"__init__.py", *PACKAGES}
+    assert {name for name in names if not name.endswith(".py")} == set()
+    assert len(names) == len(set(names)) == sum(1 for package in PACKAGES for _ in (ROOT / package).rglob("*.py"))
+
+
+# Which masters there are
+
+
+@pytest.fixture
+def listening_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://host:1"]
+)
+def test_masters_of_spark_are_taken(master: str) -> None:
+    demand_master(master)
+    assert is_local(master) == master.startswith("local")
+
+
+@pytest.mark.parametrize("master", ["", "nonsense", "local[", "local[]", "local 2", "http://host:1", "yarn-client"])
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(PipelineUnavailableError, match=r"no master of Spark; such are local\[2\]"):
+        demand_master(master)
+
+
+def test_a_master_that_listens_is_found_among_several(listening_port: int) -> None:
+    demand_master(f"spark://127.0.0.1:1,127.0.0.1:{listening_port}")
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://host", "spark://127.0.0.1:99999", "spark://"])
+def test_a_master_that_does_not_listen_is_refused_at_once(master: str) -> None:
+    with pytest.raises(PipelineUnavailableError, match="nothing answers there"):
+        demand_master(master)
+
+
+def test_a_java_that_ends_before_spark_begins_is_quoted(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    says = "echo 'openjdk version \"17.0.1\"' >&2; [ \"$1\" = -version ] && exit; echo 'no room for a heap' >&2; exit 1"
+    java.write_text(f"#!/bin/sh\n{says}\n")
+    java.chmod(0o755)
+    code = "from tornproof.pipeline.spark.session import spark_session\nwith spark_session('local[1]'): pass"
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    reason = "Spark does not start on local[1]: no room for a heap"
+    assert last == f"tornproof.pipeline.spark.java.PipelineUnavailableError: {reason}"
+
+
+def test_without_pyspark_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(PipelineUnavailableError, match=r"pip install 'tornproof\[spark\]'"):
+        demand_spark()

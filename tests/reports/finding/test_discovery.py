@@ -1,0 +1,123 @@
+"""The statistics of what was not seen, against published numbers, exact sums and what they promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tornproof.reports.finding import discovery
+from tornproof.reports.finding.discovery import (
+    POINTS_MAX,
+    Behaviours,
+    about,
+    at_most,
+    chance_max,
+    survival,
+    unseen_share,
+)
+
+# Freireich et al., Blood 21 (1963): weeks of remission under 6-mercaptopurine; False where it went on.
+REMISSIONS = [(week, True) for week in (6, 6, 6, 7, 10, 13, 16, 22, 23)]
+GOING_ON = [(week, False) for week in (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)]
+# As textbooks print them: Kleinbaum and Klein, Survival Analysis, chapter 2.
+PUBLISHED = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+
+
+def counted(behaviours: list[int]) -> Behaviours:
+    counts = Behaviours()
+    for place, behaviour in enumerate(behaviours):
+        counts.add(bytes([behaviour >> 8, behaviour & 255]), is_held_out=place % 2 == 1)
+    return counts
+
+
+def zipf_draws(seed: int, count: int) -> tuple[list[int], np.ndarray]:
+    chances = 1 / np.arange(1, 2001)
+    chances /= chances.sum()
+    return np.random.default_rng(seed).choice(2000, count, p=chances).tolist(), chances
+
+
+def test_survival_is_what_was_published_of_the_remissions() -> None:
+    steps = survival([*GOING_ON, *REMISSIONS])
+    assert {step.time: round(step.share, 3) for step in steps if step.event_count} == PUBLISHED
+    assert steps[0].at_risk_count == 21 and steps[0].censored_count == 1
+    assert [step.at_risk_count for step in steps if step.time in (7, 23)] == [17, 6]
+
+
+def test_survival_without_censoring_is_the_share_that_is_left() -> None:
+    assert [step.share for step in survival([(1, True), (2, True), (2, True), (5, True)])] == [0.75, 0.25, 0]
+    assert [step.share for step in survival([(3, False), (3, False)])] == [1]
+    assert survival([]) == ()
+
+
+@pytest.mark.parametrize("count", [10, 300, 100_000])
+def test_without_any_event_the_bound_is_the_rule_of_three(count: int) -> None:
+    assert math.isclose(chance_max(0, count), 1 - 0.05 ** (1 / count), rel_tol=1e-9)
+    assert math.isclose(chance_max(0, count), 3 / count, rel_tol=0.15)
+
+
+@pytest.mark.parametrize(("events", "trials"), [(1, 20), (7, 50), (30, 400), (199, 400), (399, 400)])
+def test_a_chance_above_the_bound_hardly_ever_shows_so_few_events_and_one_well_below_it_does(
+    events: int, trials: int
+) -> None:
+    def tail(chance: float) -> float:
+        return sum(math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(events + 1))
+
+    bound = chance_max(events, trials)
+    assert tail(bound) <= 0.05
+    assert tail(events / trials + 0.5 * (bound - events / trials)) > 0.05
+
+
+def test_trials_that_all_show_the_event_bound_nothing_and_no_trials_do_not_either() -> None:
+    assert chance_max(4, 4) == 1 and chance_max(0, 0) == 1 and unseen_share(0, 0) == 1
+
+
+def test_counts_of_a_stream_are_those_of_the_whole() -> None:
+    draws, _ = zipf_draws(1, 997)
+    now = counted(draws).now()
+    learnt = set(draws[::2])
+    assert now.run_count == 997 and now.held_out_count == 498
+    assert now.behaviour_count == len(set(draws))
+    assert now.once_count == sum(draws.count(each) == 1 for each in set(draws))
+    assert now.held_out_new_count == sum(each not in learnt for each in draws[1::2])
+
+
+def test_course_has_few_points_in_order_and_ends_with_all_runs() -> None:
+    for count in (1, 150, 200, 4321):
+        points = counted(zipf_draws(2, count)[0]).course()
+        runs = [point.run_count for point in points]
+        assert runs == sorted(set(runs)) and runs[-1] == count and len(runs) <= POINTS_MAX
+        assert len(runs) >= min(count, POINTS_MAX // 2)
+
+
+def test_the_bound_holds_nearly_always_where_the_estimate_alone_does_not() -> None:
+    bound_count = estimate_count = 0
+    for seed in range(100):
+        draws, chances = zipf_draws(seed, 400)
+        unseen = 1 - chances[sorted(set(draws))].sum()
+        now = counted(draws).now()
+        bound_count += now.new_share_max >= unseen
+        estimate_count += now.new_share >= unseen
+        assert abs(now.new_share - unseen) < 0.15
+    assert bound_count >= 95 and 20 <= estimate_count <= 80
+
+
+def test_more_behaviours_than_can_be_told_apart_end_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "BEHAVIOURS_MAX", 5)
+    counts = counted([1, 1, 2, 3, 4, 5, 6, 7, 1])
+    assert counts.is_full and counts.now().behaviour_count == 5 and counts.now().run_count == 6
+
+
+@pytest.mark.parametrize(
+    ("share", "rounded", "bound"),
+    [
+        (0.0023017, "0.23%", "0.24%"),
+        (0.4696, "47%", "47%"),
+        (0.07, "7.0%", "7.0%"),
+        (0, "0%", "0%"),
+        (1, "100%", "100%"),
+    ],
+)
+def test_bounds_are_rounded_up(share: float, rounded: str, bound: str) -> None:
+    assert (about(share), at_most(share)) == (rounded, bound)

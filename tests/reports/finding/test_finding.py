@@ -1,0 +1,284 @@
+"""The page of a finding: it names the cause, and shows what it can of any document or says what is wrong with it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from finding_documents import DECISION, HOSTILE, SEEN, explanation_document, finding_document, lane_row, older_document
+from random_runs import found, toy_situation
+
+from tornproof.cli.findings import finding_document as document_of_finding
+from tornproof.harness.simulator.process.situation import Readers
+from tornproof.harness.systems.toy import HeaderFirst
+from tornproof.reports.finding.page import finding_page
+from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.page import as_document
+
+
+def body_of(document: dict[str, Any], file: str = "findings/a.json", folded: tuple[str, ...] = ()) -> str:
+    return str(finding_page(document, file=file, key="finding-a", folded=folded).body)
+
+
+def text_of(body: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def section(body: str, heading: str) -> str:
+    """Return the text from a heading to the next one of its level."""
+    start = body.index(f"<h3>{heading}</h3>")
+    return text_of(body[start : body.find("<h3>", start + 1)])
+
+
+def test_the_page_is_listed_by_property_phase_and_scenario() -> None:
+    page = finding_page(finding_document(), file="findings/a.json", key="finding-a")
+    assert page.title == "A reader gets an answer (product, reader-lives-through-a-kill)"
+    assert (page.key, page.group, page.verdict) == ("finding-a", "Findings", "INVALID")
+
+
+def test_the_head_says_what_is_broken_and_what_the_client_has_instead() -> None:
+    said = text_of(body_of(finding_document()))
+    assert said.startswith(f"Broken: a reader gets an answer. Instead, reader 1 has: {SEEN}")
+
+
+def test_the_cause_is_what_was_done_what_came_between_and_what_was_still_to_do() -> None:
+    cause = section(body_of(finding_document()), "The cause")
+    assert "writer had done (in commit 0) store a word 2024-01-01T00/ _pm" in cause
+    assert "Then this came between reader 1 goes on while writer stands in 'commit 0'" in cause
+    assert "writer had not done yet (in commit 0) store a word _txn (number 2)" in cause
+
+
+def test_the_cause_names_the_bytes_that_were_read_and_not_durable() -> None:
+    cause = section(body_of(finding_document()), "The cause")
+    assert "_pm 0–7 : PARQUET_META_FILE_SIZE (written)" in cause.replace("7:", "7 :")
+    assert "600–647: orphan block (written)" in cause
+    assert "388" not in cause
+
+
+def test_the_story_begins_each_line_with_one_word() -> None:
+    body = body_of(finding_document())
+    leads = re.findall(
+        r"<dt>([^<]+)</dt>", body[body.index("finding-story") : body.index("</dl>", body.index("story"))]
+    )
+    assert leads == ["Let", "Then", "Because", "However", "Nearest run that passes"]
+
+
+def test_the_line_to_copy_quotes_the_file() -> None:
+    body = body_of(finding_document(), file="my findings/a'b.json")
+    line = """tornproof replay 'my findings/a'"'"'b.json'"""
+    assert f"<code>{line.replace(chr(39), '&#39;').replace(chr(34), '&#34;')}</code>" in body
+
+
+def test_files_that_are_all_durable_come_behind_those_that_are_not() -> None:
+    body = body_of(finding_document())
+    assert body.index('aria-label="Bytes of 2024-01-01T00.0/_pm"') < body.index('aria-label="Bytes of _meta"')
+    assert "<h3>The files when it broke</h3>" in body
+
+
+def test_the_maps_after_a_crash_say_that_they_are_of_the_crash() -> None:
+    lanes = [lane_row("writer", "writer", "commit 0", happens="power", is_decisive=True)]
+    assert "<h3>The files at the crash</h3>" in body_of(finding_document({"lanes": lanes}))
+
+
+def test_the_smallest_run_says_what_it_is_made_of_and_what_it_was() -> None:
+    smallest = section(body_of(finding_document()), "The smallest run that shows it")
+    assert "The writer commits operation 0: writes rows, ends before its version is stored." in smallest
+    assert "1 reader of 2 reads each, each time opening the table anew." in smallest
+    assert "1 operation of the 2 that the run had when it was found." in smallest
+    assert "Nothing of it can be left out" in smallest
+    assert DECISION in smallest
+
+
+def test_a_run_that_may_not_be_the_smallest_is_not_called_so() -> None:
+    document = finding_document()
+    document["evidence"]["shrunk"]["is_smallest"] = False
+    smallest = section(body_of(document), "The smallest run that shows it")
+    assert "A smaller one may break the property, too: after 48 runs" in smallest
+
+
+def test_the_nearest_run_that_passes_stands_beside_it() -> None:
+    nearest = section(body_of(finding_document()), "The nearest run that passes")
+    assert "in writer, commit 0, only the broken run has “store a word 2024-01-01T00/_pm”." in nearest
+
+
+def test_a_run_without_a_passing_neighbour_says_so() -> None:
+    document = finding_document({"neighbour": None, "cause": None, "decisions": []})
+    body = body_of(document)
+    assert "No run that differs in one decision, by a step or altogether, passes." in body
+    assert "No decision differs" in body
+    assert "The cause" not in body
+
+
+def test_findings_of_the_same_defect_are_listed() -> None:
+    body = body_of(finding_document(), folded=tuple(f"findings/{number}.json" for number in range(60)))
+    others = section(body + "<h3>", "Other findings of the same defect")
+    assert "findings/49.json" in others
+    assert "findings/50.json" not in others
+    assert "10 more are left out." in others
+
+
+def test_a_document_of_an_older_release_gives_the_same_page_without_what_it_lacks() -> None:
+    body = body_of(older_document())
+    assert body.count("data-step ") == 3
+    assert "reader 1 goes on while writer stands" in body
+    assert f"is refused {SEEN}; and more of it" in body
+    assert "TOKEN, LENGTH" in section(body, "The files when it broke")
+    assert "Because" in section(body, "In words")
+    assert "The same run, but one step earlier" in body
+
+
+def test_evidence_of_another_phase_is_shown_as_it_is() -> None:
+    evidence = {
+        "kills": [[3, 0]],
+        "failure": {"step": 4},
+        "loads": [{"at": 8, "value": 3}],
+        "target": "table",
+        "empty": [],
+    }
+    document = {"property": "rows survive", "phase": "crash", "sentence": "After a kill, rows are lost."}
+    body = body_of({**document, "evidence": evidence})
+    assert text_of(body).startswith("After a kill, rows are lost.")
+    assert '<details class="finding-evidence" open>' in body
+    assert "failure step 4 loads 1 at: 8; value: 3 target table" in text_of(body)
+    assert "tornproof replay findings/a.json" in body
+
+
+def test_evidence_that_tells_a_story_is_told_in_words() -> None:
+    evidence = {"let": "a writer commit twice", "then": "the reader took version 3", "because": "its load was old"}
+    document = finding_document(phase="memory", evidence=evidence)
+    words = section(body_of(document), "In words")
+    assert "Let a writer commit twice Then the reader took version 3 Because its load was old" in words
+
+
+@pytest.mark.parametrize(
+    ("evidence", "segment"),
+    [
+        ({"kind": "flip", "bit": 85}, "10–10 HEADER damaged"),
+        ({"kind": "cut", "size_bytes": 90}, "90–99 HEADER cut off"),
+        ({"kind": "pair", "bits": [{"file": "d/_pm", "bit": 85}, {"file": "x", "bit": 1}]}, "10–10 HEADER damaged"),
+        ({"kind": "stale", "edits": [{"offset_bytes": 4, "content": "aabb"}]}, "4–5 HEADER damaged"),
+    ],
+)
+def test_damage_is_shown_in_the_map_of_its_file(evidence: dict[str, Any], segment: str) -> None:
+    packed = base64.b64encode(zlib.compress(bytes(100))).decode()
+    evidence = {"file": "d/_pm", "field": "HEADER", "offset_bytes": 10, **evidence}
+    document = finding_document(phase="damage", evidence=evidence, start_files={"d/_pm": packed})
+    damaged = section(body_of(document) + "<h3>", "The damaged bytes")
+    assert segment in damaged
+    assert "100 bytes" in damaged
+
+
+@pytest.mark.parametrize(
+    "packed", ["", "no base64!", "aaaa", base64.b64encode(zlib.compress(bytes(32 << 20))).decode()]
+)
+def test_a_damaged_file_whose_size_is_not_cheap_to_know_has_no_map(packed: str) -> None:
+    evidence = {"file": "_pm", "field": "HEADER", "kind": "flip", "bit": 8}
+    document = finding_document(phase="damage", evidence=evidence, start_files={"_pm": packed})
+    assert "The damaged bytes" not in body_of(document)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda document: document.pop("property"), "property"),
+        (lambda document: document.update(sentence=7), "sentence"),
+        (lambda document: document.update(evidence=[]), "evidence"),
+        (lambda document: document.update(situation="none"), "situation"),
+        (lambda document: document["evidence"].update(explanation=[1]), "evidence.explanation"),
+        (lambda document: document["evidence"]["explanation"].update(lanes={}), "evidence.explanation.lanes"),
+        (lambda document: document["evidence"]["explanation"]["lanes"].append(3), "evidence.explanation.lanes[3]"),
+        (
+            lambda document: document["evidence"]["explanation"]["lanes"][0].update(lane="x"),
+            "evidence.explanation.lanes[0].lane",
+        ),
+        (
+            lambda document: document["evidence"]["explanation"]["lanes"][1].update(does=[None]),
+            "evidence.explanation.lanes[1].does[0]",
+        ),
+        (
+            lambda document: document["evidence"]["explanation"]["files"][0].update(size_bytes=True),
+            "evidence.explanation.files[0].size_bytes",
+        ),
+        (
+            lambda document: document["evidence"]["explanation"].update(lanes=[["a", "b"]]),
+            "evidence.explanation.lanes[0]",
+        ),
+    ],
+)
+def test_a_document_of_other_types_is_one_sentence_with_file_and_field(
+    change: Callable[[dict[str, Any]], Any], field: str
+) -> None:
+    document = finding_document()
+    change(document)
+    with pytest.raises(ResultError, match=rf"^findings/a\.json: {re.escape(field)}: expected .+, found .+$"):
+        body_of(document)
+
+
+@pytest.mark.parametrize("name", sorted(explanation_document()))
+def test_a_page_does_without_any_field_of_the_explanation(name: str) -> None:
+    document = finding_document({name: None})
+    assert "tornproof replay findings/a.json" in body_of(document)
+
+
+def test_what_is_html_in_a_document_stays_text_wherever_it_is() -> None:
+    def hostile(value: Any) -> Any:
+        match value:
+            case dict():
+                return {name: each if name in ("lane", "happens") else hostile(each) for name, each in value.items()}
+            case list():
+                return [hostile(each) for each in value]
+            case str():
+                return value + HOSTILE
+        return value
+
+    body = body_of(hostile(finding_document()), folded=(HOSTILE,), file=HOSTILE)
+    assert "<script" not in body
+    assert body.count("&lt;script&gt;") > 50
+
+
+def test_characters_that_turn_the_direction_of_text_are_shown_as_numbers() -> None:
+    body = body_of(finding_document({"seen": "a\u202eb\x00"}, scenario="c\u2066d"))
+    assert "a\\u202eb\\u0000" in body
+    assert not re.search("[\u202e\u2066\x00]", body)
+
+
+def test_a_huge_document_gives_a_page_of_bounded_size() -> None:
+    long = "x" * 2_000
+    row = lane_row("writer", long, long, *[long] * 20, ends=[long] * 5, disk=long)
+    document = finding_document({"lanes": [row] * 500, "story": [long] * 300, "seen": long, "decisions": [long] * 300})
+    document["evidence"]["more"] = [{"deep": [[[[[[long]]]]]]}] * 3000
+    document["situation"]["first_life"] = [0] * 3000
+    body = body_of(document)
+    assert len(body) < 1_000_000
+    assert re.search(r"\d+ rows after these are left out\.", body)
+
+
+def test_the_finding_of_a_real_run_names_the_step_that_did_the_harm() -> None:
+    finding = found(toy_situation(HeaderFirst(), readers=(Readers(),)))
+    document = json.loads(json.dumps(document_of_finding(finding, "a toy", {})))
+    body = body_of(document)
+    done, not_yet = (document["evidence"]["explanation"]["cause"][name] for name in ("done", "not_yet"))
+    cause = section(body, "The cause")
+    assert done.split(": ")[1].removesuffix(" #1") in cause
+    assert not_yet.split(": ")[1].removesuffix(" #1") in cause
+    assert body.count("Decisive step</p>") == 1
+    assert "First difference" in body
+    assert 'aria-label="Bytes of' in body
+
+
+def test_the_page_has_no_serious_fault_for_those_who_cannot_see_it_and_playback_begins_at_the_decisive_step(
+    open_report: Callable[..., Any], axe_violations: Callable[[Any], list[str]]
+) -> None:
+    document = finding_document()
+    document["evidence"]["explanation"]["lanes"][1].update(happens="kill", disk="not durable: _txn")
+    html_text = as_document("Findings", [finding_page(document, file="findings/a.json", key="finding-a")])
+    page = open_report(html_text, theme="dark", width=390)
+    assert axe_violations(page) == []
+    assert page.locator("[aria-current=step]").get_attribute("data-text").startswith("Decisive step: reader 1")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,187 @@
+"""Every job on Spark, small, and what came of it as JSON; as a script on a cluster of two executors of one slot each.
+
+`python cluster_jobs.py CHECKOUT INPUTS FOLDER`: the checkout is known to the driver alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+
+from tornproof.impl.migrate.convert import ConversionMode
+from tornproof.impl.migrate.table_migration import TablePlan, plan_table, publish_table
+from tornproof.impl.storage.interface import EntryKind
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.pipeline.campaign import spec as campaign_spec
+from tornproof.pipeline.campaign.job import run_campaign
+from tornproof.pipeline.campaign.spec import Group, Seeds, Spec
+from tornproof.pipeline.campaign.tasks import EVENTS, Task, complete_task
+from tornproof.pipeline.datasource.scan import scan
+from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.history.check import Terms
+from tornproof.pipeline.history.job import check_dataset, open_dataset
+from tornproof.pipeline.ingest.job import run_archive
+from tornproof.pipeline.ingest.settings import ArchiveSettings
+from tornproof.pipeline.migration import convert_tables
+from tornproof.pipeline.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CLUSTER = "local-cluster[2,1,1024]"
+SPEC = Spec(
+    format=1,
+    name="cluster",
+    groups=(
+        Group(
+            name="seeds",
+            scenarios=("append-and-power-cut",),
+            presets=("hardened",),
+            seeds=Seeds(count=6),
+            seeds_a_task=2,
+        ),
+    ),
+)
+CONTROL = Group(name="controls-x", faults=("prev is always 0",), seeds=Seeds(count=4), control=True)
+MARK = "an executor was killed"
+
+
+def do_jobs(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
+    """Return what each job came to, which must not depend on where it runs."""
+    shutil.copytree(inputs / "tree", folder / "tree")
+    # All controls of a real campaign take minutes.
+    campaign_spec.__dict__["CONTROL_GROUPS"] = (CONTROL,)
+    summary = run_campaign(spark, SPEC, folder / "campaign")
+    dataset = open_dataset([folder / "campaign" / EVENTS])
+    judged = check_dataset(spark, dataset, terms=Terms())
+    with chdir(inputs):
+        alone = check_dataset(spark, open_dataset([Path("events.parquet")]), terms=Terms())
+    archived = run_archive(spark, [str(inputs / "frames.jsonl.gz")], str(folder / "archived"), ArchiveSettings())
+    return {
+        "migration": migrate_tree(spark, folder / "tree", OperatingSystemStorage()),
+        "campaign": summary.result_hash,
+        "history": [str(judged.verdict), judged.counts, judged.denominators, judged.disagreements],
+        "one history": [str(alone.verdict), alone.counts, alone.denominators],
+        "archive": [archived.total("row_count"), digests(folder / "archived", "data.parquet")],
+        "source": read_rows(spark, str(folder / "archived")),
+        "scan": scan_rows(spark, str(folder / "archived"), folder / "staging"),
+    }
+
+
+def migrate_tree(spark: SparkSession, tree: Path, storage: OperatingSystemStorage) -> dict[str, str]:
+    """Migrate every table below; the tables reach executors with this storage."""
+    own = OperatingSystemStorage()
+    with chdir(tree):
+        found = [plan_table(own, str(path.parent)) for path in sorted(Path().rglob("_txn"))]
+        plans = [plan for plan in found if isinstance(plan, TablePlan)]
+        shipped = [replace(plan, table=replace(plan.table, storage=storage)) for plan in plans]
+        converted = convert_tables(spark, shipped, ConversionMode.SERVER, keeps_sound=True)
+        for plan in plans:
+            assert publish_table(own, plan, converted, dry_run=False, out=None).is_complete
+    return digests(tree, "_pm")
+
+
+def read_rows(spark: SparkSession, table: str) -> list[list[Any]]:
+    """Read a table through the data source."""
+    register(spark)
+    return sums_of(spark.read.format("tornproof").load(table))
+
+
+def scan_rows(spark: SparkSession, table: str, staging: Path) -> list[list[Any]]:
+    """Read a table through Spark's own reader."""
+    staging.mkdir()
+    with scan(spark, table, staging=str(staging)) as frame:
+        return sums_of(frame)
+
+
+def sums_of(frame: DataFrame) -> list[list[Any]]:
+    """Return what tells the rows of `archived` apart from others."""
+    rows = frame.selectExpr("count(*)", "sum(v)", "min(ts)", "max(ts)")
+    return [[str(value) for value in row] for row in rows.collect()]
+
+
+def digests(folder: Path, name: str) -> dict[str, str]:
+    """Return a digest of every file of that name below."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob(name))
+    }
+
+
+def executors_of(spark: SparkSession) -> list[list[Any]]:
+    """Return process, working directory and place of the code, as two tasks at a time see them."""
+
+    def look(_: Iterable[int]) -> Iterable[list[Any]]:
+        import time
+
+        import tornproof.pipeline.migration
+        from tornproof import impl
+
+        time.sleep(0.5)
+        yield [
+            os.getppid(),
+            str(Path.cwd()),
+            [module.__file__ for module in (impl, tornproof.pipeline.migration)],
+            sys.path,
+        ]
+
+    return spark.sparkContext.parallelize(range(4), 4).mapPartitions(look).collect()
+
+
+def do_jobs_with_a_kill(spark: SparkSession, inputs: Path, folder: Path) -> dict[str, Any]:
+    """Run two jobs during each of which an executor is killed once, in the middle of a task."""
+
+    def kill_executor(mark: Path) -> None:
+        if not mark.exists():
+            mark.write_text(MARK)
+            # A worker is forked by a daemon, which the executor's Java has started.
+            java = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(java, signal.SIGKILL)
+
+    class DeadlyStorage(OperatingSystemStorage):
+        def kind(self, path: str) -> EntryKind:
+            if "types" in path:
+                kill_executor(folder / "killed while migrating")
+            return super().kind(path)
+
+    def deadly_task(task: Task, out: Path) -> None:
+        if task.number == 2:
+            kill_executor(folder / "killed while campaigning")
+        complete_task(task, out)
+
+    shutil.copytree(inputs / "tree", folder / "tree")
+    return {
+        "migration": migrate_tree(spark, folder / "tree", DeadlyStorage()),
+        "campaign": run_campaign(spark, SPEC, folder / "campaign", work=deadly_task).result_hash,
+        "killed": sorted(path.name for path in folder.glob("killed*")),
+    }
+
+
+def main(inputs: Path, folder: Path) -> None:
+    """Print one JSON document."""
+    parts: dict[str, Callable[[SparkSession], Any]] = {
+        "executors": executors_of,
+        "jobs": lambda spark: do_jobs(spark, inputs, folder / "calm"),
+        "killed": lambda spark: do_jobs_with_a_kill(spark, inputs, folder / "killed"),
+    }
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    with spark_session(CLUSTER, settings=settings) as spark:
+        application = spark.sparkContext.applicationId
+        done = {name: part(spark) for name, part in parts.items()}
+    print(json.dumps({"driver": os.getpid(), "application": application, **done}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[2]), Path(sys.argv[3]))

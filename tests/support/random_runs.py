@@ -1,0 +1,155 @@
+"""Runs of situations by chance: schedules, and crashes of every kind, as the moves that a decision log is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.make import finding_of
+from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS
+from tornproof.harness.simulator.persistence.legal_disks import legal_disks
+from tornproof.harness.simulator.persistence.models import C_8, Model
+from tornproof.harness.simulator.process.observer import Violation
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.world import World
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.write.commit import HARDENED
+
+Moves = list[Sequence[Any]]
+HEADER_BEFORE_BODY = dataclasses.replace(
+    HARDENED, update=(*HARDENED.update[:2], HARDENED.update[4], *HARDENED.update[2:4], HARDENED.update[5])
+)
+VERSION_BEFORE_RECORD = dataclasses.replace(HARDENED, publish=(*HARDENED.publish[3:5], *HARDENED.publish[0:2]))
+
+
+def toy_situation(target: Target, **settings: Any) -> Situation:
+    return Situation(
+        **{
+            "target": target,
+            "path": "toy",
+            "operations": (b"a", b"bb", b"ccc", b"d"),
+            "first_life": (0, 1, 2),
+            "second_life": (3,),
+            **settings,
+        }
+    )
+
+
+def table_situation(preset: str = "hardened", *, readers: int = 2, reads: int = 1, **overrides: Any) -> Situation:
+    image = made_image()
+    return Situation(
+        target=TableTarget.of(PRESETS[preset], **{"encode": remembered_encoder(), **overrides}),
+        path=MADE_PATH,
+        operations=crash_operations(image, MADE_PATH),
+        first_life=(0, 1, 2),
+        second_life=(3,),
+        readers=(Readers(count=readers, read_count=reads),),
+        start=image,
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Course:
+    """A run by chance; a crash is "kill", "fail" (a sync) or a model of persistence."""
+
+    lives: Lives
+    chance: np.random.Generator
+    crashes: list[str | Model]
+    turn_probability: float
+    step_count_max: int
+    moves: Moves = dataclasses.field(default_factory=list)
+
+    def run(self) -> World:
+        world = self.lives.situation.begin(self.lives.first)
+        place, crash_at = -1, self._later()
+        while not world.progress.violations:
+            enabled = world.enabled
+            if self.crashes and (not enabled or len(self.moves) >= crash_at):
+                crashed = self._crash(world)
+                if crashed is not None:
+                    world, place, crash_at = crashed, -1, self._later()
+                    continue
+            if not enabled:
+                break
+            if place not in enabled or self.chance.random() < self.turn_probability:
+                place = enabled[int(self.chance.integers(len(enabled)))]
+            world.step(place)
+            self.moves.append((place, 1))
+        return world
+
+    def _later(self) -> int:
+        return len(self.moves) + int(self.chance.integers(self.step_count_max))
+
+    def _crash(self, world: World) -> World | None:
+        match crash := self.crashes[0]:
+            case "kill":
+                self.moves.append(("kill",))
+                world = self.lives.after_kill(world)
+            case "fail":
+                if world.nodes[0].call is None or world.call(0).kind not in BARRIERS:
+                    return None
+                self.moves.append(("fail",))
+                world = self.lives.after_failed_sync(world)
+            case Model():
+                disks = legal_disks(world.kernel, crash)
+                picked = list(disks)[int(self.chance.integers(disks.tried_count))]
+                self.moves.append(("power", crash, disks.choice(picked)))
+                world = self.lives.after_power_cut(picked.disk.kernel(), world.progress)
+        self.crashes.pop(0)
+        return world
+
+
+def courses(
+    situation: Situation,
+    *crashes: str | Model,
+    seed: int = 0,
+    turn_probability: float = 0.15,
+    step_count_max: int = 60,
+) -> Iterator[tuple[World, Moves]]:
+    """Yield the ends of runs without end."""
+    chance = np.random.default_rng(seed)
+    with remembered_decoding(), closing(Lives.of(situation, fails="fail" in crashes)) as lives:
+        while True:
+            course = Course(lives, chance, list(crashes), turn_probability, step_count_max)
+            world = course.run()
+            yield world, course.moves
+
+
+def broken_run(
+    situation: Situation, *crashes: str | Model, tries: int = 3000, **settings: Any
+) -> tuple[Moves, Violation]:
+    """Return the first run that breaks a property after all of the crashes."""
+    for _, (world, moves) in zip(range(tries), courses(situation, *crashes, **settings), strict=False):
+        disturbed = sum(isinstance(move[0], str) for move in moves)
+        if world.progress.violations and disturbed == len(crashes):
+            return moves, world.progress.violations[0]
+    raise AssertionError(f"nothing broken in {tries} runs")
+
+
+def found(situation: Situation, *crashes: str | Model, **settings: Any) -> Finding:
+    """Return the finding of the first run that breaks a property."""
+    moves, violation = broken_run(situation, *crashes, **settings)
+    return finding_of(situation, moves, violation, phase="schedules")
+
+
+@functools.cache
+def turned_finding() -> Finding:
+    """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
+    return found(table_situation(protocol=HEADER_BEFORE_BODY))
+
+
+@functools.cache
+def cut_finding(model: Model = C_8) -> Finding:
+    """Return the finding of a power cut that a commit as the specification has it does not survive."""
+    return found(table_situation("specification"), model)

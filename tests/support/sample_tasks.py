@@ -1,0 +1,100 @@
+"""Tasks and explorations that worker processes can import: well-behaved ones, and some that are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.parallel.tasks import Exploration
+from tornproof.harness.parallel.workers import Task, Worker
+from tornproof.impl.errors import TornproofError
+
+BUSY_SECONDS = 0.05
+
+
+def square(worker: Worker, number: int) -> int:
+    """Return a square, plus what the question says."""
+    worker.tell(1, 1)
+    return number * number + int(worker.question)
+
+
+def identity(worker: Worker) -> int:
+    """Return who does the task."""
+    return os.getpid()
+
+
+def count_until_stopped(worker: Worker) -> int:
+    """Go on as long as there is time, and return how far that was."""
+    count = 0
+    while worker.has_time():
+        count += 1
+        worker.tell(count, None)
+    return count
+
+
+def never_return(worker: Worker) -> None:
+    """Do not look whether there is time."""
+    while True:
+        worker.tell(1, None)
+
+
+def say_so_and_never_return(worker: Worker) -> None:
+    """Write who does the task to standard output, and do not look whether there is time."""
+    print(os.getpid(), flush=True)
+    never_return(worker)
+
+
+def die(worker: Worker) -> None:
+    """End as a bus error would have it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(worker: Worker) -> None:
+    """Raise what is a defect."""
+    raise ZeroDivisionError("a defect")
+
+
+def refuse(worker: Worker) -> None:
+    """Raise what is no defect."""
+    raise TornproofError("not this table")
+
+
+def take_place(worker: Worker) -> int:
+    """Be busy for a moment, and return the how-manieth task of the process this is."""
+    begun = worker.once(_begun)
+    begun.append(worker)
+    begin = time.process_time()
+    while time.process_time() - begin < BUSY_SECONDS:
+        pass
+    return len(begun)
+
+
+def _begun(worker: Worker) -> list[Worker]:
+    return []
+
+
+def leave_a_file(worker: Worker) -> str:
+    """Write to the worker's folder, and return where that is."""
+    (worker.scratch / "file").write_bytes(b"x")
+    return str(worker.scratch)
+
+
+def exploring(tasks: Sequence[Task], into: Callable[[list[Any]], None] = lambda results: None) -> Exploration:
+    """Do tasks in one wave; what they returned goes `into` a function, and how many did into the phase."""
+    results = yield tasks
+    into(results)
+    done = [result for result in results if result is not None]
+    return Phase(
+        name="sample", explored=len(done), complete=len(done) == len(tasks), bound=str(done), verdict=Verdict.VALID
+    )
+
+
+def in_waves(numbers: Sequence[int]) -> Exploration:
+    """Square numbers, and then their squares."""
+    for _ in range(2):
+        numbers = yield [Task(run=square, arguments=(number,), cost=number) for number in numbers]
+    return Phase(name="waves", explored=len(numbers), complete=True, bound=str(numbers), verdict=Verdict.VALID)

@@ -1,0 +1,96 @@
+"""Other complete methods, to hold DPOR against: every reachable state once, and for toys every schedule one by one.
+
+Both go by single calls, and know nothing of calls that are independent. What is too much for them is searched by turns,
+which leave out calls that nobody can notice, as DPOR does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from identity import Identities
+
+from tornproof.harness.search.contention import Contention
+from tornproof.harness.search.turns import Moment
+from tornproof.harness.simulator.process.world import World
+
+Forking = TypeVar("Forking", World, Moment)
+
+
+class StateCounts(NamedTuple):
+    """States that were met, and whether all were; `ends` are those in which everybody has ended."""
+
+    states: int
+    ends: int
+    is_done: bool
+
+
+def search_states(
+    world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
+) -> StateCounts:
+    """Go from state to state by single calls, and hand over each end once."""
+    return _search(world.fork(), lambda moment: moment, World.step, lambda moment: moment.enabled, on_end, has_time)
+
+
+def search_turns(
+    world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
+) -> StateCounts:
+    """Go from state to state by turns, and hand over each end; again from the start where a belief was refuted."""
+    contention = Contention(len(world.nodes))
+    while True:
+        counts = _search(
+            Moment.begin(world, contention),
+            lambda moment: moment.world,
+            Moment.take_turn,
+            lambda moment: moment.open_places,
+            on_end,
+            lambda: not contention.is_refuted and has_time(),
+        )
+        if not contention.is_refuted:
+            return counts
+        contention.forget_beliefs()
+
+
+def _search(
+    begin: Forking,
+    world_of: Callable[[Forking], World],
+    go_on: Callable[[Forking, int], object],
+    enabled_in: Callable[[Forking], list[int]],
+    on_end: Callable[[World], None],
+    has_time: Callable[[], bool],
+) -> StateCounts:
+    identities = Identities()
+    pending, seen, end_count = [begin], {identities.of(world_of(begin))}, 0
+    while pending:
+        if not has_time():
+            return StateCounts(len(seen), end_count, False)
+        moment = pending.pop()
+        enabled = enabled_in(moment)
+        if not enabled:
+            end_count += 1
+            on_end(world_of(moment))
+        for place in enabled:
+            following = moment.fork()
+            go_on(following, place)
+            identity = identities.of(world_of(following))
+            if identity not in seen:
+                seen.add(identity)
+                pending.append(following)
+    return StateCounts(len(seen), end_count, True)
+
+
+def enumerate_schedules(world: World, on_end: Callable[[World], None]) -> int:
+    """Run every schedule, call by call, hand over each end, and return how many there are."""
+    pending, count = [world.fork()], 0
+    while pending:
+        moment = pending.pop()
+        enabled = moment.enabled
+        if not enabled:
+            count += 1
+            on_end(moment)
+        for place in enabled:
+            following = moment.fork()
+            following.step(place)
+            pending.append(following)
+    return count

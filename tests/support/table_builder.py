@@ -1,0 +1,188 @@
+"""Whole small tables made from Arrow rows: data.parquet by pyarrow, `_pm`, `_txn` and `_meta` by our own encoders.
+
+For what no bundled table has: pages with checksums, NaN, hostile counts and names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.layout import meta as meta_layout
+from tornproof.impl.layout import pm as pm_layout
+from tornproof.impl.layout import txn as txn_layout
+from tornproof.impl.layout.parquet import ParquetTail
+from tornproof.impl.layout.record import Record
+from tornproof.impl.parquet.footer import ColumnChunk, decode_footer
+from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
+from tornproof.impl.pm.footer_comparison import encodings_mask
+from tornproof.impl.pm.header import Column, FileHeader, encode_header
+from tornproof.impl.types.questdb import DESIGNATED, TypeTag
+
+VERSION = 2
+DAY = "2024-01-01"
+DIRECTORY = f"{DAY}.1"
+PM, DATA = f"{DIRECTORY}/_pm", f"{DIRECTORY}/data.parquet"
+DAY_MICROSECONDS = (datetime.date.fromisoformat(DAY) - datetime.date(1970, 1, 1)).days * 86_400_000_000
+TAIL_BYTES = ParquetTail.layout.size_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltTable:
+    """The files of a table by their path inside it."""
+
+    files: Mapping[str, bytes] = field(repr=False)
+
+    def with_file(self, name: str, content: bytes) -> BuiltTable:
+        """Return the table with one file replaced."""
+        return replace(self, files={**self.files, name: content})
+
+    def image(self, path: str = "/table") -> DiskImage:
+        """Return an image that holds the table at `path`."""
+        image = DiskImage()
+        for name, content in self.files.items():
+            image = image.with_file(f"{path}/{name}", content)
+        return image
+
+    def write_to(self, directory: Path) -> Path:
+        """Write the files below `directory` and return it."""
+        for name, content in self.files.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
+        return directory
+
+
+def timestamps(count: int) -> pa.Array:
+    """Return that many seconds of the day."""
+    return pa.array([DAY_MICROSECONDS + second * 1_000_000 for second in range(count)], pa.timestamp("us"))
+
+
+def build(
+    columns: Mapping[str, tuple[int, pa.Array]],
+    *,
+    has_meta: bool = True,
+    row_group_size: int | None = None,
+    **options: Any,
+) -> BuiltTable:
+    """Return a table of one partition; a designated timestamp `ts` comes first, then `columns` (QuestDB type, values).
+
+    `options` go to pyarrow's Parquet writer.
+    """
+    row_count = max(map(len, (array for _, array in columns.values())), default=3)
+    fields = [pa.field("ts", pa.timestamp("us"), nullable=False)]
+    fields += [pa.field(name, array.type) for name, (_, array) in columns.items()]
+    arrays = [timestamps(row_count), *(array for _, array in columns.values())]
+    sink = io.BytesIO()
+    rows = pa.table(arrays, schema=pa.schema(fields))
+    pq.write_table(rows, sink, store_schema=False, row_group_size=row_group_size, **options)
+    types = {"ts": DESIGNATED.put(TypeTag.TIMESTAMP, 1), **{name: type_ for name, (type_, _) in columns.items()}}
+    data = sink.getvalue()
+    files = {
+        "_txn": txn(rows=row_count, token=len(data)),
+        PM: metadata_of(data, list(types.values())),
+        DATA: data,
+    }
+    if has_meta:
+        files["_meta"] = meta({"ts": TypeTag.TIMESTAMP, **{name: types[name] for name in columns}})
+    return BuiltTable(files=files)
+
+
+def metadata_of(data: bytes, types: Sequence[int]) -> bytes:
+    """Return the `_pm` of a data.parquet whose leaves have these QuestDB types; the first is the timestamp."""
+    tail = ParquetTail.unpack(data, len(data) - TAIL_BYTES, file="data.parquet")
+    offset_bytes = len(data) - TAIL_BYTES - tail.footer_length
+    footer = decode_footer(data[offset_bytes:-TAIL_BYTES], file="data.parquet", offset_bytes=offset_bytes)
+    columns = tuple(
+        Column(
+            name=leaf.path[0],
+            id=index,
+            type=types[index],
+            flags=pm_layout.FIELD_REPETITION.put(0, int(leaf.max_def > 0)),
+            fixed_byte_len=leaf.element.type_length or 0,
+            physical_type=leaf.physical_type,
+            max_rep_level=leaf.max_rep,
+            max_def_level=leaf.max_def,
+        )
+        for index, leaf in enumerate(footer.leaves)
+    )
+    header = FileHeader(
+        feature_flags=pm_layout.SORTING_IS_DTS_ASC.put(0, 1),
+        designated_timestamp=0,
+        columns=columns,
+        sorting_columns=(),
+        bloom_columns=(),
+        squash_tracker=None,
+        size_bytes=0,
+    )
+    header = replace(header, size_bytes=len(encode_header(header, parquet_meta_file_size=0)))
+    row_groups = [
+        NewRowGroup(num_rows=group.num_rows, chunks=tuple(map(_chunk, group.chunks))) for group in footer.row_groups
+    ]
+    facts = FooterFacts(parquet_footer_offset=offset_bytes, parquet_footer_length=tail.footer_length)
+    return encode_file(header, row_groups, facts)
+
+
+def _chunk(found: ColumnChunk) -> Chunk:
+    statistics = found.statistics
+    mask = encodings_mask(found.encodings)
+    assert statistics is not None and mask is not None
+    low, high = (
+        None if value is None else Statistic(value=value, exact=True)
+        for value in (statistics.min_value, statistics.max_value)
+    )
+    return Chunk(
+        codec=found.codec,
+        encodings=mask,
+        num_values=found.num_values,
+        byte_range_start=min(found.dictionary_page_offset or found.data_page_offset, found.data_page_offset),
+        total_compressed=found.total_compressed_size,
+        null_count=statistics.null_count,
+        distinct_count=None,
+        minimum=low,
+        maximum=high,
+    )
+
+
+def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[bytes] | None = None) -> bytes:
+    """Return a `_txn` of one parquet partition, or of the given encoded entries; the other area is empty."""
+    flags = txn_layout.PARQUET_FORMAT.put(txn_layout.PARQUET_GENERATED.put(0, 1), 1)
+    if entries is None:
+        entries = [
+            txn_layout.PartitionEntry(
+                timestamp=DAY_MICROSECONDS, row_count_and_flags=flags, name_txn=1, token=token
+            ).pack()
+        ]
+    start = txn_layout.BaseHeader.layout.size_bytes
+    record = zeroed(txn_layout.TransactionRecord, txn=version, transient_row_count=rows)
+    size = txn_layout.PartitionTableSize(partitions_size=sum(map(len, entries)))
+    area = {"record_offset": start, "symbols_size": 0, "partitions_size": size.partitions_size}
+    letter = "ab"[version % 2]
+    base = zeroed(txn_layout.BaseHeader, version=version, **{f"{letter}_{name}": value for name, value in area.items()})
+    return base.pack() + record.pack() + size.pack() + b"".join(entries)
+
+
+def meta(types: Mapping[str, int]) -> bytes:
+    """Return a `_meta` of a table by day with these columns, the designated timestamp first."""
+    header = zeroed(meta_layout.MetaHeader, column_count=len(types))
+    records = [zeroed(meta_layout.MetaColumn, type=type_).pack() for type_ in types.values()]
+    names = [
+        meta_layout.NameLength(code_unit_count=len(encoded) // 2).pack() + encoded
+        for encoded in (name.encode("utf-16-le") for name in types)
+    ]
+    return header.pack() + b"".join([*records, *names])
+
+
+def zeroed(record: type[Record], **values: int) -> Record:
+    """Return a record whose other fields are zero."""
+    zeros: Any = record.unpack(bytes(record.layout.size_bytes), 0, file="zeros")
+    made: Record = replace(zeros, **values)
+    return made

@@ -95,6 +95,16 @@ class CheckQuestion(TableQuestion):
     seed: int = 0
     bounds: Bounds
 
+    @property
+    def phases(self) -> tuple[PhaseName, ...]:
+        """Those that apply: other releases and scenarios exist in the simulator alone, and drawn tables are new."""
+        if self.preset is None and not self.scenarios:
+            return tuple(name for name in PhaseName if name is not PhaseName.DRAWN or not self.has_table)
+        named = {explorer for setting in self.settings() for explorer in setting.explorers}
+        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
+        is_drawn = not self.scenarios and not self.has_table
+        return (*possible, PhaseName.DRAWN) if is_drawn else tuple(possible)
+
     def settings(self) -> tuple[Setting, ...]:
         """Return what the simulator explores: none of a table with which something is wrong, as other phases say."""
         preset = None if self.preset is None else PRESETS[self.preset]

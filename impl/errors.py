@@ -98,3 +98,7 @@ class RowsRefusedError(TornproofError):
         """Return the error about one value, or about a whole column where `row`, from 0 in its array, is None."""
         place = "" if row is None else f", row {row}"
         return cls(f"column {column!r}{place}: expected {expected}, found {actual}")
+
+
+class UsageError(TornproofError):
+    """What was asked for cannot be done, whatever is in the files."""

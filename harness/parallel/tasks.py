@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tornproof.harness.common.verdict import HasTime, Phase, always, nothing_explored
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, nothing_explored, worst
 from tornproof.harness.common.verdict import OnProgress as OnCases
 from tornproof.harness.parallel.workers import ENDING_SIGNALS, Failed, Message, Pool, Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -55,6 +55,16 @@ class Outcome:
     phases: list[Phase] = field(default_factory=list)
     is_out_of_time: bool = False
     interrupted_by: signal.Signals | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the phases."""
+        return worst(phase.verdict for phase in self.phases)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What all phases found."""
+        return tuple(finding for phase in self.phases for finding in phase.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from tornproof.impl.layout.pm import PHYSICAL_WIDTH_BYTES
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import TypeTag, tag_of
+from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 
 Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
@@ -17,16 +17,6 @@ MILLISECONDS_PER_DAY = 86_400_000
 _UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
 # Unsigned integers of other writers become these and are read as signed ones (migration notes, types).
 _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
-_DECIMAL_TAGS = frozenset(
-    {
-        TypeTag.DECIMAL8,
-        TypeTag.DECIMAL16,
-        TypeTag.DECIMAL32,
-        TypeTag.DECIMAL64,
-        TypeTag.DECIMAL128,
-        TypeTag.DECIMAL256,
-    }
-)
 
 
 def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
@@ -90,7 +80,7 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
     if width is not None and len(raw) != width:
         return None
     tag = tag_of(column.type)
-    if physical in (PhysicalType.FIXED_LEN_BYTE_ARRAY, PhysicalType.BYTE_ARRAY) and tag in _DECIMAL_TAGS:
+    if physical in (PhysicalType.FIXED_LEN_BYTE_ARRAY, PhysicalType.BYTE_ARRAY) and tag in DECIMAL_DIGITS_MAX:
         return int.from_bytes(raw, "big", signed=True)
     if physical in (PhysicalType.BOOLEAN, PhysicalType.INT32, PhysicalType.INT64):
         return int.from_bytes(raw, "little", signed=tag not in _UNSIGNED_TAGS)
@@ -107,7 +97,7 @@ def _readable(column: Column, raw: bytes) -> Bound | None:
     value = value_of(column, raw)
     if tag is None or tag is TypeTag.ARRAY or physical == PhysicalType.INT96 or value is None:
         return None
-    if tag in _DECIMAL_TAGS and physical == PhysicalType.BYTE_ARRAY:
+    if tag in DECIMAL_DIGITS_MAX and physical == PhysicalType.BYTE_ARRAY:
         return None
     if physical == PhysicalType.BOOLEAN and value not in (0, 1):
         return None

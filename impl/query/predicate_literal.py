@@ -22,7 +22,8 @@ from tornproof.impl.query.comparison import Floats, Integers, numbers_of
 from tornproof.impl.query.predicate import is_long256
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import valid_decimal_shape
-from tornproof.impl.types.questdb import GEOHASH_PRECISION, TypeTag, tag_of
+from tornproof.impl.types.names import type_name
+from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, tag_of
 
 NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+))?", re.ASCII)
 NUMBER_CHARACTERS_MAX: Final = 1000
@@ -34,7 +35,6 @@ INSTANT: Final = re.compile(
 )
 GEOHASH_DIGITS: Final = "0123456789bcdefghjkmnpqrstuvwxyz"
 GEOHASH_DIGIT_BITS: Final = 5
-GEOHASH_TAGS: Final = frozenset({TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG})
 UNITS_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 CODE_UNIT_MAX: Final = 0xFFFF
 
@@ -98,7 +98,7 @@ def value_of_literal(column: SnapshotColumn, literal: Literal) -> Fraction | Bou
         return _parsed(column, literal, lambda: int(ipaddress.IPv4Address(text)))
     if tag is TypeTag.UUID:
         return _parsed(column, literal, lambda: uuid.UUID(text).bytes)
-    if tag in GEOHASH_TAGS:
+    if tag in GEOHASH_BITS:
         return _geohash(column, literal)
     if is_long256(column):
         return _integer_of_hex(column, literal)
@@ -113,14 +113,9 @@ def value_of_literal(column: SnapshotColumn, literal: Literal) -> Fraction | Bou
     return _refuse(column, literal)
 
 
-def type_name(column: SnapshotColumn) -> str:
+def _type_name(column: SnapshotColumn) -> str:
     """Return the name that SQL has for a column's type, or Arrow's where it is no type of QuestDB's."""
-    tag = tag_of(column.type)
-    if (shape := valid_decimal_shape(column.type)) is not None:
-        return f"DECIMAL({shape.precision},{shape.scale})"
-    if tag in GEOHASH_TAGS:
-        return f"GEOHASH({GEOHASH_PRECISION.get(column.type)}b)"
-    return tag.name if tag is not None else str(column.arrow_type)
+    return str(column.arrow_type) if tag_of(column.type) is None else type_name(column.type)
 
 
 def _number(column: SnapshotColumn, literal: Literal) -> Fraction:
@@ -183,7 +178,7 @@ def _parsed(column: SnapshotColumn, literal: Literal, parse: Callable[[], Parsed
 
 def _refuse(column: SnapshotColumn, literal: Literal) -> NoReturn:
     raise PredicateError(
-        f"column {column.name!r} of type {type_name(column)} cannot be compared with {literal}; {_advice(column)}"
+        f"column {column.name!r} of type {_type_name(column)} cannot be compared with {literal}; {_advice(column)}"
     )
 
 
@@ -191,7 +186,7 @@ def _advice(column: SnapshotColumn) -> str:
     tag, of = tag_of(column.type), column.arrow_type
     of = of.storage_type if isinstance(of, pa.BaseExtensionType) else of
     numbers = numbers_of(column)
-    if tag in GEOHASH_TAGS:
+    if tag in GEOHASH_BITS:
         return f"write a text of {GEOHASH_PRECISION.get(column.type)} bits, or of base 32 digits if 5 divides that"
     if tag in _ADVICE:
         return _ADVICE[tag]

@@ -23,7 +23,18 @@ from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import encode_new_file, first_version
-from tornproof.impl.types.questdb import ARRAY_TYPE, DECIMAL_TYPE, GEOHASH_TYPE, NANOSECOND, TAG, TypeTag, tag_of
+from tornproof.impl.types.questdb import (
+    ARRAY_TYPE,
+    DECIMAL_TYPE,
+    GEOHASH_BITS,
+    GEOHASH_FLAG,
+    GEOHASH_PRECISION,
+    GEOHASH_TYPE,
+    NANOSECOND,
+    TAG,
+    TypeTag,
+    tag_of,
+)
 
 NAME_FILE = "_name"
 UNNAMED_TXN_FILE = "_txn.new"
@@ -32,17 +43,10 @@ NAME_LENGTH_MAX = 127
 COLUMN_COUNT_MAX = 100_000
 # What the names of column files cannot hold, or what SQL means something else by.
 NAME_CHARACTERS_REFUSED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
-_, GEOHASH_PRECISION, GEOHASH_FLAG = GEOHASH_TYPE.bits
-_GEOHASH_BITS = {
-    TypeTag.GEOBYTE: range(1, 8),
-    TypeTag.GEOSHORT: range(8, 16),
-    TypeTag.GEOINT: range(16, 32),
-    TypeTag.GEOLONG: range(32, 61),
-}
 _MEANINGFUL_BITS = {
     TypeTag.TIMESTAMP: TAG.mask | NANOSECOND.mask,
     TypeTag.ARRAY: ARRAY_TYPE.known_mask,
-    **dict.fromkeys(_GEOHASH_BITS, GEOHASH_TYPE.known_mask),
+    **dict.fromkeys(GEOHASH_BITS, GEOHASH_TYPE.known_mask),
     **{tag: DECIMAL_TYPE.known_mask for tag in TypeTag if tag.name.startswith("DECIMAL")},
 }
 
@@ -135,8 +139,8 @@ def _check_type(column: NewColumn) -> None:
 def _is_possible(tag: TypeTag | None, column_type: int) -> bool:
     if tag is None or physical_form(column_type) is None or column_type & ~_MEANINGFUL_BITS.get(tag, TAG.mask):
         return False
-    if tag in _GEOHASH_BITS:
-        return bool(GEOHASH_FLAG.get(column_type)) and GEOHASH_PRECISION.get(column_type) in _GEOHASH_BITS[tag]
+    if tag in GEOHASH_BITS:
+        return bool(GEOHASH_FLAG.get(column_type)) and GEOHASH_PRECISION.get(column_type) in GEOHASH_BITS[tag]
     return True
 
 

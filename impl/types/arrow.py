@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import (
+    DECIMAL_DIGITS_MAX,
     DESIGNATED,
     ELEMENT_TAG,
     NANOSECOND,
@@ -18,14 +19,6 @@ from tornproof.impl.types.questdb import (
     tag_of,
 )
 
-_DIGITS_MAX = {
-    TypeTag.DECIMAL8: 2,
-    TypeTag.DECIMAL16: 4,
-    TypeTag.DECIMAL32: 9,
-    TypeTag.DECIMAL64: 18,
-    TypeTag.DECIMAL128: 38,
-    TypeTag.DECIMAL256: 76,
-}
 _NEVER_NULL_TAGS = frozenset({TypeTag.BOOLEAN, TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR})
 
 _FIXED_TYPES = {
@@ -105,10 +98,10 @@ def is_double_array(column_type: int) -> bool:
 def valid_decimal_shape(column_type: int) -> DecimalShape | None:
     """Return precision and scale, or None for other types and for digits that the decimal's tag cannot hold."""
     tag = tag_of(column_type)
-    if tag is None or tag not in _DIGITS_MAX:
+    if tag is None or tag not in DECIMAL_DIGITS_MAX:
         return None
     shape = decimal_shape(column_type)
-    possible = 1 <= shape.precision <= _DIGITS_MAX[tag] and shape.scale <= shape.precision
+    possible = 1 <= shape.precision <= DECIMAL_DIGITS_MAX[tag] and shape.scale <= shape.precision
     return shape if possible else None
 
 

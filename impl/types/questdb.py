@@ -89,7 +89,24 @@ GEOHASH_TYPE = BitTable(
         Bits("GEOHASH_FLAG", 16, 1, "always set on geohashes"),
     ),
 )
-_, GEOHASH_PRECISION, _ = GEOHASH_TYPE.bits
+_, GEOHASH_PRECISION, GEOHASH_FLAG = GEOHASH_TYPE.bits
+
+GEOHASH_BITS = {
+    TypeTag.GEOBYTE: range(1, 8),
+    TypeTag.GEOSHORT: range(8, 16),
+    TypeTag.GEOINT: range(16, 32),
+    TypeTag.GEOLONG: range(32, 61),
+}
+"""The geohash types, and how many bits each is for."""
+DECIMAL_DIGITS_MAX = {
+    TypeTag.DECIMAL8: 2,
+    TypeTag.DECIMAL16: 4,
+    TypeTag.DECIMAL32: 9,
+    TypeTag.DECIMAL64: 18,
+    TypeTag.DECIMAL128: 38,
+    TypeTag.DECIMAL256: 76,
+}
+"""The decimal types, and how many digits each holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tornproof
 from tornproof.impl.errors import TornproofError
 from tornproof.pipeline.spark.java import STDERR_FILE, PipelineUnavailableError, java_home
 
@@ -156,7 +155,7 @@ def code_archive(directory: Path) -> Path:
     Not compiled: that writes next to the sources, where a user of an installed package may not.
     """
     path = directory / "tornproof-code.zip"
-    root = Path(tornproof.__file__).parent
+    root = Path(__file__).parents[2]
     with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         for file in (
             root / "__init__.py",

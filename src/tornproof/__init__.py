@@ -1,3 +1,84 @@
-"""The front door: the command line and the names that users import."""
+"""Finds out whether a commit of QuestDB's partition format can tear: the names that programs import.
+
+Tables are read and written by `open` and `create`; `verify`, `recover`, `migrate` and `check` are the commands of the
+same names. The test of a format of one's own imports `tornproof.testing`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tornproof.api.operations import check, migrate, recover, verify
+    from tornproof.api.tables import Scan, Snapshot, Table, create, open
+    from tornproof.impl.errors import (
+        BusyError,
+        CorruptError,
+        FileMissingError,
+        NotATableError,
+        RowsRefusedError,
+        StorageError,
+        TornproofError,
+        UnsupportedError,
+        UsageError,
+    )
+    from tornproof.impl.write.table_writer import TableWriter
+    from tornproof.impl.write.writer_options import WriterOptions
 
 __version__ = "0.1.0"
+_PLACES = {
+    "api.operations": ("check", "migrate", "recover", "verify"),
+    "api.tables": ("Scan", "Snapshot", "Table", "create", "open"),
+    "impl.errors": (
+        "BusyError",
+        "CorruptError",
+        "FileMissingError",
+        "NotATableError",
+        "RowsRefusedError",
+        "StorageError",
+        "TornproofError",
+        "UnsupportedError",
+        "UsageError",
+    ),
+    "impl.write.table_writer": ("TableWriter",),
+    "impl.write.writer_options": ("WriterOptions",),
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+__all__ = [
+    "BusyError",
+    "CorruptError",
+    "FileMissingError",
+    "NotATableError",
+    "RowsRefusedError",
+    "Scan",
+    "Snapshot",
+    "StorageError",
+    "Table",
+    "TableWriter",
+    "TornproofError",
+    "UnsupportedError",
+    "UsageError",
+    "WriterOptions",
+    "__version__",
+    "check",
+    "create",
+    "migrate",
+    "open",
+    "recover",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for only then: a command or a test that needs little starts at once."""
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_PLACE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

@@ -15,11 +15,11 @@ import table_builder as tb
 from command_line import WarmRunner, cold_run, sentence_of
 
 from tornproof.cli.findings import FORMAT, load_finding, save_findings
-from tornproof.cli.output import UsageError
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.damage import explore_damage
 from tornproof.harness.replay import replay_finding
+from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag
 
 CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"

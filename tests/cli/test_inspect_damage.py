@@ -18,8 +18,7 @@ from inspecting import document_of
 from tornproof.cli.inspection import pm_scan
 from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.pm_scan import whole_generations
-from tornproof.cli.output import UsageError
-from tornproof.impl.errors import BusyError, StorageError, UnsupportedError
+from tornproof.impl.errors import BusyError, StorageError, UnsupportedError, UsageError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.storage.operating_system import OperatingSystemStorage

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from command_line import Run, WarmRunner, sentence_of
 
-from tornproof.cli.steady import ATTEMPTS, steadily, verify_steadily
+from tornproof.api.steady import ATTEMPTS, steadily, verify_steadily
 from tornproof.harness.systems.answer import Answer, read_answer
 from tornproof.impl.errors import BusyError, CorruptError, NotATableError, StorageError, UnsupportedError
 from tornproof.impl.read.reader import open_snapshot

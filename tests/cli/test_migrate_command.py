@@ -15,7 +15,7 @@ from command_line import WarmRunner, cold_run, sentence_of
 
 from tornproof.cli.commands.migrate import STYLES, migrate
 from tornproof.cli.migration_sources import Source, find_sources
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.migrate.plan import Outcome
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import take_writer_lock

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 
+from tornproof.api.holders import holders_of
 from tornproof.cli.commands.recover import SENTENCES, recover
-from tornproof.cli.holders import holders_of
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.repair.repair import ActionKind
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import take_writer_lock
@@ -255,7 +255,7 @@ def test_many_holders_are_counted(
     for pid in range(1, 8):
         fake_process(tmp_path / "processes", pid, f"7f00-7f01 r--s 00000000 ff:ff 1   {table}/_txn\n")
     holders = holders_of(str(table), processes=tmp_path / "processes")
-    monkeypatch.setattr("tornproof.cli.holders.holders_of", lambda table: holders)
+    monkeypatch.setattr("tornproof.api.holders.holders_of", lambda table: holders)
     with pytest.raises(UsageError, match=r"in use by java \(process 1\), .*java \(process 5\) and 2 more; stop it"):
         recover(str(table))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from command_line import WarmRunner, sentence_of
 
-from tornproof.cli.steady import verify_steadily
+from tornproof.api.steady import verify_steadily
 from tornproof.cli.table_result import (
     INSPECTED_MAX,
     RANGES_MAX,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tornproof import __version__
-from tornproof.cli.output import UsageError, write_json
+from tornproof.cli.output import write_json
 from tornproof.harness.common.verdict import Finding, Phase
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import StorageError, UsageError
 
 FORMAT = 1
 LOG_FORMAT = 2

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.cli.output import UsageError, replacing
+from tornproof.cli.output import replacing
+from tornproof.impl.errors import UsageError
 from tornproof.impl.migrate.plan import Migration, Outcome
 
 FILE = "migration.parquet"

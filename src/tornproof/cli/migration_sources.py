@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition_names import looks_like_partition
 from tornproof.impl.txn.transaction import TXN_FILE

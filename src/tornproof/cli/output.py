@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.segment import Segment
 
 from tornproof.cli import interruption
-from tornproof.impl.errors import BusyError, CorruptError, TornproofError
+from tornproof.impl.errors import BusyError, CorruptError, TornproofError, UsageError
 
 JsonOption = Annotated[
     str | None,
@@ -37,10 +37,6 @@ class ExitCode(enum.IntEnum):
     INVALID = 1
     USAGE = 2
     UNKNOWN = 3
-
-
-class UsageError(TornproofError):
-    """The command line asks for something that cannot be done."""
 
 
 def visible(value: object, *, kept: str = "") -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tornproof.cli.output import UsageError
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
+from tornproof.impl.errors import UsageError
 
 
 def preset_named(name: str) -> Preset:

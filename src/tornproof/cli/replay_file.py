@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tornproof.cli.findings import finding_document, load_finding
-from tornproof.cli.output import UsageError, write_json
+from tornproof.cli.output import write_json
 from tornproof.harness.common.verdict import Finding
+from tornproof.impl.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

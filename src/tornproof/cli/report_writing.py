@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from tornproof.cli.output import UsageError, replacing, write_json
+from tornproof.cli.output import replacing, write_json
+from tornproof.impl.errors import UsageError
 
 if TYPE_CHECKING:
     from tornproof.reports.site import Site

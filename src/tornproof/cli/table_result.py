@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tornproof.api.steady import steadily
 from tornproof.cli.inspection.partition_document import data_document, partition_document
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_text
 from tornproof.cli.output import write_json
 from tornproof.cli.report_writing import make_folder
-from tornproof.cli.steady import steadily
 from tornproof.impl.errors import TornproofError, UnsupportedError
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.verify.verify import PartitionReport, TableReport

@@ -11,8 +11,8 @@ import pytest
 import table_builder as tb
 from depth import nightly
 
+from tornproof.api.steady import verify_steadily
 from tornproof.cli.commands.verify import report_document
-from tornproof.cli.steady import verify_steadily
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tornproof.api.steady import verify_steadily
 from tornproof.cli.commands.verify import report_document
-from tornproof.cli.steady import verify_steadily
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.reports.table.fields import Partition

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.cli.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import demand_owner, refuse_if_held
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.txn.transaction import TXN_FILE

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.harness.explorers.barriers.barriers import ALL, Outcome, explore_barriers
 from tornproof.harness.explorers.barriers.barriers_document import document, markdown
+from tornproof.impl.errors import UsageError
 
 
 def barriers(

@@ -16,10 +16,11 @@ from tornproof.cli.check_report import STYLES
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.cli.report_writing import write_report
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
+from tornproof.impl.errors import UsageError
 from tornproof.pipeline.campaign.job import claim, run_campaign
 from tornproof.pipeline.campaign.results import Conviction, Summary
 from tornproof.pipeline.campaign.spec import TASKS_MAX, Spec, load_spec

@@ -13,19 +13,20 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, T
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from tornproof.cli.captured import capture_steadily
+from tornproof.api.captured import capture_steadily
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.findings import FINDINGS, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, error_console, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, error_console, result_console, write_json
 from tornproof.cli.preset_option import preset_named
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
-from tornproof.harness.check import SIMULATED, CheckQuestion, PhaseName, check_image
+from tornproof.harness.check import CheckQuestion, PhaseName, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.parallel.tasks import OnProgress, Progress
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.errors import UsageError
 
 WIDTH = 80
 RATE_SECONDS_MIN = 0.1
@@ -120,18 +121,11 @@ def check(
 
 
 def _phases(only: list[PhaseName] | None, question: CheckQuestion) -> tuple[PhaseName, ...]:
-    """Return the wanted phases; other releases and scenarios exist in the simulator alone, and drawn tables are new."""
-    named = {explorer for setting in question.settings() for explorer in setting.explorers}
-    possible = list(PhaseName)
-    if question.preset is not None or question.scenarios:
-        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not question.scenarios]
-        possible += [] if question.scenarios else [PhaseName.DRAWN]
-    if question.has_table and PhaseName.DRAWN in possible:
-        possible.remove(PhaseName.DRAWN)
-    others = [name for name in only or () if name not in possible]
+    """Return the wanted phases; raises UsageError for one that there is not to the question."""
+    others = [name for name in only or () if name not in question.phases]
     if others:
-        raise UsageError(f"--only {others[0]}: what is asked for is explored by {', '.join(possible)}")
-    return tuple(name for name in possible if not only or name in only)
+        raise UsageError(f"--only {others[0]}: what is asked for is explored by {', '.join(question.phases)}")
+    return tuple(name for name in question.phases if not only or name in only)
 
 
 class RateColumn(ProgressColumn):

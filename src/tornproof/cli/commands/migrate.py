@@ -18,12 +18,12 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.cli.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import demand_owner, refuse_if_held
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
-from tornproof.impl.errors import BusyError, TornproofError
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.impl.errors import BusyError, TornproofError, UsageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
 from tornproof.impl.migrate.plain_file import migrate_file

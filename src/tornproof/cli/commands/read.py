@@ -13,9 +13,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
 
+from tornproof.api.steady import steadily
 from tornproof.cli.csv_text import text_batch, text_schema
-from tornproof.cli.output import JsonOption, UsageError, complain, copy_to_stdout, progress_bar, replacing, write_json
-from tornproof.cli.steady import steadily
+from tornproof.cli.output import JsonOption, complain, copy_to_stdout, progress_bar, replacing, write_json
+from tornproof.impl.errors import UsageError
 from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.account import ReadAccount

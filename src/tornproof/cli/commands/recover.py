@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.cli.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import demand_owner, refuse_if_held
 from tornproof.cli.interruption import say_if_interrupted
-from tornproof.cli.output import ExitCode, JsonOption, UsageError, progress_bar, result_console, write_json
-from tornproof.impl.errors import BusyError
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.impl.errors import BusyError, UsageError
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
 from tornproof.impl.storage.interface import EntryKind

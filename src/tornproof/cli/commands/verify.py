@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tornproof.api.steady import verify_steadily
 from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
-from tornproof.cli.steady import verify_steadily
 from tornproof.cli.table_result import inspections_of, table_result, write_table_result
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -79,7 +79,7 @@ def verify(
 
 def _outlook(table: str, preset: Preset) -> Outlook:
     """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
-    from tornproof.cli.captured import capture_steadily
+    from tornproof.api.captured import capture_steadily
     from tornproof.harness.systems.probe import Outlook, probe
 
     path, image = capture_steadily(table)

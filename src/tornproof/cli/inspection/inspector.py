@@ -15,7 +15,7 @@ from tornproof.cli.inspection.report import Document, Problems, clean_text
 from tornproof.cli.inspection.table_print import print_meta, print_txn
 from tornproof.cli.inspection.target import TargetKind, target_kind
 from tornproof.cli.inspection.txn_document import read_transaction_file, transaction_document
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.storage.interface import ReadableStorage
 
 

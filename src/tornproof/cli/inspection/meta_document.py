@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, flags_document, record_document
-from tornproof.cli.inspection.values import type_name
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import meta as layout
 from tornproof.impl.layout.record import Buffer
@@ -16,6 +15,7 @@ from tornproof.impl.table.metadata_file import (
     TableMetadata,
     decode_metadata_file,
 )
+from tornproof.impl.types.names import type_name
 
 
 def read_table_metadata(storage: ReadableStorage, path: str, *, file: str) -> bytes:

@@ -10,7 +10,7 @@ from tornproof.cli.inspection.committed import Committed
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
 from tornproof.cli.inspection.pm_map import DEAD, byte_map
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, flags_document, record_document
-from tornproof.cli.inspection.values import questdb_value, type_name
+from tornproof.cli.inspection.values import questdb_value
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -21,6 +21,7 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import Generation
 from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.types.names import type_name
 
 Blooms: TypeAlias = dict[tuple[int, int], Document]
 """The documents of bloom filters by row group and column."""

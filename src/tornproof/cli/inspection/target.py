@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from tornproof.cli.inspection.report import clean_text
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
 from tornproof.impl.storage.interface import EntryKind, ReadableStorage
 from tornproof.impl.table.metadata_file import META_FILE

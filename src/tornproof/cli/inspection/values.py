@@ -12,8 +12,8 @@ from typing import TypeAlias
 from tornproof.impl.pm.header import Column
 from tornproof.impl.pm.statistics import Bound, value_of
 from tornproof.impl.types.questdb import (
-    DIMENSIONS_MINUS_1,
-    ELEMENT_TAG,
+    DECIMAL_DIGITS_MAX,
+    GEOHASH_BITS,
     GEOHASH_PRECISION,
     NANOSECOND,
     TypeTag,
@@ -26,29 +26,9 @@ Shown: TypeAlias = str | int | float | bool | None
 
 EPOCH = datetime.datetime(1970, 1, 1)
 TEXT_TAGS = frozenset({TypeTag.STRING, TypeTag.SYMBOL, TypeTag.VARCHAR})
-GEOHASH_TAGS = frozenset({TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG})
-DECIMAL_TAGS = frozenset(tag for tag in TypeTag if tag.name.startswith("DECIMAL"))
 DECIMAL_SCALE_LIMIT = 255
 DECIMAL_LIMIT_BYTES = 32
 U32_LIMIT = 1 << 32
-
-
-def type_name(column_type: int) -> str:
-    """Return a QuestDB type code as SQL spells the type, or `?` for -1 and codes that are not known here."""
-    tag = tag_of(column_type)
-    if tag is None:
-        return "?"
-    if tag in DECIMAL_TAGS:
-        shape = decimal_shape(column_type)
-        return f"DECIMAL({shape.precision},{shape.scale})"
-    if tag in GEOHASH_TAGS:
-        return f"GEOHASH({GEOHASH_PRECISION.get(column_type)}b)"
-    if tag is TypeTag.ARRAY:
-        element = tag_of(ELEMENT_TAG.get(column_type))
-        return f"{element.name if element else '?'}" + "[]" * (DIMENSIONS_MINUS_1.get(column_type) + 1)
-    if tag is TypeTag.TIMESTAMP and NANOSECOND.get(column_type):
-        return "TIMESTAMP_NS"
-    return "IPv4" if tag is TypeTag.IPV4 else tag.name
 
 
 def questdb_value(column: Column, raw: bytes) -> Shown:
@@ -61,7 +41,7 @@ def questdb_value(column: Column, raw: bytes) -> Shown:
     if tag is TypeTag.LONG256 and len(raw) == 32:
         return f"0x{raw[::-1].lstrip(bytes(1)).hex() or '00'}"
     value = value_of(column, raw)
-    if tag in DECIMAL_TAGS:
+    if tag in DECIMAL_DIGITS_MAX:
         return _decimal_value(value, column.type)
     if isinstance(value, int):
         return _integer_value(tag, column.type, value)
@@ -85,7 +65,7 @@ def _integer_value(tag: TypeTag | None, column_type: int, value: int) -> Shown:
         return text_of(value.to_bytes(4, "little"), "utf-32-le")
     if tag is TypeTag.IPV4 and value < U32_LIMIT:
         return str(ipaddress.IPv4Address(value))
-    if tag in GEOHASH_TAGS and value >= 0:
+    if tag in GEOHASH_BITS and value >= 0:
         return f"{value:0{GEOHASH_PRECISION.get(column_type)}b}"
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tornproof.cli.steady import steadily
+from tornproof.api.steady import steadily
 from tornproof.harness.check import capture_table, complaint_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof.cli.output import UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.txn.transaction import TXN_FILE
 
 PROCESSES = Path("/proc")

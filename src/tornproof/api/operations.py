@@ -1,0 +1,74 @@
+"""What is done with a table as a whole: verified, recovered, migrated, checked."""
+
+from __future__ import annotations
+
+import os
+
+from tornproof.api.captured import capture_steadily
+from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.api.steady import verify_steadily
+from tornproof.api.tables import TablePath
+from tornproof.harness.check import CheckQuestion, check_image
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
+from tornproof.harness.parallel.tasks import Outcome
+from tornproof.harness.systems.workload import MADE_PATH, made_image
+from tornproof.impl.migrate.plan import Migration
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.repair.repair import HealReport, heal_table
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.verify.verify import TableReport
+
+
+def verify(path: TablePath, *, quick: bool = False) -> TableReport:
+    """Return whether a table on disk is sound, and what is wrong: file, field, offset in bytes, expected, found.
+
+    `report.sound` is the answer, `report.all_problems` the reasons, `report.counts` what was looked at; with `quick`
+    pages of data.parquet are left out. A server may be writing: problems count once two attempts agree on them. Raises
+    NotATableError, UnsupportedError, StorageError, and BusyError where the files keep changing.
+    """
+    return verify_steadily(OperatingSystemStorage(), os.fspath(path), quick=quick)
+
+
+def recover(path: TablePath, *, dry_run: bool = False) -> HealReport:
+    """Cut off what a killed writer left, so that every release can go on from the committed version.
+
+    `report.actions` says what was done, or would be with `dry_run`, `report.problems` what cannot be mended; old bytes
+    are kept beside the files. Raises UsageError and BusyError while somebody has the table open, NotATableError,
+    StorageError.
+    """
+    table = os.fspath(path)
+    refuse_if_held(table, because="recovery works offline")
+    if not dry_run:
+        demand_owner(table)
+    return heal_table(OperatingSystemStorage(), table, dry_run=dry_run)
+
+
+def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
+    """Give every parquet partition of a table that has no `_pm` its own, as QuestDB's converter would write it.
+
+    `migration.partitions` says what became of each, `migration.is_complete` whether none was rejected. Raises
+    UsageError and BusyError while somebody has the table open, NotATableError, StorageError.
+    """
+    table = os.fspath(path)
+    refuse_if_held(table, because="a server knows only the files that were there when it started")
+    if not dry_run:
+        demand_owner(table)
+    return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
+
+
+def check(
+    path: TablePath | None = None, *, effort: int | str = DEFAULT, seed: int = 0, workers: int | None = None
+) -> Outcome:
+    """Explore a copy of a table, or a small new one, by every explorer; the table itself is never changed.
+
+    `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each explorer tried, inside which bound,
+    and what it found. `effort` is `small`, `medium`, `large` or a factor from 1 to 10,000; `workers` are processes, by
+    default one for each core, and change nothing in the answer. Raises NotATableError, UnsupportedError above 96 MiB,
+    StorageError, and ValueError for an effort that is none.
+    """
+    factor = EFFORTS.get(effort, 0) if isinstance(effort, str) else effort
+    if not 1 <= factor <= EFFORT_MAX:
+        raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
+    table, image = (MADE_PATH, made_image()) if path is None else capture_steadily(os.fspath(path))
+    question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=Bounds.of(factor))
+    return check_image(question, question.phases, workers=workers or os.cpu_count() or 1)

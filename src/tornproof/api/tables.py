@@ -1,0 +1,255 @@
+"""Tables on disk: committed versions that are read, and rows that are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from tornproof.impl.errors import NotATableError, TornproofError
+from tornproof.impl.query.predicate import Predicate
+from tornproof.impl.query.time_search import TimeRange
+from tornproof.impl.read import reader
+from tornproof.impl.read.decoding import by_threads
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, TableRefusedError, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import Table as TableDirectory
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import Pin, pin_committed
+from tornproof.impl.types.names import type_code
+from tornproof.impl.write.table_writer import TableWriter, open_writer
+from tornproof.impl.write.writer_options import WriterOptions
+
+TablePath = str | os.PathLike[str]
+
+
+class SnapshotReleasedError(TornproofError):
+    """A snapshot was asked for rows after it was released."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table on disk; what it is asked is answered as of then.
+
+    `path` is its directory. Made by `open` and `create`.
+    """
+
+    path: str
+
+    @property
+    def version(self) -> int:
+        """Number of the committed version; raises CorruptError, StorageError, NotATableError."""
+        return self._directory().transaction().version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow names, types and nullability of the columns; raises as `version` does."""
+        with self.snapshot() as snapshot:
+            return snapshot.schema
+
+    def snapshot(self) -> Snapshot:
+        """Pin the committed version of now, to be read until the `with` block ends.
+
+        A writer of this library keeps the files of a pinned version. A QuestDB server knows no pins: where one is
+        writing, a read may end in FileMissingError, and a new snapshot is the answer. Raises as `version` does, and
+        BusyError where commits keep overtaking the pin.
+        """
+        storage = OperatingSystemStorage()
+        directory = open_table(storage, self.path)
+        pin = pin_committed(storage, self.path)
+        try:
+            return Snapshot(pin, reader.snapshot_of(directory, pin.transaction))
+        except BaseException:
+            pin.release()
+            raise
+
+    def writer(self, options: WriterOptions | None = None) -> TableWriter:
+        """Become the table's one writer, after recovery from what a killed one left; leave its `with` block to end.
+
+        `writer.write(rows)` takes Arrow rows in any order of times, `writer.commit()` makes all of them one version
+        and returns its number when it is durable. Not beside a server that has the table open. Raises BusyError while
+        another writer has it, NotATableError, CorruptError, UnsupportedError, StorageError.
+        """
+        return open_writer(OperatingSystemStorage(), self.path, options=options)
+
+    def _directory(self) -> TableDirectory:
+        return open_table(OperatingSystemStorage(), self.path)
+
+
+class Snapshot:
+    """One committed version of a table, which its writer keeps until this is released.
+
+    It is an Arrow stream of all its rows (`__arrow_c_stream__`): `polars.from_arrow(snapshot)`, and DuckDB and pandas
+    likewise. Rows of partitions in QuestDB's native format are not in it: `native_partitions` names these.
+    """
+
+    def __init__(self, pin: Pin, snapshot: reader.Snapshot) -> None:
+        """Take over a pin; use `Table.snapshot`."""
+        self._pin = pin
+        self._snapshot = snapshot
+        self._is_released = False
+
+    @property
+    def version(self) -> int:
+        """Number of the version."""
+        return self._snapshot.transaction.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow names, types and nullability of the columns."""
+        return self._snapshot.schema
+
+    @property
+    def native_partitions(self) -> tuple[str, ...]:
+        """Names of the partitions that are not in Parquet, and whose rows are left out."""
+        return self._snapshot.native_partitions
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        start: str | None = None,
+        end: str | None = None,
+    ) -> Scan:
+        """Return rows to be read: all, or those that `where` is true of, from time `start`, before time `end`.
+
+        `columns` are returned in the given order, by default all; `where` is a condition in SQL, such as
+        `price > 10 AND sym IN ('A', 'B')`; times are texts such as `2026-01-31T10:00`. Row groups that can hold no
+        such row are not read. Raises UnknownColumnError, RepeatedColumnError, PredicateError, TimeTextError.
+        """
+        self._demand_pin()
+        times = self._snapshot.time_range(start, end)
+        names = None if columns is None else list(columns)
+        predicate = None if where is None else self._predicate(where)
+        schema = self._snapshot.schema_of(self._snapshot.selected(names))
+        return Scan(self, schema, names, times, predicate)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+        """Return rows as `scan` does, all at once; raises as reading a Scan does."""
+        return self.scan(columns, where).to_arrow()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return all rows as an Arrow stream in a capsule (Arrow's PyCapsule interface)."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def release(self) -> None:
+        """Give the version up; releasing twice is harmless."""
+        self._is_released = True
+        self._pin.release()
+
+    def __enter__(self) -> Self:
+        """Return the snapshot itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Release."""
+        self.release()
+
+    def _predicate(self, where: str) -> Predicate:
+        # The parser takes longer to import than most reads take.
+        from tornproof.impl.query.predicate_text import parse_predicate
+
+        return parse_predicate(where, self._snapshot.columns)
+
+    def _demand_pin(self) -> None:
+        if self._is_released:
+            raise SnapshotReleasedError(
+                f"{self._snapshot.table.path}: the snapshot of version {self.version} is released"
+            )
+
+
+class Scan:
+    """Rows of a snapshot, read when they are asked for, anew each time.
+
+    Iterating yields `pyarrow.RecordBatch`es in the order of partitions and row groups. Reading raises CorruptError for
+    damaged bytes, UnsupportedError, StorageError, and SnapshotReleasedError.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        schema: pa.Schema,
+        names: list[str] | None,
+        times: TimeRange,
+        predicate: Predicate | None,
+    ) -> None:
+        """Wait to be read; use `Snapshot.scan`."""
+        self.schema = schema
+        self._snapshot = snapshot
+        self._names, self._times, self._predicate = names, times, predicate
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; threads decode ahead of what is taken."""
+        self._snapshot._demand_pin()
+        with by_threads() as decoding:
+            rows = self._snapshot._snapshot.batches(self._names, self._times, self._predicate, decoding=decoding)
+            for batch in rows:
+                yield batch
+                self._snapshot._demand_pin()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream that holds no more than a few row groups at a time."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows in memory."""
+        return pa.Table.from_batches(iter(self), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream in a capsule (Arrow's PyCapsule interface)."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def open(path: TablePath) -> Table:
+    """Return the table in a directory; raises NotATableError, StorageError, CorruptError for a damaged `_meta`.
+
+    A server may have it open; nothing is written.
+    """
+    table = Table(os.fspath(path))
+    table._directory()
+    return table
+
+
+def create(
+    path: TablePath,
+    columns: Mapping[str, str],
+    *,
+    timestamp: str,
+    partition_by: str = "DAY",
+    deduplication_keys: Sequence[str] = (),
+) -> Table:
+    """Make a table without rows in a new directory `path`, durable when this returns.
+
+    `columns` are names with QuestDB's types, such as `{"ts": "TIMESTAMP", "price": "DOUBLE", "id": "UUID"}`; one of
+    type TIMESTAMP is the designated `timestamp`. `partition_by` is HOUR, DAY, WEEK, MONTH or YEAR. Rows that agree
+    with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRefusedError for
+    what no table can have, StorageError.
+    """
+    codes = {name: type_code(kind) for name, kind in columns.items()}
+    for name, code in codes.items():
+        if code is None:
+            raise TableRefusedError(f"column {name!r}: there is no type {columns[name]!r}")
+    for key in deduplication_keys:
+        if key not in columns:
+            raise TableRefusedError(f"the deduplication key {key!r} is not among the columns")
+    intervals = {each.name: each for each in PartitionBy}
+    if partition_by.upper() not in intervals:
+        raise TableRefusedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
+    made = [
+        NewColumn(name=name, type=code, is_dedup_key=name in deduplication_keys)
+        for name, code in codes.items()
+        if code is not None
+    ]
+    directory = os.fspath(path)
+    create_table(
+        OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]
+    )
+    return Table(directory)
+
+
+__all__ = ["NotATableError", "Scan", "Snapshot", "SnapshotReleasedError", "Table", "create", "open"]

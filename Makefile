@@ -122,7 +122,7 @@ bench-pipeline: setup
 
 lock: | supported-python $(filter $(OWN_UV),$(UV))
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --group dev --extra spark --output-file requirements.lock $(ARGUMENTS) pyproject.toml
+	  --group dev --extra reports --extra spark --output-file requirements.lock $(ARGUMENTS) pyproject.toml
 	@echo "lock: $$(grep -c == requirements.lock) releases in requirements.lock"
 
 clean:

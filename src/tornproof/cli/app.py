@@ -9,16 +9,18 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from tornproof import __version__
 from tornproof.cli import interruption
 from tornproof.cli.output import ExitCode, complain, exit_code_of
 from tornproof.impl.errors import TornproofError
 
+COMPLETION = "_TORNPROOF_COMPLETE"
 COMMANDS = (
     "check",
     "verify",
@@ -51,13 +53,25 @@ class _Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tornproof {__version__}")
+        raise typer.Exit
+
+
+def _of_all(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which release this is.")
+    ] = False,
+) -> None:
+    """Take what can be asked without a command."""
+
+
 app = typer.Typer(
     name="tornproof",
     help="Finds out whether a commit of QuestDB's partition format can tear, and whether a real table is sound.",
     cls=_Commands,
-    # A group without any command of its own must be called something.
-    callback=lambda: None,
-    add_completion=False,
+    callback=_of_all,
     pretty_exceptions_enable=False,
 )
 
@@ -127,6 +141,9 @@ def _explained(failure: BaseException) -> int:
 def _run(arguments: list[str]) -> int:
     """Run a command; not by the application's own `main`, which takes a broken pipe for exit code 1."""
     command = typer.main.get_command(app)
+    if COMPLETION in os.environ:
+        # A shell asks what may follow.
+        command.main(arguments, prog_name="tornproof")
     try:
         with command.make_context("tornproof", arguments) as context:
             code = command.invoke(context)

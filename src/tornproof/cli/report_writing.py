@@ -5,6 +5,7 @@ The packages that pages take to make are loaded when a report is made, so that o
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,12 +23,22 @@ ReportOption = Annotated[
     typer.Option("--report", metavar="DIR", help="Put the result into this folder, and make its report.html anew."),
 ]
 
+PACKAGES = ("jinja2", "junitparser", "markupsafe", "matplotlib")
+"""What the extra `reports` brings."""
 HTML, JUNIT = "report.html", "junit.xml"
 FINDINGS_OF_REPORT = "findings"
 
 
+def demand_packages() -> None:
+    """Raise UsageError where what pages take to make is not installed."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"a report needs {', '.join(missing)}: pip install 'tornproof[reports]'")
+
+
 def make_folder(directory: Path) -> None:
     """Make a folder of results, if there is none; UsageError, before anybody explores for minutes in vain."""
+    demand_packages()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,6 +87,7 @@ def write_report(
     Page and JUnit XML go into the folder, unless other places are given. A command that has printed its own result
     needs no summary.
     """
+    demand_packages()
     from tornproof.reports.kit.errors import ResultError
     from tornproof.reports.site import site_of
     from tornproof.reports.terminal import print_notices, print_summary

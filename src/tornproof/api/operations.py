@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from tornproof.api.captured import capture_steadily
 from tornproof.api.holders import demand_owner, refuse_if_held
@@ -57,18 +58,27 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
 
 
 def check(
-    path: TablePath | None = None, *, effort: int | str = DEFAULT, seed: int = 0, workers: int | None = None
+    path: TablePath | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    effort: int | str = DEFAULT,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> Outcome:
     """Explore a copy of a table, or a small new one, by every explorer; the table itself is never changed.
 
     `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each explorer tried, inside which bound,
-    and what it found. `effort` is `small`, `medium`, `large` or a factor from 1 to 10,000; `workers` are processes, by
-    default one for each core, and change nothing in the answer. Raises NotATableError, UnsupportedError above 96 MiB,
-    StorageError, and ValueError for an effort that is none.
+    and what it found. `only` names explorers, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
+    or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and change nothing in the
+    answer. Raises NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an effort or an
+    explorer that there is not.
     """
     factor = EFFORTS.get(effort, 0) if isinstance(effort, str) else effort
     if not 1 <= factor <= EFFORT_MAX:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
     table, image = (MADE_PATH, made_image()) if path is None else capture_steadily(os.fspath(path))
     question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=Bounds.of(factor))
-    return check_image(question, question.phases, workers=workers or os.cpu_count() or 1)
+    phases = [name for name in question.phases if only is None or name in only]
+    if unknown := [name for name in only or () if name not in question.phases]:
+        raise ValueError(f"only: expected some of {', '.join(question.phases)}, found {unknown[0]!r}")
+    return check_image(question, phases, workers=workers or os.cpu_count() or 1)

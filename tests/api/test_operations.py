@@ -1,0 +1,83 @@
+"""What is done with whole tables, by a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tornproof
+from tornproof.harness.common.verdict import Verdict
+
+CHAIN = "tables/9.4.2/chain/table"
+
+
+def test_a_sound_table_is_sound_and_needs_nothing(copy_of: Callable[[str], Path]) -> None:
+    table = copy_of(CHAIN)
+    report = tornproof.verify(table)
+    assert report.sound and report.counts.rows == 23 and report.counts.decoded_chunks > 0
+    assert tornproof.verify(table, quick=True).counts.decoded_chunks == 0
+    assert tornproof.recover(table).actions == ()
+    migration = tornproof.migrate(table)
+    assert migration.is_complete and migration.counts()["already"] == 1
+
+
+def test_damage_is_named_by_file_and_offset(copy_of: Callable[[str], Path]) -> None:
+    table = copy_of(CHAIN)
+    pm = table / "2024-01-01.1" / "_pm"
+    content = bytearray(pm.read_bytes())
+    content[200] ^= 1
+    pm.write_bytes(content)
+    (problem, *_) = tornproof.verify(table).all_problems
+    assert problem.file == "2024-01-01.1/_pm"
+    with tornproof.open(table).snapshot() as snapshot, pytest.raises(tornproof.CorruptError):
+        snapshot.to_arrow()
+
+
+def test_what_a_killed_server_left_is_cut_off(copy_of: Callable[[str], Path]) -> None:
+    table = copy_of("crashes/9.4.2/rewrite-3-06/table")
+    planned = tornproof.recover(table, dry_run=True)
+    done = tornproof.recover(table)
+    assert planned.actions == done.actions and planned.is_dry_run and not done.is_dry_run
+    assert tornproof.recover(table).actions == ()
+
+
+def test_a_table_of_an_older_release_gets_its_metadata_files(copy_of: Callable[[str], Path]) -> None:
+    table = copy_of("legacy/9.3.4/chain/table")
+    assert not list(table.glob("*/_pm"))
+    assert tornproof.migrate(table, dry_run=True).counts()["migrated"] and not list(table.glob("*/_pm"))
+    assert tornproof.migrate(table).is_complete and list(table.glob("*/_pm"))
+
+
+def test_a_check_says_the_same_with_any_number_of_workers(questdb_data: Path) -> None:
+    asked = {"only": ["roundtrip", "crash"], "effort": 1, "seed": 2}
+    outcomes = [tornproof.check(questdb_data / CHAIN, **asked, workers=workers) for workers in (1, 2)]  # type: ignore[arg-type]
+    told = [[(phase.name, phase.verdict, phase.explored, phase.bound) for phase in each.phases] for each in outcomes]
+    assert told[0] == told[1] and [name for name, *_ in told[0]] == ["roundtrip", "crash"]
+    assert outcomes[0].verdict is Verdict.VALID and outcomes[0].findings == ()
+
+
+@pytest.mark.parametrize("effort", [0, 10_001, "huge"])
+def test_an_effort_that_is_none_is_refused(effort: int | str) -> None:
+    with pytest.raises(ValueError, match="effort: expected small, medium, large or 1 to 10,000"):
+        tornproof.check(effort=effort)
+
+
+def test_an_explorer_that_there_is_not_is_refused(questdb_data: Path) -> None:
+    with pytest.raises(ValueError, match=r"only: expected some of verify, .*, found 'drawn'"):
+        tornproof.check(questdb_data / CHAIN, only=["crash", "drawn"])
+
+
+def test_every_public_name_is_there_and_importing_the_package_imports_none_of_it() -> None:
+    import subprocess
+    import sys
+
+    for name in tornproof.__all__:
+        assert getattr(tornproof, name) is not None
+    assert set(dir(tornproof)) == set(tornproof.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'close'"):
+        tornproof.close  # noqa: B018
+    script = "import sys, tornproof; print(*(name for name in sys.modules if name.startswith('tornproof.')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,164 @@
+"""Tables as a program opens, reads, makes and writes them; every other reader takes a snapshot as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+
+import tornproof
+from tornproof.api.tables import SnapshotReleasedError
+from tornproof.impl.query.time_text import TimeTextError
+from tornproof.impl.read.reader import RepeatedColumnError, UnknownColumnError
+from tornproof.impl.table.create import TableRefusedError
+from tornproof.impl.types.names import type_code
+
+COLUMNS = {"ts": "TIMESTAMP", "v": "LONG"}
+DAY = 86_400_000_000
+
+
+def rows(*values: int) -> pa.Table:
+    times = pa.array([value * DAY for value in values], pa.timestamp("us", "UTC"))
+    return pa.table({"ts": times, "v": pa.array(values, pa.int64())})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> tornproof.Table:
+    made = tornproof.create(tmp_path / "t", COLUMNS, timestamp="ts")
+    with made.writer() as writer:
+        writer.write(rows(3, 1, 2))
+        assert writer.commit() == made.version == 1
+    return made
+
+
+def test_a_snapshot_stays_what_it_was_while_a_writer_goes_on(table: tornproof.Table) -> None:
+    with table.snapshot() as old, table.writer() as writer:
+        writer.write(rows(4))
+        writer.commit()
+        with table.snapshot() as new:
+            assert (old.version, new.version, table.version) == (1, 2, 2)
+            assert old.to_arrow()["v"].to_pylist() == [1, 2, 3]
+            assert new.to_arrow()["v"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_a_pinned_version_keeps_its_files_until_it_is_released(table: tornproof.Table) -> None:
+    with table.writer(tornproof.WriterOptions(rewrite_unused_ratio=0.0)) as writer:
+        snapshot = table.snapshot()
+        for _ in range(2):
+            writer.write(rows(1))
+            writer.commit()
+        assert writer.purge() == ()
+        assert snapshot.to_arrow()["v"].to_pylist() == [1, 2, 3]
+        snapshot.release()
+        assert len(writer.purge()) == 1
+
+
+def test_a_scan_returns_columns_in_the_given_order_and_rows_that_a_condition_is_true_of(table: tornproof.Table) -> None:
+    with table.snapshot() as snapshot:
+        scan = snapshot.scan(["v", "ts"], "v <> 2")
+        assert scan.schema.names == ["v", "ts"]
+        assert [row for batch in scan for row in batch["v"].to_pylist()] == [1, 3]
+        assert scan.to_arrow().num_rows == scan.to_reader().read_all().num_rows == 2, "it can be read again"
+        assert snapshot.scan(start="1970-01-03", end="1970-01-04").to_arrow()["v"].to_pylist() == [2]
+
+
+def test_readers_of_arrow_streams_take_a_snapshot_and_a_scan(questdb_data: Path) -> None:
+    with tornproof.open(questdb_data / "tables/9.4.2/chain/table").snapshot() as snapshot:
+        expected = snapshot.to_arrow()
+        assert pa.table(snapshot) == expected and expected.num_rows == 23
+        assert polars.DataFrame(snapshot).to_arrow()["v"].to_pylist() == expected["v"].to_pylist()
+        asked = duckdb.from_arrow(snapshot.scan(["v"]).to_reader()).aggregate("count(*), sum(v)")
+        assert asked.fetchall() == [(23, sum(expected["v"].to_pylist()))]
+        assert pa.table(snapshot).to_pandas()["v"].to_list() == expected["v"].to_pylist()
+        assert snapshot.native_partitions == ("2024-01-02",)
+        assert snapshot.schema == expected.schema
+
+
+def test_a_released_snapshot_says_so(table: tornproof.Table) -> None:
+    with table.snapshot() as snapshot:
+        scan, batches = snapshot.scan(), iter(snapshot.scan())
+        next(batches)
+    for ask in (snapshot.scan, snapshot.to_arrow, scan.to_arrow, lambda: next(batches)):
+        with pytest.raises(SnapshotReleasedError, match="version 1 "):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (lambda snapshot: snapshot.scan(["x"]), UnknownColumnError),
+        (lambda snapshot: snapshot.scan(["v", "v"]), RepeatedColumnError),
+        (lambda snapshot: snapshot.scan(where="x = 1"), tornproof.TornproofError),
+        (lambda snapshot: snapshot.scan(start="yesterday"), TimeTextError),
+    ],
+)
+def test_what_cannot_be_scanned_is_refused_before_anything_is_read(
+    table: tornproof.Table, ask: Callable[[tornproof.Snapshot], object], error: type[Exception]
+) -> None:
+    with table.snapshot() as snapshot, pytest.raises(error):
+        ask(snapshot)
+
+
+def test_rows_replace_those_with_the_same_keys(tmp_path: Path) -> None:
+    table = tornproof.create(tmp_path / "t", COLUMNS, timestamp="ts", deduplication_keys=["ts"], partition_by="month")
+    with table.writer() as writer:
+        writer.write(rows(1, 2))
+        writer.commit()
+        writer.write(pa.table({"ts": rows(1)["ts"], "v": pa.array([9])}))
+        writer.commit()
+    with table.snapshot() as snapshot:
+        assert snapshot.to_arrow()["v"].to_pylist() == [9, 2]
+
+
+def test_every_type_can_be_a_column(tmp_path: Path) -> None:
+    names = """
+        BOOLEAN BYTE SHORT CHAR INT LONG DATE TIMESTAMP TIMESTAMP_NS FLOAT DOUBLE STRING VARCHAR BINARY UUID LONG256
+        IPv4 GEOHASH(1b) GEOHASH(3c) GEOHASH(31b) GEOHASH(12c) DECIMAL(2,1) DECIMAL(4,0) DECIMAL(9,9) DECIMAL(18,3)
+        DECIMAL(38,2) DECIMAL(76,0) DOUBLE[] DOUBLE[][]
+    """.split()  # noqa: SIM905 (a line each would be a page)
+    columns = {"ts": "TIMESTAMP"} | {f"c{number}": name for number, name in enumerate(names)}
+    table = tornproof.create(tmp_path / "t", columns, timestamp="ts")
+    assert tornproof.open(table.path).schema.names == list(columns)
+    assert tornproof.verify(table.path).sound
+
+
+@pytest.mark.parametrize(
+    ("columns", "other", "sentence"),
+    [
+        ({**COLUMNS, "x": "NUMBER"}, {}, "column 'x': there is no type 'NUMBER'"),
+        ({**COLUMNS, "x": "DECIMAL(3,4)"}, {}, "there is no type"),
+        ({**COLUMNS, "x": "DECIMAL(77,4)"}, {}, "there is no type"),
+        ({**COLUMNS, "x": "GEOHASH(13c)"}, {}, "there is no type"),
+        ({**COLUMNS, "x": "SYMBOL"}, {}, "SYMBOL"),
+        (COLUMNS, {"timestamp": "t"}, "the designated timestamp 't' is not among the columns"),
+        (COLUMNS, {"partition_by": "FORTNIGHT"}, "expected one of DAY, "),
+        (COLUMNS, {"deduplication_keys": ["k"]}, "the deduplication key 'k' is not among the columns"),
+    ],
+)
+def test_what_no_table_can_have_is_refused(
+    tmp_path: Path, columns: dict[str, str], other: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(TableRefusedError) as refused:
+        tornproof.create(tmp_path / "t", columns, **{"timestamp": "ts", **other})  # type: ignore[arg-type]
+    assert sentence in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_no_table_is_none(tmp_path: Path) -> None:
+    with pytest.raises(tornproof.NotATableError):
+        tornproof.open(tmp_path)
+
+
+def test_names_of_types_and_codes_lead_to_each_other(questdb_data: Path) -> None:
+    from tornproof.impl.storage.operating_system import OperatingSystemStorage
+    from tornproof.impl.table.table import open_table
+    from tornproof.impl.types.names import type_name
+
+    found = open_table(OperatingSystemStorage(), str(questdb_data / "tables/9.4.2/types/table"))
+    assert found.metadata is not None
+    codes = [column.type for column in found.metadata.columns]
+    assert [type_code(type_name(code)) for code in codes] == codes and len(codes) > 20

@@ -141,6 +141,6 @@ def decode_toml(
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    for file in importlib.resources.files(FOLDER).iterdir():
+    for file in importlib.resources.files("tornproof").joinpath(FOLDER).iterdir():
         if file.name.endswith(".toml"):
             yield file.name.removesuffix(".toml"), file.read_bytes()

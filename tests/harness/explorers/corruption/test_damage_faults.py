@@ -98,8 +98,9 @@ NO_STATISTICS: Patch = ("tornproof.impl.chunk.chunk:check_bounds", nothing)
 NO_PAGE_WALK: Patch = ("tornproof.impl.chunk.chunk:walk_pages", no_pages)
 NO_TAIL: Patch = ("tornproof.impl.table.partition:_check_data", no_problems)
 NO_TOKEN: Patch = ("tornproof.impl.table.partition:resolve", newest_generation)
-NO_TABLE_CHECK: list[Patch] = [(f"impl.{module}:check_against_table", no_problems) for module in ("verify", "reader")]
-NO_NATIVE: list[Patch] = [(f"impl.{module}:check_native", no_problems) for module in ("verify", "reader")]
+READERS = ("tornproof.impl.verify.verify", "tornproof.impl.read.reader")
+NO_TABLE_CHECK: list[Patch] = [(f"{module}:check_against_table", no_problems) for module in READERS]
+NO_NATIVE: list[Patch] = [(f"{module}:check_native", no_problems) for module in READERS]
 NO_ROW_COUNT: list[Patch] = [
     *(
         (f"{module}:check_partition", any_row_count)

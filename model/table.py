@@ -119,7 +119,7 @@ class Drop:
 
 
 class Stage(enum.IntEnum):
-    """What a commit has surely finished, barriers included (protocol, section 3); the step after it is in flight."""
+    """What a commit has surely finished, barriers included (docs/how-it-works.md); the step after it is in flight."""
 
     STARTED = 0  # in flight: data, `_pm` bodies, new directories
     WRITTEN = 1  # in flight: headers of `_pm`, the sync of directories

@@ -1,6 +1,6 @@
 """The rules of snapshot isolation with one writer: what each anomaly looks like, and its sentence.
 
-Design, section 2; protocol, section 6, I1 to I5.
+Source: docs/history.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judges a history for snapshot isolation with one writer (design, section 2; protocol, section 6, I1 to I5).
+"""Judges a history for snapshot isolation with one writer (docs/how-it-works.md).
 
 A history is a table of events with the columns that `recorded` reads. It begins with the recovered event of a writer
 that opens the table, or with the commit that makes its first version.

@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The result of one explorer (design, section 11).
+    """The result of one explorer (docs/reports.md).
 
     `counts` and `exposures` are totals, `fields` the same by file and field, `reached` the must-reach points, `note`
     says why a verdict is UNKNOWN, `situations` how much was explored of each of several. Two runs of the same question

@@ -1,7 +1,7 @@
 """A run as a value: a default policy, and the ordered decisions that differ from it.
 
 By default each client runs to its end in the order of the cast, no call fails, nothing crashes, and all that was
-written is on disk. A decision is keyed by the name of a step (design, section 7).
+written is on disk. A decision is keyed by the name of a step (docs/how-it-works.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Planted defects: each a patch of one place in the implementation, which holds no switch for it (design, section 8).
+"""Planted defects: each a patch of one place in the implementation, which holds no switch for it (docs/writing.md).
 
 `number` is the defect's row in the catalogue of faults, None for one that is not listed there.
 """

@@ -3,7 +3,7 @@
 The writer does the same whatever such a reader does, so a schedule is only a choice, for each call of the reader, of
 the moment in the writer's course. Moments between which nothing changes that the call looks at are one, and of two ways
 to the same state of the reader the earlier one can go on in every way of the later. Such readers cannot tell of each
-other either, so what many say is the product of what each of them says (protocol notes, section 2).
+other either, so what many say is the product of what each of them says (docs/how-it-works.md).
 """
 
 from __future__ import annotations

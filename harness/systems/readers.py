@@ -1,4 +1,4 @@
-"""How other releases read: what they resolve, what they decode by, and what they do not compare (design, section 5)."""
+"""How other releases read: what they resolve, what they decode by, and what they do not compare (docs/presets.md)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _PinnedFile(ReadableFile):
 
 
 def by_newest(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Find the token, and then take the newest generation all the same (format notes 11, "No fault at all").
+    """Find the token, and then take the newest generation all the same (docs/format.md, "No fault at all").
 
     Its CRC is checked too. Raises CorruptError and UnsupportedError.
     """
@@ -83,7 +83,7 @@ def unchecked(_: ResolvedPartition) -> Iterator[Problem]:
 
 
 def without_statistics(block: Block) -> Block:
-    """Forget counts and bounds, so that values which contradict them are returned (format notes 11, power loss)."""
+    """Forget counts and bounds, so that values which contradict them are returned (docs/format.md)."""
     chunks = (
         replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None) for chunk in block.chunks
     )

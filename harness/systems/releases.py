@@ -1,4 +1,4 @@
-"""The presets: ours, the specification's text, and what released servers were seen to do (format notes 11)."""
+"""The presets: ours, the specification's text, and what released servers were seen to do (docs/format.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rules for single steps on a table: committed bytes never change (I7), and no version comes before its barriers (I9).
 
 Both are cheap beside a step: they look at writes below committed extents, at stores of a version, and at what is
-acknowledged (protocol notes, section 6).
+acknowledged (docs/how-it-works.md).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tornproof.impl.write.recovery import remove_directory
 
 
 def physical_length(storage: Storage, write: PartitionWrite) -> int:
-    """Name the length that the file will have, dead bytes included: hazard H1 (format notes 6, step 7).
+    """Name the length that the file will have, dead bytes included: hazard H1 (docs/format.md, step 7).
 
     QuestDB asks for it after the write. With one writer that is the same number, and it is needed before.
     """

@@ -72,7 +72,7 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
     """Return the values of a chunk in the column's `arrow_type`.
 
     `content` is data.parquet from the chunk's `byte_range_start` to its `byte_range_end`; offsets in errors count from
-    the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (format notes 11). Raises CorruptError
+    the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (docs/format.md). Raises CorruptError
     for bytes that do not decode or contradict `_pm`, UnsupportedError for what is not known or would take too much
     memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so their
     count is the caller's to check.

@@ -1,4 +1,4 @@
-"""A Parquet footer for one column chunk alone, so that pyarrow decodes its bytes without the file (parquet notes 3).
+"""A Parquet footer for one column chunk alone, so that pyarrow decodes its bytes without the file (docs/writing.md).
 
 It says nothing of a column's meaning, decimals aside: values come back as they are stored.
 """

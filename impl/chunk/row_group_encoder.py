@@ -1,7 +1,7 @@
 """A row group encoded once, in a form that can be put at any place of any file.
 
 What pyarrow writes does not depend on its place but for the offsets in the row group's Thrift struct and in the offset
-indexes, whose varints grow with the place (parquet notes, section 2, method B).
+indexes, whose varints grow with the place (docs/writing.md, method B).
 """
 
 from __future__ import annotations

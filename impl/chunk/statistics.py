@@ -1,6 +1,6 @@
 """The values of a chunk against what `_pm` says of them: how many, how many nulls, and their bounds.
 
-Where pages have no checksum, this is what finds a byte that was changed inside of one (data notes, power loss).
+Where pages have no checksum, this is what finds a byte that was changed inside of one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
     """Raise CorruptError unless the chunk's bounds fit its values, which are flat and as stored.
 
-    EXACT bounds must occur among the values: not with BINARY and arrays (format notes 11), and a bound may be the
-    start of a long text, as the converter marks everything exact (migration notes 6). Orders: format notes 11. Columns
+    EXACT bounds must occur among the values: not with BINARY and arrays (docs/format.md), and a bound may be the
+    start of a long text, as the converter marks everything exact (docs/migration.md). Orders: docs/format.md. Columns
     of unknown type and INT96 have no known order, nor do minima above their maxima (unsigned integers of others).
     """
     tag = tag_of(column.type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tornproof.impl.layout.record import I64, Record, layout_of, meaning
 
-SOURCE = "format notes 5.5, checked on a table of 9.4.2 with added and renamed columns"
+SOURCE = "QuestDB's public sources, checked on a table of 9.4.2 with added and renamed columns"
 
 
 @layout_of(title="`_cv` header", size_bytes=40, source=SOURCE)

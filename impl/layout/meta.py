@@ -7,7 +7,7 @@ from typing import Annotated
 from tornproof.impl.layout.bits import Bits, BitTable
 from tornproof.impl.layout.record import I32, I64, U8, Record, gap, layout_of, meaning
 
-SOURCE = "format notes 8, checked on tables of 9.3.4 to 2026-07"
+SOURCE = "QuestDB's public sources, checked on tables of 9.3.4 to 2026-07"
 
 
 @layout_of(title="`_meta` header", size_bytes=128, source=SOURCE)

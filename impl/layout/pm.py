@@ -54,7 +54,7 @@ class BloomColumns(Record):
     bloom_col_count: U32 = meaning("columns that may have bloom filters, more than 0")
 
 
-@layout_of(title="Squash tracker", size_bytes=8, source="observed in the 9.4.2 sources; format notes 1.2")
+@layout_of(title="Squash tracker", size_bytes=8, source="observed in the 9.4.2 sources")
 class SquashTracker(Record):
     """Header section of SQUASH_TRACKER."""
 
@@ -127,21 +127,21 @@ class BloomBitset(Record):
     length: I32 = meaning("bytes of the bitset")
 
 
-@layout_of(title="Sequencer transaction", size_bytes=8, source="later releases; format notes 2")
+@layout_of(title="Sequencer transaction", size_bytes=8, source="later releases")
 class SequencerTransaction(Record):
     """Footer section of SEQ_TXN."""
 
     seq_txn: I64 = meaning("sequencer transaction of the snapshot")
 
 
-@layout_of(title="Scratchpad", size_bytes=4, source="later releases; format notes 2")
+@layout_of(title="Scratchpad", size_bytes=4, source="later releases")
 class Scratchpad(Record):
     """Footer section of SCRATCHPAD; so many entries follow."""
 
     entry_count: U32 = meaning("entries, more than 0")
 
 
-@layout_of(title="Scratchpad entry", size_bytes=8, source="later releases; format notes 2")
+@layout_of(title="Scratchpad entry", size_bytes=8, source="later releases")
 class ScratchpadEntry(Record):
     """Start of one scratchpad entry; so many bytes follow."""
 
@@ -185,7 +185,7 @@ BLOOM_FILTERS, BLOOM_FILTERS_EXTERNAL, SORTING_IS_DTS_ASC, SQUASH_TRACKER = HEAD
 
 FOOTER_FEATURES = BitTable(
     "Footer feature flags",
-    "later releases; format notes 2",
+    "later releases",
     64,
     (
         Bits("SEQ_TXN", 0, 1, "a section with the sequencer transaction"),

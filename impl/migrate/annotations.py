@@ -1,4 +1,4 @@
-"""What leaves mean, and which meanings are legal for which physical type (migration notes, section 4)."""
+"""What leaves mean, and which meanings are legal for which physical type (docs/migration.md)."""
 
 from __future__ import annotations
 

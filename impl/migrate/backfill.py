@@ -1,4 +1,4 @@
-"""First and last timestamp of a row group, decoded where the footer lacks them (migration notes, section 7)."""
+"""First and last timestamp of a row group, decoded where the footer lacks them (docs/migration.md)."""
 
 from __future__ import annotations
 

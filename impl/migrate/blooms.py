@@ -1,4 +1,4 @@
-"""Bloom filters of data.parquet on their way into `_pm`, as the server inlines them (migration notes, section 8)."""
+"""Bloom filters of data.parquet on their way into `_pm`, as the server inlines them (docs/migration.md)."""
 
 from __future__ import annotations
 

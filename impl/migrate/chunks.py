@@ -1,4 +1,4 @@
-"""The blocks of a converted `_pm`: what it says of each chunk (migration notes, section 6)."""
+"""The blocks of a converted `_pm`: what it says of each chunk (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
 def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:
     """Return what `_pm` says of a chunk; statistics may be longer than it can hold.
 
-    A dictionary page at offset 0 means "none" to many writers; the converter writes the 0 (migration notes, 13).
+    A dictionary page at offset 0 means "none" to many writers; the converter writes the 0 (docs/migration.md).
     """
     statistics = meta.statistics or _NO_STATISTICS
     start = meta.dictionary_page_offset

@@ -1,4 +1,4 @@
-"""From the bytes of a Parquet file to the bytes of `_pm`, as QuestDB's converter makes them (migration notes)."""
+"""From the bytes of a Parquet file to the bytes of `_pm`, as QuestDB's converter makes them (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Read: TypeAlias = Callable[[int, int], bytes]
 
 
 class ConversionMode(enum.Enum):
-    """Which of QuestDB's two callers (migration notes, section 1)."""
+    """Which of QuestDB's two callers (docs/migration.md)."""
 
     TOOL = "the command-line tool: the footer alone counts"
     SERVER = "the server: bloom filters are inlined, missing bounds of timestamps decoded, JSON must be right"
@@ -47,7 +47,7 @@ def convert(
 
     `read(size, offset)` returns fewer bytes only at the end of the file, which is `physical_size_bytes` long: bloom
     filters may stand behind `size_bytes`. What QuestDB's converter refuses is tried once more, past what is new to that
-    (migration notes, section 13), unless `as_questdb`. Raises RefusedCorruptError or RefusedUnsupportedError, whose
+    (docs/migration.md), unless `as_questdb`. Raises RefusedCorruptError or RefusedUnsupportedError, whose
     `cause` is the class of the converter's refusal.
     """
     physical_size_bytes = size_bytes if physical_size_bytes is None else physical_size_bytes

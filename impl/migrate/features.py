@@ -1,6 +1,6 @@
 """A `_pm` with another set of features, made from its own bytes: data.parquet is not read.
 
-Source: specification, Feature flags; format notes, sections 1 and 2.
+Source: docs/format.md.
 """
 
 from __future__ import annotations

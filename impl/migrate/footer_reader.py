@@ -1,7 +1,7 @@
-"""Reading Thrift structs as QuestDB's converter does, which is not what a careful reader does (migration notes 2).
+"""Reading Thrift structs as QuestDB's converter does, which is not what a careful reader does (docs/migration.md).
 
 It believes its own tables: a known field is read as what it should be, whatever wire type it has. The lenient way
-(migration notes 13) looks at wire types, takes unknown members of unions for no annotation, and has no budget.
+(docs/migration.md) looks at wire types, takes unknown members of unions for no annotation, and has no budget.
 """
 
 from __future__ import annotations

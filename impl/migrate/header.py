@@ -1,4 +1,4 @@
-"""The header of a converted `_pm`: descriptors, designated timestamp, sorting (migration notes, sections 3 and 5)."""
+"""The header of a converted `_pm`: descriptors, designated timestamp, sorting (docs/migration.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QuestDB column types from a Parquet schema, for files without the `questdb` JSON (migration notes, section 4)."""
+"""QuestDB column types from a Parquet schema, for files without the `questdb` JSON (docs/migration.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `questdb` JSON as the converter reads it: strict in what it knows, deaf to all else (migration notes 10)."""
+"""The `questdb` JSON as the converter reads it: strict in what it knows, deaf to all else (docs/migration.md)."""
 
 from __future__ import annotations
 

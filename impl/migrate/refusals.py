@@ -1,4 +1,4 @@
-"""Why a Parquet file is not converted, in the classes that QuestDB's converter has (migration notes, section 11)."""
+"""Why a Parquet file is not converted, in the classes that QuestDB's converter has (docs/migration.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema as the converter takes it: one tree of elements, made into leaves (migration notes, section 4)."""
+"""The schema as the converter takes it: one tree of elements, made into leaves (docs/migration.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol as the converter reads it: values in a row, each paid from a budget (migration notes 2)."""
+"""Thrift's compact protocol as the converter reads it: values in a row, each paid from a budget (docs/migration.md)."""
 
 from __future__ import annotations
 

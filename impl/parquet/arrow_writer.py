@@ -1,7 +1,7 @@
 """What pyarrow writes for one row group, taken apart, with what it gets wrong for us put right.
 
 Bounds can be replaced, since Arrow's order is not QuestDB's for every type; dictionaries are stored as given.
-Source: parquet notes, sections 2 and 3.
+Source: docs/writing.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INDEX = ids_of(OFFSET_INDEX)
 LOCATION = ids_of(PAGE_LOCATION)
 
 BOUND_LIMIT_BYTES = 4096
-"""Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (format notes, H19)."""
+"""Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (docs/format.md, H19)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
 RLE_DICTIONARY = 8

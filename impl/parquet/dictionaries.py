@@ -1,6 +1,6 @@
 """Dictionary columns that must be stored exactly as given: the SYMBOLs, whose dictionary is the table's own.
 
-QuestDB puts an empty string under every key that a row group does not use (format notes, 11), so dictionaries hold
+QuestDB puts an empty string under every key that a row group does not use (docs/format.md), so dictionaries hold
 equal values. pyarrow gives up dictionary encoding for those, so it gets stand-ins for what is not used, and the page
 that it writes is then replaced.
 """

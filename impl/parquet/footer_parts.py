@@ -1,6 +1,6 @@
 """A Parquet footer in parts: all of FileMetaData but its row groups, and each row group as the bytes that stood there.
 
-A commit re-emits the row groups that it keeps without decoding them again, as QuestDB does (format notes, section 6).
+A commit re-emits the row groups that it keeps without decoding them again, as QuestDB does (docs/format.md).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RowGroupFacts:
 
     @property
     def unused_bytes(self) -> int:
-        """What dropping the row group adds to UNUSED_BYTES: gaps between chunks too (format notes, section 11)."""
+        """What dropping the row group adds to UNUSED_BYTES: gaps between chunks too (docs/format.md)."""
         return self.end_bytes - self.start_bytes + self.indexes_length_bytes + self.blooms_length_bytes
 
 

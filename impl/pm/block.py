@@ -18,7 +18,7 @@ STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1
 
 
 class OutOfLineOrder(enum.Enum):
-    """The two orders in which QuestDB fills a block's out-of-line region (format notes 1.3)."""
+    """The two orders in which QuestDB fills a block's out-of-line region (docs/format.md)."""
 
     STATISTICS_FIRST = "all statistics, then all bloom bitsets"
     BY_COLUMN = "minimum, maximum and bloom bitset of each column in turn"
@@ -70,8 +70,8 @@ def region_offset(block_offset: int, column_count: int) -> int:
 def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_bytes: int, file: str) -> Block:
     """Decode the block at `offset_bytes`, all of which must lie before `limit_bytes`.
 
-    That is where the generation's next block or its footer starts. Raises CorruptError (specification, Row group
-    blocks), also where the out-of-line statistics together are longer than what lies between.
+    That is where the generation's next block or its footer starts. Raises CorruptError, also where
+    the out-of-line statistics together are longer than what lies between.
     """
     window = memoryview(data)[:limit_bytes]
     header = layout.RowGroupHeader.unpack(window, offset_bytes, file=file)

@@ -63,8 +63,7 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
     """Yield the footers from the one that ends at `end_bytes` (by default the end of `data`) to the oldest.
 
     `data` are the published bytes. Sizes strictly decrease, so no chain is endless; tokens never increase.
-    Raises CorruptError, and UnsupportedError beyond 65,536 generations (specification, Reader flow; protocol notes,
-    section 4).
+    Raises CorruptError, and UnsupportedError beyond 65,536 generations (docs/format.md).
     """
     newer: FooterPlace | None = None
     header: FileHeader | None = None
@@ -128,7 +127,7 @@ def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
 
 
 def checksum_of(data: Buffer, place: FooterPlace) -> int:
-    """Return the CRC-32 that the generation's CHECKSUM must hold (format notes 1.5)."""
+    """Return the CRC-32 that the generation's CHECKSUM must hold (docs/format.md)."""
     return large_crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
 
 

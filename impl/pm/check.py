@@ -1,4 +1,4 @@
-"""What must hold inside one decoded generation of `_pm` beyond its CRC (protocol notes, section 4)."""
+"""What must hold inside one decoded generation of `_pm` beyond its CRC (docs/how-it-works.md)."""
 
 from __future__ import annotations
 

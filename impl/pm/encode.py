@@ -97,7 +97,7 @@ class AppendedGeneration:
 
 
 def append_point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
-    """Return the point after `base_bytes` for a generation that continues `anchor` (format notes 1.6)."""
+    """Return the point after `base_bytes` for a generation that continues `anchor` (docs/format.md)."""
     return AppendPoint(
         base_bytes=base_bytes,
         prev=anchor.end_bytes,

@@ -76,7 +76,7 @@ class Generation:
 def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
     """Find the footer of the generation that ends at `end_bytes`; CorruptError when none can stand there.
 
-    Source: specification, `_pm` footer: the trailer's last word says how far back the footer starts.
+    Source: docs/format.md: the trailer's last word says how far back the footer starts.
     """
     if not GENERATION_END_MINIMUM <= end_bytes <= len(data):
         raise CorruptError(
@@ -177,7 +177,7 @@ def bloom_reference_offset(place: FooterPlace, header: FileHeader, ordinal: int,
 
 
 def same_but_history(data: Buffer, left: FooterPlace, right: FooterPlace, header: FileHeader, *, file: str) -> bool:
-    """Whether two footers differ in nothing but `prev`, flags and their sections (design, section 6).
+    """Whether two footers differ in nothing but `prev`, flags and their sections (docs/how-it-works.md).
 
     Raises CorruptError when entries and bloom references do not fit into one of the footers.
     """

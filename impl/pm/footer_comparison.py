@@ -23,7 +23,7 @@ _NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.
 def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
     """Yield where the Thrift footer of data.parquet contradicts `_pm`; `file` is data.parquet.
 
-    Left out is what the two generators of `_pm` themselves differ in (format notes 11): flags, unused bytes, blooms;
+    Left out is what the two generators of `_pm` themselves differ in (docs/format.md): flags, unused bytes, blooms;
     and what no reader of `_pm` uses, such as `file_offset`, deprecated statistics, and exactness.
     """
     columns = metadata.header.columns
@@ -107,7 +107,7 @@ def _compare_statistics(
         yield "null_count", chunk.null_count, statistics.null_count
     bounds = (("min_value", statistics.min_value, chunk.minimum), ("max_value", statistics.max_value, chunk.maximum))
     if is_designated and not all(value for _, value, _ in bounds):
-        # The converter then takes both from the pages (migration notes 7).
+        # The converter then takes both from the pages (docs/migration.md).
         return
     for name, value, known in bounds:
         # An empty value counts as absent.

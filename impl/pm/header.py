@@ -16,7 +16,7 @@ DESCRIPTOR_BYTES = layout.ColumnDescriptor.layout.size_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the partition, in the order of data.parquet's leaves (specification, Column descriptor)."""
+    """One column of the partition, in the order of data.parquet's leaves (docs/format.md)."""
 
     name: str
     id: int
@@ -66,7 +66,7 @@ def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = N
     """Decode the header of `data`, the published bytes of `_pm`.
 
     `first_block_offset` bounds the sections of unknown optional bits, which say no length of their own.
-    Raises CorruptError, and UnsupportedError for unknown required bits (specification, Feature flags).
+    Raises CorruptError, and UnsupportedError for unknown required bits (docs/format.md).
     """
     fixed = decode_fixed(data, file=file)
     position = layout.Header.layout.size_bytes

@@ -15,7 +15,7 @@ Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
 _UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
-# Unsigned integers of other writers become these and are read as signed ones (migration notes, types).
+# Unsigned integers of other writers become these and are read as signed ones (docs/migration.md).
 _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 
 
@@ -23,7 +23,7 @@ def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
     """Return minimum and maximum as comparable values, None unless both are there, or what is wrong with them.
 
     Integers and decimals become int, floats float, everything else stays bytes, which compare unsigned
-    bytewise (format notes 11: UUID and LONG256 in the order as stored).
+    bytewise (docs/format.md: UUID and LONG256 in the order as stored).
     """
     if chunk.minimum is None or chunk.maximum is None:
         return None
@@ -37,7 +37,7 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
     """Return what no value of the column is below and what none is above, None where that is not known.
 
     Unlike `bounds_of` this is for conclusions: in the unit that values are read in, and only where the order is known
-    (format notes 11). NaN is left out of bounds, so it may be among the values all the same.
+    (docs/format.md). NaN is left out of bounds, so it may be among the values all the same.
     """
     low, high = (
         None if statistic is None else _readable(column, statistic.value)
@@ -75,7 +75,7 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
         column.fixed_byte_len if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
     )
     if physical == PhysicalType.INT96 and len(raw) == PHYSICAL_WIDTH_BYTES[PhysicalType.INT64]:
-        # Nanoseconds that the converter took from the pages (migration notes 7).
+        # Nanoseconds that the converter took from the pages (docs/migration.md).
         return int.from_bytes(raw, "little", signed=True)
     if width is not None and len(raw) != width:
         return None

@@ -1,7 +1,7 @@
 """Whether a row group can hold a row that a predicate is true of, by statistics, null counts and bloom filters alone.
 
 A row group is left out only on proof, so whatever is absent, broken or of an order that is not known proves nothing:
-NaN bounds, minima above maxima, INT96, columns of unknown type. Orders of statistics: format notes 11.
+NaN bounds, minima above maxima, INT96, columns of unknown type. Orders of statistics: docs/format.md.
 """
 
 from __future__ import annotations

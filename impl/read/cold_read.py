@@ -1,6 +1,6 @@
 """One column of one row group, from the bytes that `_pm` names and nothing else: no footer, no other chunk.
 
-Source: parquet notes 3, cold chunk decode.
+Source: docs/writing.md, cold chunk decode.
 """
 
 from __future__ import annotations

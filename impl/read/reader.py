@@ -215,7 +215,7 @@ def raise_first(problems: Iterator[Problem]) -> None:
 
 
 def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
-    """Pin the committed version of now; nothing keeps its files from being removed later (design, section 4)."""
+    """Pin the committed version of now; nothing keeps its files from being removed later (docs/writing.md)."""
     return snapshot_of(table, table.transaction(), reader)
 
 

@@ -30,7 +30,7 @@ def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]
     """Return the suffixes of column files by writer index; columns without one have their plain name.
 
     `version` is the COLUMN_VERSION of the committed record in `_txn`; the file may be one commit ahead of it, because
-    `_cv` is committed first (format notes 5.5). Raises CorruptError.
+    `_cv` is committed first (docs/format.md). Raises CorruptError.
     """
     header = layout.ColumnVersionsHeader.unpack(data, 0, file=file)
     if header.version - version not in (0, 1):

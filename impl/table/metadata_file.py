@@ -75,7 +75,7 @@ def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
 
 
 def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
-    """Decode `_meta` (format notes 8); raises CorruptError, UnsupportedError."""
+    """Decode `_meta` (docs/format.md); raises CorruptError, UnsupportedError."""
     header = layout.MetaHeader.unpack(data, 0, file=file)
     _check_header(header, len(data), file)
     records = [

@@ -149,7 +149,7 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
     """Yield what contradicts the committed generation, without reading a page.
 
     Compared are `_pm` with itself, the row count of `_txn`, and the size and last bytes of data.parquet
-    (protocol notes, section 4).
+    (docs/how-it-works.md).
     """
     metadata, partition, files = resolved.metadata, resolved.partition, resolved.files
     yield from check_metadata(resolved.published.content, metadata, file=files.pm_label)

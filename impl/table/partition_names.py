@@ -27,7 +27,7 @@ _PARTITION_NAME = re.compile(
 def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *, nanoseconds: bool) -> tuple[str, ...]:
     """Return the names that the partition's directory can have: one, or none for an impossible time.
 
-    A partition that was split off starts inside the interval and has a longer name (format notes 6; QuestDB's own
+    A partition that was split off starts inside the interval and has a longer name (docs/format.md; QuestDB's own
     naming of partitions: the day, then only as much of the time as is not zero).
     """
     suffix = "" if name_txn == -1 else f".{name_txn}"

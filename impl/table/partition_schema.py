@@ -1,6 +1,6 @@
 """How release 9.4.2 lays out a table's columns in a new partition: the `_pm` header and the Thrift schema.
 
-Sources: format notes 3 and 11, and the real files of that release, whose schema elements this repeats byte for byte.
+Sources: docs/format.md, and the real files of that release, whose schema elements this repeats byte for byte.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def new_header(
     """Return the header of a new partition with the table's columns of now.
 
     `bloom_ids` are the ids of the columns that have bloom filters, in data.parquet where they are external. FLAGS
-    repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (format notes 11, "Two generators").
+    repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (docs/format.md, "Two generators").
     Raises UnsupportedError for a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)

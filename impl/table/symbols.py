@@ -1,7 +1,7 @@
 """A symbol column's dictionary, from the table's `<column>.o` and `<column>.c`: key by key, in the order of the keys.
 
 How many symbols there are is what `_txn` says: bytes behind them are of nobody, or of a commit that did not happen.
-Source: format notes 8, checked on tables of 9.3.4 to 2026-07.
+Source: docs/format.md, checked on tables of 9.3.4 to 2026-07.
 """
 
 from __future__ import annotations

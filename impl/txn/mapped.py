@@ -57,7 +57,7 @@ class MappedTransactions:
             raise
 
     def read(self) -> Transaction:
-        """Return the committed version, whose number must be the same before and after (format notes 5.6).
+        """Return the committed version, whose number must be the same before and after (docs/format.md).
 
         Spins for at most a second of the storage's clock, then raises BusyError. Raises CorruptError, UnsupportedError
         and StorageError; a record is judged only after the final look, when it is surely whole.

@@ -1,7 +1,7 @@
 """Who uses a table: locks on bytes of `_pins`, which hold nothing on disk and go with the process that took them.
 
 A reader share-locks the byte whose number is its version; the writer locks the last byte that has a number, and before
-it removes a directory also all bytes below the oldest version that it keeps (design, section 4). The locks belong to
+it removes a directory also all bytes below the oldest version that it keeps (docs/writing.md). The locks belong to
 the open file: a child process that is forked (not spawned) shares and so prolongs them.
 """
 

@@ -1,7 +1,7 @@
 """A long-lived reader of `_txn`: what changed since it looked last, by comparing entries and not by trusting versions.
 
 QuestDB's own readers refresh an older partition's entry only when the partition table version or the column version
-moved (format notes 5.6). A writer that forgets to move it is invisible to them; here it is named instead.
+moved (docs/format.md). A writer that forgets to move it is invisible to them; here it is named instead.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Area:
 
 
 def area_of(base: layout.BaseHeader, version: int) -> Area:
-    """Return the area that `version` selects: A for even ones, B for odd ones (format notes 5.1)."""
+    """Return the area that `version` selects: A for even ones, B for odd ones (docs/format.md)."""
     name = "ab"[version % 2]
     return Area(
         name=name.upper(),
@@ -103,8 +103,8 @@ def area_of(base: layout.BaseHeader, version: int) -> Area:
 def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -> Transaction:
     """Decode the committed record of `_txn`, or with `version` the one that this version selects.
 
-    Only the selected area is judged: the other one may be empty or half written at any time (protocol notes, section
-    4). Raises CorruptError.
+    Only the selected area is judged: the other one may be empty or half written at any time (docs/how-it-works.md).
+    Raises CorruptError.
     """
     base = layout.BaseHeader.unpack(data, 0, file=file)
     selected = base.version if version is None else version
@@ -149,7 +149,7 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
     """Read the committed version while a writer may be at work: the version must be the same before and after.
 
     `file` is what errors call it. Spins for at most a second of the storage's clock, then raises BusyError; raises
-    CorruptError, UnsupportedError for a record that ends beyond 8 MiB, and StorageError (format notes 5.6; `pread`
+    CorruptError, UnsupportedError for a record that ends beyond 8 MiB, and StorageError (docs/format.md; `pread`
     only, because releases up to 9.4.3 cut files under their readers).
     """
     deadline = storage.monotonic_seconds() + SPIN_SECONDS

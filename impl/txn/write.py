@@ -93,7 +93,7 @@ class NextVersion:
         return RECORD_BYTES + self.symbols_size + SIZE_BYTES + self.partitions_size
 
     def encode(self) -> bytes:
-        """Return the area's bytes: record, symbol counts, size and partition table (format notes 5.2, 5.3)."""
+        """Return the area's bytes: record, symbol counts, size and partition table (docs/format.md)."""
         size = layout.PartitionTableSize(partitions_size=self.partitions_size)
         return b"".join(part.pack() for part in (self.record, *self.symbol_counts, size, *self.entries))
 
@@ -120,7 +120,7 @@ class StorePlan:
 
 
 def lag_checksum(record: layout.TransactionRecord) -> int:
-    """Return the checksum of the lag fields, a signed 32-bit number (format notes 5.4)."""
+    """Return the checksum of the lag fields, a signed 32-bit number (docs/format.md)."""
     hashed = record.lag_min_timestamp
     for name in ("lag_max_timestamp", "txn", "seq_txn", "lag_row_count", "lag_txn_count"):
         hashed = (hashed * 31 + getattr(record, name)) % (1 << 64)
@@ -158,7 +158,7 @@ def next_version(
     if current.version == I64_MAX:
         raise _unsupported("VERSION", f"less than {I64_MAX}", current.version)
     before = tuple(PartitionState.of(partition) for partition in current.partitions)
-    # Long-lived readers load older entries again only when this number has grown (format notes 5.6).
+    # Long-lived readers load older entries again only when this number has grown (docs/format.md).
     table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
     symbols = current.symbol_counts if symbol_counts is None else symbol_counts
     record = replace(
@@ -184,7 +184,7 @@ def next_version(
 
 
 def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
-    """Plan how `following` gets into a `_txn` that holds the version before it (format notes 5.5).
+    """Plan how `following` gets into a `_txn` that holds the version before it (docs/format.md).
 
     With `area_is_durable` the caller vouches that a writer's barrier has covered all that stands in the free area; an
     area that is used again in place then gets only the words that change. Raises CorruptError where the file has
@@ -215,7 +215,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
 
 
 def encode_new_file(first: NextVersion) -> bytes:
-    """Return the `_txn` of a new table, which holds version 0 and nothing else (format notes 5.1)."""
+    """Return the `_txn` of a new table, which holds version 0 and nothing else (docs/format.md)."""
     assert first.record.txn == 0
     base = layout.BaseHeader(
         version=0,

@@ -60,7 +60,7 @@ def arrow_type(column_type: int, *, physical_type: int, fixed_byte_len: int = 0)
     """Return the Arrow type of a column.
 
     What is not known here (type -1, other tags, arrays of anything but doubles, impossible decimals) gets the plain
-    type of its physical type. Source: format notes 3, and the exports of the releases.
+    type of its physical type. Source: docs/format.md, and the exports of the releases.
     """
     tag = tag_of(column_type)
     if tag is TypeTag.TIMESTAMP:

@@ -1,4 +1,4 @@
-"""QuestDB's column type codes: a tag in the low byte, precision and flags above it (format notes 3)."""
+"""QuestDB's column type codes: a tag in the low byte, precision and flags above it (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TypeTag(enum.IntEnum):
 
 COLUMN_TYPE = BitTable(
     "Column type",
-    "format notes 3",
+    "QuestDB's public sources",
     32,
     (
         Bits("TAG", 0, 8, "the type; the bits above mean different things for different tags"),
@@ -57,7 +57,7 @@ TAG, DESIGNATED, NANOSECOND = COLUMN_TYPE.bits
 
 ARRAY_TYPE = BitTable(
     "Array type",
-    "format notes 3",
+    "QuestDB's public sources",
     32,
     (
         Bits("ARRAY_TAG", 0, 8, "27"),
@@ -69,7 +69,7 @@ _, ELEMENT_TAG, DIMENSIONS_MINUS_1 = ARRAY_TYPE.bits
 
 DECIMAL_TYPE = BitTable(
     "Decimal type",
-    "format notes 3",
+    "QuestDB's public sources",
     32,
     (
         Bits("DECIMAL_TAG", 0, 8, "28 to 33"),
@@ -81,7 +81,7 @@ _, PRECISION, SCALE = DECIMAL_TYPE.bits
 
 GEOHASH_TYPE = BitTable(
     "Geohash type",
-    "format notes 3 and 11",
+    "QuestDB's public sources",
     32,
     (
         Bits("GEOHASH_TAG", 0, 8, "14 to 17"),

@@ -1,4 +1,4 @@
-"""QuestDB's own form of arrays in data.parquet: one BYTE_ARRAY value an array (format notes 11, Bytes).
+"""QuestDB's own form of arrays in data.parquet: one BYTE_ARRAY value an array (docs/format.md, Bytes).
 
 A value is a u32 length per dimension, zeros up to a multiple of 8 bytes, then the doubles in row-major order.
 """

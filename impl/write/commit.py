@@ -25,7 +25,7 @@ U32_BYTES = 4
 
 
 class Action(enum.Enum):
-    """One step of a commit; F1 to F6 are the barriers of protocol notes, section 0."""
+    """One step of a commit; F1 to F6 are the barriers of docs/how-it-works.md."""
 
     MAKE_DIRECTORY = "make directory"
     NAME_DIRECTORY = "give a prepared directory its name"
@@ -76,7 +76,7 @@ ADOPTION = (Action.NAME_DIRECTORY, Action.SYNC_TABLE_DIRECTORY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What a commit does in order, and what else releases differ in (design, section 5).
+    """What a commit does in order, and what else releases differ in (docs/presets.md).
 
     `update` is done to each partition that grows in place, `rewrite` to each new directory, `adoption` to each that was
     prepared, then `publish` to `_txn`.
@@ -154,7 +154,7 @@ HARDENED = Protocol(
 def execute(
     protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
 ) -> None:
-    """Carry out a commit; raises StorageError, after which the writer must not go on (design, section 13)."""
+    """Carry out a commit; raises StorageError, after which the writer must not go on (docs/how-it-works.md)."""
     for write in writes:
         try:
             with ExitStack() as opened:
@@ -246,7 +246,7 @@ class _Publication:
         if self._file.size_bytes() < self._plan.file_size_bytes:
             self._file.truncate(self._plan.file_size_bytes)
             if is_synced:
-                # msync does not promise the new size (format notes, B10).
+                # msync does not promise the new size (docs/format.md, B10).
                 self._file.fsync()
         self._mapping = self._opened.enter_context(self._file.map(self._plan.file_size_bytes))
 

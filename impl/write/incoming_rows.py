@@ -1,6 +1,6 @@
 """Rows on their way into a table: in the table's columns and types, in time order, one row for each key, by partition.
 
-Of rows with equal keys the last one written wins and stands where the first one stood (format notes 8, DEDUP_KEY).
+Of rows with equal keys the last one written wins and stands where the first one stood (docs/format.md, DEDUP_KEY).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def portions(
     """Yield rows, which stand in time order, partition by partition.
 
     A row belongs to the last partition that starts at or before it inside of the same interval, because partitions
-    may have been split (format notes 6).
+    may have been split (docs/format.md).
     """
     timestamps = timestamps_of(rows, timestamp_name)
     starts = [partition.timestamp for partition in partitions]

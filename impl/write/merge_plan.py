@@ -1,4 +1,4 @@
-"""Where new rows go among the row groups of a partition: pure arithmetic on sorted timestamps (format notes 6)."""
+"""Where new rows go among the row groups of a partition: pure arithmetic on sorted timestamps (docs/format.md)."""
 
 from __future__ import annotations
 

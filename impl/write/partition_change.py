@@ -81,7 +81,7 @@ class PartitionChanger:
         check_options(self.options, self.metadata)
 
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
-        """Whether a partition cannot or should not grow in place (format notes 6)."""
+        """Whether a partition cannot or should not grow in place (docs/format.md)."""
         header = partition.metadata.header
         if not self._has_columns_of_now(header) or (portion is not None and self._breaks_ascii(header, portion.rows)):
             return True

@@ -111,7 +111,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
     placed = _place(state.metadata.header, row_groups, state.token, state)
-    # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (format notes 2).
+    # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
     data, footer, laid_out = _lay_out(
         state.metadata.header, state.footer, state.point, placed, unused_bytes, scratchpad

@@ -1,4 +1,4 @@
-"""Removing partition directories that neither the committed version nor any pinned one names (design, section 4)."""
+"""Removing partition directories that neither the committed version nor any pinned one names (docs/writing.md)."""
 
 from __future__ import annotations
 

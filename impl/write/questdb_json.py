@@ -1,4 +1,4 @@
-"""The `questdb` key-value of a Parquet footer: JSON that tells QuestDB what its columns are (format notes, section 4).
+"""The `questdb` key-value of a Parquet footer: JSON that tells QuestDB what its columns are (docs/format.md).
 
 Servers write it without spaces and keep it on every update; so does this. Members that are not known here stay.
 """

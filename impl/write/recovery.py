@@ -1,7 +1,7 @@
 """What a writer does before it goes on from files that another life left, at any moment of its work.
 
 The committed version becomes what the disk holds, not only the page cache: after a failed sync the cache shows bytes
-that were never written (design, section 6). Nothing is cut, because readers may live (design, section 13).
+that were never written (docs/how-it-works.md). Nothing is cut, because readers may live (docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _store_version_again(storage: Storage, table_path: str, version: int) -> Non
     with storage.open_for_writing(f"{table_path}/{TXN_FILE}") as handle, handle.map(handle.size_bytes()) as mapping:
         mapping.store_u64(0, version)
         mapping.msync()
-        # A killed commit may have made the file longer, and msync does not promise the size (format notes, B10).
+        # A killed commit may have made the file longer, and msync does not promise the size (docs/format.md, B10).
         handle.fsync()
 
 

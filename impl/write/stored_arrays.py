@@ -1,6 +1,6 @@
 """Rows in a table's types as the arrays that Parquet stores, so that pages and statistics are QuestDB's.
 
-The inverse of what `chunk/chunk.py` makes of decoded pages. Sources: format notes 3 and 11; orders of statistics as in
+The inverse of what `chunk/chunk.py` makes of decoded pages. Sources: docs/format.md; orders of statistics as in
 `pm/statistics.py`.
 """
 

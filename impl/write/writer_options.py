@@ -42,7 +42,7 @@ class BloomOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """Sizes by which a writer decides, and what it writes; the defaults of sizes are QuestDB's (format notes 9).
+    """Sizes by which a writer decides, and what it writes; the defaults of sizes are QuestDB's (docs/format.md).
 
     A row group ends before either of its bounds; its bytes are those of its rows in Arrow's form, and one row may
     have more. A partition is written anew, into a new directory, once its unused bytes exceed either bound. Without

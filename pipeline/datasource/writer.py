@@ -1,7 +1,7 @@
 """`df.write.format("tornproof").mode("append").save(TABLE)`: all rows of a job become one commit, or none do.
 
 Tasks write their rows beside each other into a folder of the job, where no reader looks; only `commit` opens the
-table's writer. Spark makes the writer, commits and aborts in different processes (Spark notes, 2), so all that one
+table's writer. Spark makes the writer, commits and aborts in different processes, so all that one
 must know of another stands in that folder.
 """
 

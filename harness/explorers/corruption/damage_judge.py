@@ -40,7 +40,7 @@ from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_par
 
 
 class Outcome(enum.Enum):
-    """What became of a damage (design, section 2).
+    """What became of a damage (docs/how-it-works.md).
 
     A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
     Forged is what would be silent, had a disk done it: its writer made a checksum for it.

@@ -40,7 +40,7 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
     """Decode and encode again every generation in the chain of `data`, the published bytes of a `_pm`.
 
     The checksum is encoded too, so rot shows as a mismatch of the generation in which it lies. Raises CorruptError and
-    UnsupportedError where a generation cannot be decoded (format notes 1.2 to 1.6).
+    UnsupportedError where a generation cannot be decoded (docs/format.md).
     """
     generations = list(decode_chain(data, file=file, end_bytes=len(data)))
     mismatches = []

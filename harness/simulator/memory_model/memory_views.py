@@ -1,6 +1,6 @@
 """What a load of a mapped word may return while another process stores: one writer's stores, and a reader's view.
 
-A view model (protocol notes, section 2): every store carries how many stores preceded the writer's last store fence; a
+A view model (docs/how-it-works.md): every store carries how many stores preceded the writer's last store fence; a
 load returns any store of its location that the reader's view does not rule out; a load fence raises the view to the
 most that was carried by what was loaded so far. Under total store order every store carries all before it and every
 load is a load fence; under sequential consistency a load returns the latest store of one moment.

@@ -1,7 +1,7 @@
 """What a crash may leave of a disk: models of persistence, and the choices by which one disk is told from the others.
 
 What a file may hold is in `legal_files`, which names there may be in `legal_names`, and whole disks in `legal_disks`
-(protocol notes, section 3).
+(docs/how-it-works.md).
 """
 
 from __future__ import annotations

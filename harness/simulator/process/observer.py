@@ -1,7 +1,7 @@
 """What an exploration remembers of a run, and the rules by which it judges each thing that a process says.
 
-Snapshot isolation with one writer, and durability (design, section 2): each observation equals one committed version;
-a reader never goes back; what was acknowledged before a read began is in it; what was acknowledged survives.
+Snapshot isolation with one writer, and durability (docs/how-it-works.md): each observation equals one committed
+version; a reader never goes back; what was acknowledged before a read began is in it; what was acknowledged survives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules about single steps, checked in every run: they find a misplaced write or a missing barrier without a crash.
 
 I7: bytes of committed generations never change. I9: no version is stored before all that it names is durable
-(protocol notes, section 6). What is committed, only the target can tell.
+(docs/how-it-works.md). What is committed, only the target can tell.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers about files that somebody else may be changing: what is said to be wrong must be seen twice.
 
-Foreign tables are read without pins (design, section 4), so a file can be cut, moved or removed between two reads of
+Foreign tables are read without pins (docs/writing.md), so a file can be cut, moved or removed between two reads of
 it. Damage stays; what a writer did in between does not look the same the next time.
 """
 

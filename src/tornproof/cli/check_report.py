@@ -53,7 +53,7 @@ class Asked:
 
 
 def check_document(asked: Asked, outcome: CheckOutcome, saved: list[dict[str, str]], workers: int) -> dict[str, Any]:
-    """Return the JSON form of a check (design, section 11).
+    """Return the JSON form of a check (docs/reports.md).
 
     Two runs of the same question differ in `times`, and in `varying`, counts of processes that run freely.
     """

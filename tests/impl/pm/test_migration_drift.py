@@ -1,4 +1,4 @@
-"""What QuestDB writes step by step, against what its converter makes of the finished file (format notes 11)."""
+"""What QuestDB writes step by step, against what its converter makes of the finished file (docs/format.md)."""
 
 from __future__ import annotations
 

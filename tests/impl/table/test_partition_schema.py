@@ -51,7 +51,7 @@ def without_drift(column: Column, *, is_direct: bool) -> Column:
     """Return the column without what real headers of equal columns differ in.
 
     IS_ASCII tells of the rows. The direct writer of 9.4.2 and later says "optional" of columns without levels, and
-    "required" of symbols whose rows have no null; the converter repeats the Thrift schema (format notes 11).
+    "required" of symbols whose rows have no null; the converter repeats the Thrift schema (docs/format.md).
     """
     flags = layout.IS_ASCII.put(column.flags, 0) if tag_of(column.type) is TypeTag.VARCHAR else column.flags
     if is_direct and (column.max_def_level == 0 or tag_of(column.type) is TypeTag.SYMBOL):

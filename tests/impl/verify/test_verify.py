@@ -22,7 +22,7 @@ DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
 PAGE = "pages[0].type"
 TRAILER_BYTES, FOOTER_BYTES, CHECKSUM_START = 8, 40, 8
 
-# What the data notes say of each image, as (file, field, offset in bytes).
+# What tests/golden/README.md says of each image, as (file, field, offset in bytes).
 POWER_LOSSES: dict[str, dict[str, Seen]] = {
     "9.4.2": {
         "control-nothing-lost": [],

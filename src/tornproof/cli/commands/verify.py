@@ -90,7 +90,7 @@ def _outlook(table: str, preset: Preset) -> Outlook:
 
 
 def report_document(report: TableReport, outlook: Outlook | None = None) -> dict[str, Any]:
-    """Return the JSON form of a report and of what a preset makes of the table (design, section 11)."""
+    """Return the JSON form of a report and of what a preset makes of the table (docs/reports.md)."""
     partitions = []
     for partition in report.partitions:
         document = dataclasses.asdict(partition)

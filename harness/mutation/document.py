@@ -10,7 +10,7 @@ from tornproof.harness.mutation.fault import PlantedFault
 HEAD = """# Planted faults
 
 What an explorer says is worth as much as the faults that it finds. Each fault here is a patch of one place, which lives
-in `harness/faults/`: the implementation holds no switch for any of them. A test plants each one and lets the cheapest
+in `harness/mutation/`: the implementation holds no switch for any of them. A test plants each one and lets the cheapest
 explorer that sees it look for it on its scenario, then those that see it too, and those that must miss it: a barrier
 that is left out has to survive every process kill, or else nobody would need an explorer of power cuts. This page is
 written by `python -m tornproof.harness.mutation.document`.

@@ -17,7 +17,8 @@ from command_line import TIMEOUT_SECONDS, WarmRunner, environment, sentence_of
 from junitparser import Failure, JUnitXml
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
-from tornproof.cli.app import COMMANDS
+from tornproof.cli.app import COMMANDS, app
+from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag
 
 CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
@@ -179,6 +180,19 @@ def test_a_check_whose_folder_holds_a_damaged_result_keeps_its_own(tornproof: Wa
     assert (run.code, run.err) == (0, "")
     assert "left out cannot be read: out/runs/run-0041.json" in run.out
     assert (tmp_path / "out/runs/run-0042.json").is_file()
+
+
+@pytest.mark.parametrize("command", [["check"], ["verify", "table"], ["report", "out"]], ids=lambda command: command[0])
+def test_without_what_pages_take_a_report_is_refused_in_one_sentence_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tornproof.cli.report_writing.PACKAGES", ("jinja2", "no_such_package"))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError) as refused:
+        app([*command, *(["--report", "out"] if command != ["report", "out"] else [])], standalone_mode=False)
+    assert str(refused.value) == "a report needs no_such_package: pip install 'tornproof[reports]'"
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+from tornproof.cli.report_writing import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("model", "impl", "harness", "reports", "pipeline", "scenarios")
@@ -81,6 +85,19 @@ def test_one_name_and_all_that_belongs_to_it_is_installed(wheel: Path) -> None:
     }
     assert {name for name in names if name.startswith("tornproof/")} == expected
     assert "tornproof/py.typed" in expected
+
+
+def test_extras_bring_what_only_pages_and_spark_take(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    extras: dict[str, set[str]] = {}
+    for line in metadata.get_all("Requires-Dist", []):
+        requirement, _, extra = line.partition("extra == ")
+        extras.setdefault(extra.strip("'\" "), set()).add(re.split(r"[<>=;! ]", requirement)[0])
+    assert set(extras) == {"", "reports", "spark"}
+    assert extras["reports"] == set(PACKAGES) and not extras["reports"] & extras[""]
+    assert "pyspark" in extras["spark"] and {"pyarrow", "hypothesis", "typer"} <= extras[""]
 
 
 def test_a_project_with_packages_of_these_names_is_not_disturbed(

@@ -27,8 +27,8 @@ from simulator import Rate, rates
 from wide_metadata import metadata_rows
 
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.explorers.corruption.damage_judge import Judge
-from tornproof.harness.explorers.corruption.damage_plan import Flip
+from tornproof.harness.explorers.corruption.judge import Judge
+from tornproof.harness.explorers.corruption.plan import Flip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.chain import decode_metadata, walk

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.explorers.crash_images.power import explore_power
+from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.search.crash_world import Lives
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.product_cuts import ProductCuts

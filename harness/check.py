@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
-from tornproof.harness.explorers.corruption.damage import damage_exploration
+from tornproof.harness.explorers.corruption.explorer import damage_exploration
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
-from tornproof.harness.explorers.crash_images.crash import failed_controls, undisturbed_phase
-from tornproof.harness.explorers.crash_images.crash_exploration import Exploration as CrashExploration
-from tornproof.harness.explorers.crash_images.crash_exploration import Plan, Share, ShareResult, crash_phase
-from tornproof.harness.explorers.crash_images.crash_judge import Judge, Violation
-from tornproof.harness.explorers.model_based.stateful import CONTROLS, PartResult, Stateful, parts, stateful_phase
-from tornproof.harness.explorers.processes.processes import explore_processes
+from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
+from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
+from tornproof.harness.explorers.kills.explorer import failed_controls, undisturbed_phase
+from tornproof.harness.explorers.kills.judge import Judge, Violation
+from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
+from tornproof.harness.explorers.processes.explorer import explore_processes
 from tornproof.harness.explorers.random.drawn import (
     BatchResult,
     batches,

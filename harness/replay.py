@@ -8,13 +8,13 @@ from typing import Any
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
 from tornproof.harness.counterexamples.situation_document import situation_of
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
-from tornproof.harness.explorers.crash_images.crash import replay_crash
-from tornproof.harness.explorers.crash_images.power_replay import replay_power
-from tornproof.harness.explorers.memory.memory import replay_memory
-from tornproof.harness.explorers.model_based.stateful import replay_stateful
+from tornproof.harness.explorers.kills.explorer import replay_crash
+from tornproof.harness.explorers.memory.explorer import replay_memory
+from tornproof.harness.explorers.model_based.explorer import replay_stateful
+from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.mutation.seeded import replay_seeded
 from tornproof.harness.simulator.filesystem.image import DiskImage

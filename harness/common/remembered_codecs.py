@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tornproof.harness.common.arrow_bytes import arrow_bytes
+from tornproof.harness.common.made_rows import arrow_bytes
 from tornproof.harness.common.patch import replaced
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.write.partition_change import RowGroupEncoder
@@ -18,7 +18,7 @@ Key = TypeVar("Key")
 Found = TypeVar("Found")
 # A decoded array can hold on to hundreds of kilobytes of pyarrow's buffers.
 ENTRY_COUNT_MAX = 1_000
-DECODERS = ("tornproof.impl.read.row_group:decode_chunk", "tornproof.impl.parquet.footer_parts:decode")
+DECODERS = ("tornproof.impl.read.row_group:decode_chunk", "tornproof.impl.parquet.footer:decode")
 """Of column chunks, and of what a commit takes over from the Thrift footer before it."""
 
 

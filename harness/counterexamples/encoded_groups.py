@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from tornproof.harness.counterexamples.packed import packed, unpacked
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Struct
+from tornproof.impl.parquet.thrift import Struct, decode, encode
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.write.partition_change import RowGroupEncoder
 

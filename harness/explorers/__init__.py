@@ -1,4 +1,4 @@
-"""The explorers of `tornproof check`, one room each.
+"""The explorers of `tornproof check`, one room each, which begins with its `explorer.py`.
 
-They import the rooms before this one. Each room begins with the module that has its name, or the plainest one.
+They import the rooms before this one, and `barriers` imports `power_cuts`, `own_system` imports `kills`.
 """

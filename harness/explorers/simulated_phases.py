@@ -19,13 +19,16 @@ from tornproof.harness.common.verdict import (
     without_digits,
 )
 from tornproof.harness.counterexamples.as_log import as_log, with_situation
-from tornproof.harness.explorers.crash_images import power_controls, power_points
-from tornproof.harness.explorers.crash_images.power import IN_ORDER, ModelResult, Power, power_phase
-from tornproof.harness.explorers.crash_images.power_exploration import Settings
-from tornproof.harness.explorers.memory.memory import explore_memory
-from tornproof.harness.explorers.memory.memory_variants import CASES, MemoryCase
-from tornproof.harness.explorers.schedules import schedule_controls, schedule_crash, schedule_points
-from tornproof.harness.explorers.schedules.schedules import explore_schedules
+from tornproof.harness.explorers.memory.explorer import explore_memory
+from tornproof.harness.explorers.memory.variants import CASES, MemoryCase
+from tornproof.harness.explorers.power_cuts import controls as power_controls
+from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.exploration import Settings
+from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, ModelResult, Power, power_phase
+from tornproof.harness.explorers.schedules import controls as schedule_controls
+from tornproof.harness.explorers.schedules import crash as schedule_crash
+from tornproof.harness.explorers.schedules import points as schedule_points
+from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.persistence.legal_files import Limits

@@ -10,19 +10,19 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import remembered_encoder
-from tornproof.harness.explorers.corruption.damage_judge import Judge as DamageJudge
-from tornproof.harness.explorers.corruption.damage_judge import Outcome
-from tornproof.harness.explorers.corruption.damage_plan import BITS_IN_BYTE, Flip
-from tornproof.harness.explorers.crash_images.crash import explore_crashes
-from tornproof.harness.explorers.crash_images.power_course import Courses
-from tornproof.harness.explorers.crash_images.power_exploration import Settings
-from tornproof.harness.explorers.crash_images.power_judge import PowerJudge
-from tornproof.harness.explorers.crash_images.power_model import explore_model
-from tornproof.harness.explorers.memory.memory_exploration import Ground as MemoryGround
-from tornproof.harness.explorers.memory.memory_exploration import MemoryExploration
-from tornproof.harness.explorers.memory.memory_trace import mapped_reader, trace_writer
-from tornproof.harness.explorers.model_based.stateful_machine import Search
-from tornproof.harness.explorers.model_based.stateful_start import StorageKind, prepare
+from tornproof.harness.explorers.corruption.judge import Judge as DamageJudge
+from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
+from tornproof.harness.explorers.kills.explorer import explore_crashes
+from tornproof.harness.explorers.memory.exploration import Ground as MemoryGround
+from tornproof.harness.explorers.memory.exploration import MemoryExploration
+from tornproof.harness.explorers.memory.trace import mapped_reader, trace_writer
+from tornproof.harness.explorers.model_based.machine import Search
+from tornproof.harness.explorers.model_based.start import StorageKind, prepare
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.exploration import Settings
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.model import explore_model
 from tornproof.harness.mutation.fault import Explorer, Planting
 from tornproof.harness.mutation.ground import Ground
 from tornproof.harness.mutation.publishing_rules import PublishingRules

@@ -15,7 +15,7 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.counterexamples.run import Player
 from tornproof.harness.counterexamples.situation_document import situation_of
-from tornproof.harness.explorers.memory.memory import WEAK, seen_again
+from tornproof.harness.explorers.memory.explorer import WEAK, seen_again
 from tornproof.harness.explorers.simulated_phases import explore_words, simulate
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Planting

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.systems.preset import physical_length
 from tornproof.harness.systems.readers import by_header, unchecked
-from tornproof.harness.systems.writers import physical_length
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.partition_names import looks_like_partition, split_name

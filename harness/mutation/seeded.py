@@ -25,7 +25,7 @@ from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.explorers.random.seeded_course import PEACE, Course, draw_fate, moves_of, moves_text
-from tornproof.harness.explorers.schedules.schedule_points import Points
+from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Planting
 from tornproof.harness.mutation.ground import Ground

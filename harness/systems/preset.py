@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.encode import patch_header
 from tornproof.impl.read.reader_protocol import ReaderProtocol
-from tornproof.impl.write.commit import Protocol
+from tornproof.impl.storage.interface import EntryKind, Storage
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles
+from tornproof.impl.txn.pins import WriterLock
+from tornproof.impl.write.commit import PartitionWrite, Protocol
 from tornproof.impl.write.partition_change import RowGroupEncoder
+from tornproof.impl.write.recovery import remove_directory
 
 
 class CommitMode(enum.StrEnum):
@@ -28,3 +35,34 @@ class Preset:
     reader: ReaderProtocol
     commit_mode: CommitMode
     encode: RowGroupEncoder
+
+
+def physical_length(storage: Storage, write: PartitionWrite) -> int:
+    """Name the length that the file will have, dead bytes included: hazard H1 (docs/format.md, step 7).
+
+    QuestDB asks for it after the write. With one writer that is the same number, and it is needed before.
+    """
+    end_bytes = write.data_offset_bytes + len(write.data)
+    if write.is_new:
+        return end_bytes
+    with storage.open_for_reading(f"{write.directory_path}/{DATA_FILE}") as file:
+        return max(file.size_bytes(), end_bytes)
+
+
+def cut_both_files(storage: Storage, write: PartitionWrite) -> None:
+    """Put the header back and cut what a failed update has appended; a new directory is for recovery to remove."""
+    if write.is_new:
+        return
+    with storage.open_for_writing(f"{write.directory_path}/{PM_FILE}") as pm:
+        pm.pwrite(patch_header(write.pm_offset_bytes), 0)
+        with storage.open_for_writing(f"{write.directory_path}/{DATA_FILE}") as data:
+            data.truncate(write.data_offset_bytes)
+        pm.truncate(write.pm_offset_bytes)
+
+
+def remove_at_once(storage: Storage, lock: WriterLock, version: int, files: Iterable[PartitionFiles]) -> None:
+    """Remove directories that nobody reads as soon as no version names them, durable or not."""
+    with lock.exclude_pins_below(version) as nobody_reads:
+        for each in files if nobody_reads else ():
+            if storage.kind(each.path) is EntryKind.DIRECTORY:
+                remove_directory(storage, each.path)

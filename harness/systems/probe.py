@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.multiset import holds_all
+from tornproof.harness.systems.answer import holds_all
 from tornproof.harness.systems.preset import Preset
 from tornproof.impl.chunk.row_group_encoder import EncodeOptions, encode_row_group
 from tornproof.impl.errors import ProblemError, TornproofError

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from tornproof.harness.systems.preset import CommitMode, Preset
+from tornproof.harness.systems.preset import CommitMode, Preset, cut_both_files, physical_length, remove_at_once
 from tornproof.harness.systems.readers import BY_HEADER, BY_NEWEST, BY_TOKEN
-from tornproof.harness.systems.writers import cut_both_files, physical_length, remove_at_once
 from tornproof.impl.chunk.row_group_encoder import EncodeOptions, encode_row_group
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.storage.interface import Storage

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.parquet.fields import Repetition
-from tornproof.impl.parquet.thrift import encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, encode
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import DecimalShape
 

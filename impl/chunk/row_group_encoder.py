@@ -32,9 +32,7 @@ from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, 
 from tornproof.impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA, SORTING_COLUMN, ids_of
 from tornproof.impl.parquet.footer import SortingColumn, start_of
 from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import encode
-from tornproof.impl.parquet.tree import Field, Kind, Struct
-from tornproof.impl.parquet.tree_edit import moved, packed, struct_list, with_fields, without
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, moved, packed, struct_list, with_fields, without
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
 

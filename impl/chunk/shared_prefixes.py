@@ -16,9 +16,7 @@ import pyarrow.parquet as pq
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.parquet.fields import DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, PAGE_HEADER, PageType, ids_of
 from tornproof.impl.parquet.pages import HEADER_NAMES, PageInfo
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Kind, Struct
-from tornproof.impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, decode, encode, value_of, with_fields
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.types.physical import PhysicalType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
-from tornproof.impl.parquet.tree import BrokenError, Step, path_text
+from tornproof.impl.parquet.thrift import BrokenError, Step, path_text
 
 
 class Cause(enum.Enum):

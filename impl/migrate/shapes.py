@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.impl.parquet import fields
 from tornproof.impl.parquet.records import Form, Table
-from tornproof.impl.parquet.tree import Kind
+from tornproof.impl.parquet.thrift import Kind
 
 
 class Code(IntEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tornproof.impl.migrate.refusals import Cause, RefusalError
-from tornproof.impl.parquet.tree import Kind
+from tornproof.impl.parquet.thrift import Kind
 
 STOP: Final = 0
 TRUE: Final = int(Kind.TRUE)

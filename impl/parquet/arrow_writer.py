@@ -31,9 +31,7 @@ from tornproof.impl.parquet.fields import (
 )
 from tornproof.impl.parquet.footer import start_of
 from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import decode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct
-from tornproof.impl.parquet.tree_edit import moved, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, moved, value_of, with_fields, without
 
 FOOTER = ids_of(FILE_META_DATA)
 GROUP = ids_of(ROW_GROUP)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER, ids_of
 from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import BrokenError, Field, Kind, Struct
+from tornproof.impl.parquet.thrift import BrokenError, Field, Kind, Struct, decode, encode
 
 HEADER_MAX_BYTES = 1024
 HEADER = ids_of(BLOOM_FILTER_HEADER)

@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.impl.parquet.fields import PAGE_HEADER, Codec, ids_of
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Kind
-from tornproof.impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, decode, encode, value_of, with_fields
 from tornproof.impl.storage.checksum import crc32
 
 HEADER = ids_of(PAGE_HEADER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tornproof.impl.parquet.records import Form, Member, Table, choice, integer, list_of, size, struct_of
-from tornproof.impl.parquet.tree import Kind
+from tornproof.impl.parquet.thrift import Kind
 from tornproof.impl.types.physical import PhysicalType
 
 

@@ -6,17 +6,40 @@ Values keep the names of parquet.thrift; every offset counts from the start of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
-from tornproof.impl.layout.parquet import MAGIC, ParquetTail
-from tornproof.impl.parquet.fields import FILE_META_DATA, Codec
+from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
+from tornproof.impl.parquet.fields import (
+    COLUMN_ORDER,
+    FILE_META_DATA,
+    KEY_VALUE,
+    ROW_GROUP,
+    SCHEMA_ELEMENT,
+    Codec,
+    ids_of,
+)
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.schema import SchemaLeaf, read_leaves
-from tornproof.impl.parquet.thrift import NODE_COUNT_MAX, Known, decode
-from tornproof.impl.parquet.tree import BrokenError, Struct
+from tornproof.impl.parquet.thrift import (
+    NODE_COUNT_MAX,
+    BrokenError,
+    Field,
+    Items,
+    Kind,
+    Known,
+    Padded,
+    Struct,
+    decode,
+    encode,
+    struct_list,
+    value_of,
+    with_fields,
+    without,
+)
 
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_SIZE_BYTES = ParquetTail.layout.size_bytes
@@ -249,3 +272,206 @@ def _statistics(values: dict[str, Any]) -> Statistics:
         deprecated_min=values.get("min"),
         deprecated_max=values.get("max"),
     )
+
+
+FOOTER = ids_of(FILE_META_DATA)
+PAIR = ids_of(KEY_VALUE)
+ORDINAL = ids_of(ROW_GROUP)["ordinal"]
+ELEMENT_TYPE = ids_of(SCHEMA_ELEMENT)["type"]
+TYPE_ORDER = ids_of(COLUMN_ORDER)["TYPE_ORDER"]
+VERSION = 1
+"""What QuestDB writes."""
+ORDINAL_MAX = 0x7FFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroupFacts:
+    """Where a row group's chunks start and end, and the bytes of what else belongs to it.
+
+    Bloom filters count where they stand outside of the chunks: others are part of the span.
+    """
+
+    start_bytes: int
+    end_bytes: int
+    indexes_length_bytes: int
+    blooms_length_bytes: int
+
+    @property
+    def unused_bytes(self) -> int:
+        """What dropping the row group adds to UNUSED_BYTES: gaps between chunks too (docs/format.md)."""
+        return self.end_bytes - self.start_bytes + self.indexes_length_bytes + self.blooms_length_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterParts:
+    """A footer whose `fields` hold an empty list in place of the row groups.
+
+    `ordinals` says for each of `row_groups` what ordinal it states, None without one.
+    """
+
+    fields: Struct
+    row_groups: tuple[bytes, ...]
+    ordinals: tuple[int | None, ...]
+
+    def encode(self) -> bytes:
+        """Return the footer; one that was only split has the bytes that it had, up to its stop byte."""
+        place = next(field for field in self.fields.fields if field.id == FOOTER["row_groups"])
+        assert isinstance(place.value, Items)
+        row_groups = place._replace(value=place.value._replace(elements=self.row_groups))
+        return encode(with_fields(self.fields, row_groups))
+
+    def with_row_groups(self, row_groups: Sequence[bytes], row_count: int) -> FooterParts:
+        """Return the footer of these row groups, `row_count` rows together.
+
+        A row group that stays at its place keeps its bytes. Elsewhere an ordinal is made to say the new place.
+        """
+        known = dict(zip(self.row_groups, self.ordinals, strict=True))
+        ordinals = [known[raw] if raw in known else _ordinal_of(raw) for raw in row_groups]
+        placed = list(row_groups)
+        for place, (raw, ordinal) in enumerate(zip(row_groups, ordinals, strict=True)):
+            stays = place < len(self.row_groups) and raw == self.row_groups[place]
+            if ordinal is not None and ordinal != place and not stays:
+                placed[place], ordinals[place] = _with_ordinal(raw, place)
+        fields = with_fields(self.fields, Field(FOOTER["num_rows"], Kind.I64, row_count))
+        if len(placed) != len(self.row_groups):
+            fields = with_fields(fields, struct_list(FOOTER["row_groups"], ()))
+        return FooterParts(fields=fields, row_groups=tuple(placed), ordinals=tuple(ordinals))
+
+    def key_value(self, key: str) -> str | None:
+        """Return the value of the first pair with this key, None without one."""
+        views = (read(pair, KEY_VALUE) for pair in self._pairs())
+        return next((view.get("value") for view in views if view["key"] == key), None)
+
+    def with_key_value(self, key: str, value: str) -> FooterParts:
+        """Return the footer with this pair in place of the first one with the key, or behind all others."""
+        pairs = self._pairs()
+        place = next((place for place, pair in enumerate(pairs) if read(pair, KEY_VALUE)["key"] == key), len(pairs))
+        pairs[place : place + 1] = [_pair(key, value)]
+        return replace(self, fields=with_fields(self.fields, struct_list(FOOTER["key_value_metadata"], pairs)))
+
+    def same_schema(self, other: FooterParts) -> bool:
+        """Return whether both footers have the same bytes for a schema."""
+        return self._schema_bytes() == other._schema_bytes()
+
+    def _pairs(self) -> list[Struct]:
+        for field in self.fields.fields:
+            if field.id == FOOTER["key_value_metadata"] and field.kind == Kind.LIST and isinstance(field.value, Items):
+                return [pair for pair in field.value.elements if isinstance(pair, Struct)]
+        return []
+
+    def _schema_bytes(self) -> bytes:
+        return encode(Struct(tuple(field for field in self.fields.fields if field.id == FOOTER["schema"])))
+
+
+def split_footer(
+    footer_bytes: bytes, *, file: str, offset_bytes: int, node_count_max: int = NODE_COUNT_MAX
+) -> FooterParts:
+    """Take the footer at `offset_bytes` of `file` apart; bytes behind its stop byte are ignored.
+
+    Checked is what stands outside of the row groups, and that they are structs. Raises CorruptError, UnsupportedError.
+    """
+    path_of = FILE_META_DATA.path_text
+    tree, length_bytes = decode(
+        footer_bytes, file=file, offset_bytes=offset_bytes, node_count_max=node_count_max, path_of=path_of
+    )
+    try:
+        return _split(tree, footer_bytes, length_bytes - 1)
+    except BrokenError as error:
+        error.report(file, path_of)
+
+
+def _split(tree: Struct, footer_bytes: bytes, end_bytes: int) -> FooterParts:
+    ids = [field.id for field in tree.fields]
+    if len(set(ids)) < len(ids):
+        raise BrokenError("every field once", ids, tree.offset_bytes)
+    rest, spans, ordinals = tree, [], []
+    for field, following in itertools.zip_longest(tree.fields, tree.fields[1:]):
+        items = field.value
+        if field.id == FOOTER["row_groups"] and isinstance(items, Items) and items.element_kind == Kind.STRUCT:
+            rest = with_fields(tree, field._replace(value=items._replace(elements=())))
+            structs = [element for element in items.elements if isinstance(element, Struct)]
+            ordinals = [_ordinal_in(struct) for struct in structs]
+            spans = [struct.offset_bytes - tree.offset_bytes for struct in structs]
+            spans.append((following.offset_bytes - tree.offset_bytes) if following else end_bytes)
+    # What was not taken out is not what a footer holds there, which is refused here.
+    read(rest, FILE_META_DATA)
+    row_groups = tuple(footer_bytes[start:end] for start, end in itertools.pairwise(spans))
+    return FooterParts(fields=rest, row_groups=row_groups, ordinals=tuple(ordinals))
+
+
+def _ordinal_in(row_group: Struct) -> int | None:
+    for field in row_group.fields:
+        if field.id == ORDINAL and field.kind == Kind.I16:
+            value = field.value.value if isinstance(field.value, Padded) else field.value
+            assert isinstance(value, int)
+            return value
+    return None
+
+
+def empty_footer(schema: Sequence[Struct], key_values: Mapping[str, str], created_by: str) -> FooterParts:
+    """Return the footer of a file without row groups, for the elements of its schema, the root first.
+
+    Its column orders say that bounds are in the order of each type: readers ignore them otherwise.
+    """
+    leaf_count = sum(value_of(element, ELEMENT_TYPE) is not None for element in schema)
+    order = Struct((Field(TYPE_ORDER, Kind.STRUCT, Struct(())),))
+    fields = Struct(
+        (
+            Field(FOOTER["version"], Kind.I32, VERSION),
+            struct_list(FOOTER["schema"], schema),
+            Field(FOOTER["num_rows"], Kind.I64, 0),
+            struct_list(FOOTER["row_groups"], ()),
+            struct_list(FOOTER["key_value_metadata"], [_pair(*pair) for pair in key_values.items()]),
+            Field(FOOTER["created_by"], Kind.BINARY, created_by.encode()),
+            struct_list(FOOTER["column_orders"], [order] * leaf_count),
+        )
+    )
+    return FooterParts(fields=fields, row_groups=(), ordinals=())
+
+
+def file_tail(footer: bytes) -> bytes:
+    """Return what ends a file: the footer, its length, the magic bytes."""
+    return footer + ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
+
+
+def row_group_facts(row_group: bytes, *, file: str = DATA_FILE) -> RowGroupFacts:
+    """Return the facts of an encoded row group; CorruptError for one that lacks them or has negative lengths."""
+    tree, _ = decode(row_group, file=file, path_of=ROW_GROUP.path_text)
+    try:
+        chunks = read(tree, ROW_GROUP)["columns"]
+    except BrokenError as error:
+        error.report(file, ROW_GROUP.path_text)
+    metas = [chunk["meta_data"] for chunk in chunks]
+    starts = [start_of(meta) for meta in metas]
+    ends = [start + meta["total_compressed_size"] for start, meta in zip(starts, metas, strict=True)]
+    start, end = min(starts, default=0), max(ends, default=0)
+    blooms = [(meta.get("bloom_filter_offset", start), meta.get("bloom_filter_length", 0)) for meta in metas]
+    return RowGroupFacts(
+        start_bytes=start,
+        end_bytes=end,
+        indexes_length_bytes=sum(
+            chunk.get("column_index_length", 0) + chunk.get("offset_index_length", 0) for chunk in chunks
+        ),
+        blooms_length_bytes=sum(length for offset, length in blooms if not start <= offset < end),
+    )
+
+
+def unused_bytes_of(row_group: bytes, *, file: str = DATA_FILE) -> int:
+    """Return what dropping an encoded row group adds to UNUSED_BYTES; raises CorruptError."""
+    return row_group_facts(row_group, file=file).unused_bytes
+
+
+def _pair(key: str, value: str) -> Struct:
+    return Struct((Field(PAIR["key"], Kind.BINARY, key.encode()), Field(PAIR["value"], Kind.BINARY, value.encode())))
+
+
+def _ordinal_of(row_group: bytes) -> int | None:
+    return _ordinal_in(decode(row_group, file=DATA_FILE)[0])
+
+
+def _with_ordinal(row_group: bytes, place: int) -> tuple[bytes, int | None]:
+    """Return the row group with its place as its ordinal, or without one where that has more than 16 bits."""
+    tree, _ = decode(row_group, file=DATA_FILE)
+    if place > ORDINAL_MAX:
+        return encode(without(tree, ORDINAL)), None
+    return encode(with_fields(tree, Field(ORDINAL, Kind.I16, place))), place

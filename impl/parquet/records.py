@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.impl.parquet.thrift import Known
-from tornproof.impl.parquet.tree import BrokenError, Items, Kind, Padded, Step, Struct, Value, path_text
+from tornproof.impl.parquet.thrift import BrokenError, Items, Kind, Known, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.impl.parquet.fields import Repetition
-from tornproof.impl.parquet.tree import BrokenError, Struct
+from tornproof.impl.parquet.thrift import BrokenError, Struct
 from tornproof.impl.types.physical import PhysicalType
 
 # Paths are tuples, so this also bounds what a hostile schema of many deep leaves can cost.

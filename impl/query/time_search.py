@@ -8,12 +8,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.pm.statistics import bounds_of
 from tornproof.impl.query.predicate import And, Comparison, IsIn, Operator, Or, Predicate
 from tornproof.impl.types.physical import PhysicalType
+
+
+class TimeTextError(TornproofError):
+    """A text that is no time, or none that the column can hold."""
+
+
+def time_of_text(text: str, unit: str) -> int:
+    """Return a time as a column of that unit counts it; times without zone are UTC. Raises TimeTextError."""
+    try:
+        return int(pa.scalar(text.strip().removesuffix("Z")).cast(pa.timestamp(unit)).value)
+    except ValueError as error:
+        raise TimeTextError(f"{text!r} is no time; write 2024-01-31 or 2024-01-31T12:30:00.5") from error
+
 
 INT64_MIN, INT64_MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

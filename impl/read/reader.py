@@ -13,14 +13,12 @@ from tornproof.impl.pm.block import Block
 from tornproof.impl.query.comparison import compare
 from tornproof.impl.query.predicate import And, Operator, Predicate
 from tornproof.impl.query.pruning import Pruner
-from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
-from tornproof.impl.query.time_text import TimeTextError, time_of_text
+from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError, time_of_text
 from tornproof.impl.read.account import ReadAccount
 from tornproof.impl.read.decoding import AT_ONCE, Decoding
-from tornproof.impl.read.kept_row_groups import kept_ordinals
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
-from tornproof.impl.read.row_selection import selected_rows
+from tornproof.impl.read.row_selection import kept_ordinals, selected_rows
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.columns import SnapshotColumn, column_key

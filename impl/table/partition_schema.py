@@ -12,8 +12,7 @@ from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.fields import Repetition
 from tornproof.impl.parquet.schema import SchemaElement
-from tornproof.impl.parquet.thrift import encode
-from tornproof.impl.parquet.tree import Field, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, Value, encode
 from tornproof.impl.pm.header import Column, FileHeader, encode_header
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
 from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape

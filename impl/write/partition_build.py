@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
-from tornproof.impl.parquet.footer import SortingColumn
-from tornproof.impl.parquet.footer_parts import empty_footer, file_tail
+from tornproof.impl.parquet.footer import SortingColumn, empty_footer, file_tail
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, lay_out_generation, patch_header, start_file
 from tornproof.impl.storage.interface import File, OpenMode, Storage
 from tornproof.impl.table.metadata_file import TableMetadata

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom import bitset_of_values
-from tornproof.impl.parquet.footer_parts import empty_footer
+from tornproof.impl.parquet.footer import empty_footer
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns

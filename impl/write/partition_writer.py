@@ -14,8 +14,7 @@ from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGro
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
-from tornproof.impl.parquet.footer import SortingColumn
-from tornproof.impl.parquet.footer_parts import FooterParts, file_tail, split_footer, unused_bytes_of
+from tornproof.impl.parquet.footer import FooterParts, SortingColumn, file_tail, split_footer, unused_bytes_of
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.encode import (

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.query.predicate import Predicate
-from tornproof.impl.query.time_text import TimeTextError
+from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.pipeline.datasource.types import spark_schema

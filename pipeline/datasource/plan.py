@@ -20,11 +20,10 @@ from tornproof.impl.query.predicate import And, Predicate, columns_of
 from tornproof.impl.query.pruning import Pruner
 from tornproof.impl.query.time_search import TimeRange, implied_range
 from tornproof.impl.read.account import ReadAccount
-from tornproof.impl.read.kept_row_groups import kept_ordinals
 from tornproof.impl.read.reader import Snapshot, raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
-from tornproof.impl.read.row_selection import selected_rows
+from tornproof.impl.read.row_selection import kept_ordinals, selected_rows
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, Storage
 from tornproof.impl.table.columns import SnapshotColumn, column_key
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition

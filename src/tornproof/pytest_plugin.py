@@ -106,9 +106,9 @@ class Explorers:
         machines that are too slow for that; what it cuts fails the test, unless with `allow_unfinished`.
         """
         __tracebackhide__ = True
-        from tornproof.harness.explorers.crash_images.crash import explore_crashes, replay_crash
-        from tornproof.harness.explorers.crash_images.crash_exploration import PHASE as CRASH
-        from tornproof.harness.explorers.model_based.crash_story import crash_story
+        from tornproof.harness.explorers.kills.exploration import PHASE as CRASH
+        from tornproof.harness.explorers.kills.explorer import explore_crashes, replay_crash
+        from tornproof.harness.explorers.own_system.crash_story import crash_story
         from tornproof.testing import PATH
 
         if not isinstance(operations, Sequence) or not operations:
@@ -145,8 +145,8 @@ class Explorers:
         __tracebackhide__ = True
         from hypothesis.strategies import SearchStrategy
 
-        from tornproof.harness.explorers.model_based.target_machine import PHASE as MACHINE
-        from tornproof.harness.explorers.model_based.target_machine import explore_stories, replay_story
+        from tornproof.harness.explorers.own_system.machine import PHASE as MACHINE
+        from tornproof.harness.explorers.own_system.machine import explore_stories, replay_story
         from tornproof.testing import PATH
 
         if not isinstance(operations, SearchStrategy) and not (isinstance(operations, Sequence) and operations):

@@ -12,7 +12,7 @@ import pytest
 
 import tornproof
 from tornproof.api.tables import SnapshotReleasedError
-from tornproof.impl.query.time_text import TimeTextError
+from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import RepeatedColumnError, UnknownColumnError
 from tornproof.impl.table.create import TableRefusedError
 from tornproof.impl.types.names import type_code

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import tornproof.cli.commands.barriers as command
 from tornproof.cli.app import app
-from tornproof.harness.explorers.barriers.barriers import ALL, Names, Outcome, explore_barriers
-from tornproof.harness.explorers.barriers.barriers_document import document
+from tornproof.harness.explorers.barriers.document import document
+from tornproof.harness.explorers.barriers.explorer import ALL, Names, Outcome, explore_barriers
 from tornproof.harness.simulator.persistence.models import A, B
 
 SETS: list[Names] = [(), ALL]

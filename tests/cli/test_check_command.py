@@ -18,7 +18,7 @@ from depth import nightly
 from tornproof.cli.check_report import ALWAYS_SHOWN
 from tornproof.cli.numbers import CORES, WORKERS_MAX
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
-from tornproof.harness.explorers.corruption.damage_judge import Outcome
+from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.impl.types.questdb import TypeTag
 
 CHAIN = "tables/9.4.2/chain/table"

@@ -24,11 +24,8 @@ from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.printing import Printer
 from tornproof.impl.parquet.arrow_writer import FOOTER, GROUP, META, meta_of, with_meta
 from tornproof.impl.parquet.bloom import bitset_size_bytes, build_bitset, probe
-from tornproof.impl.parquet.footer import read_footer_tail
-from tornproof.impl.parquet.footer_parts import file_tail
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Items, Struct
-from tornproof.impl.parquet.tree_edit import struct_list, value_of, with_fields, without
+from tornproof.impl.parquet.footer import file_tail, read_footer_tail
+from tornproof.impl.parquet.thrift import Items, Struct, decode, encode, struct_list, value_of, with_fields, without
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy

@@ -17,7 +17,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
-from tornproof.harness.explorers.crash_images.crash_judge import Property
+from tornproof.harness.explorers.kills.judge import Property
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")

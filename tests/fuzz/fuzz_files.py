@@ -18,7 +18,7 @@ from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.convert import convert as convert_file
 from tornproof.impl.parquet.bloom import hashes_of, probe
-from tornproof.impl.parquet.footer_parts import file_tail
+from tornproof.impl.parquet.footer import file_tail
 from tornproof.impl.pm.bloom_place import bitset_of
 from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, resolve, walk
 from tornproof.impl.pm.check import check_metadata

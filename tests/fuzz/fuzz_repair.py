@@ -10,9 +10,7 @@ from fuzz_inputs import joined, parts_of
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.parquet.fields import PAGE_HEADER, ids_of
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Kind
-from tornproof.impl.parquet.tree_edit import value_of, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, decode, encode, value_of, with_fields
 from tornproof.impl.pm.chain import CHECKSUM_START, walk
 from tornproof.impl.pm.footer import FooterPlace
 

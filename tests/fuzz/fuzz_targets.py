@@ -25,8 +25,7 @@ from tornproof.harness.systems.scenario import parse_scenario
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import ProblemError, TornproofError
 from tornproof.impl.parquet.fields import Codec
-from tornproof.impl.parquet.footer import decode_footer
-from tornproof.impl.parquet.footer_parts import row_group_facts, split_footer
+from tornproof.impl.parquet.footer import decode_footer, row_group_facts, split_footer
 from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.parquet.thrift import decode, encode
 from tornproof.impl.read.cold_read import read_cold

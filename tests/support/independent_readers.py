@@ -19,8 +19,7 @@ from real_tables import only, rows_of
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.parquet.footer import read_footer_tail
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Items, Struct
+from tornproof.impl.parquet.thrift import Items, Struct, decode, encode
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.table.columns import column_key
 from tornproof.impl.txn.transaction import Partition

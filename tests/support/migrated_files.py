@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, decode, encode
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, check_checksum, decode_metadata, walk
 

@@ -59,8 +59,8 @@ def warm_pytest() -> Callable[[], object]:
 
     for name in (
         "hypothesis.stateful",
-        "tornproof.harness.explorers.crash_images.crash",
-        "tornproof.harness.explorers.model_based.target_machine",
+        "tornproof.harness.explorers.kills.explorer",
+        "tornproof.harness.explorers.own_system.machine",
         "tornproof.testing",
     ):
         importlib.import_module(name)

@@ -1,1 +1,1 @@
-"""Which barriers a commit needs under which model of persistence. Begin with `barriers.py`."""
+"""Which barriers a commit needs under which model of persistence. Begin with `explorer.py`."""

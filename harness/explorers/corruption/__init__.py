@@ -1,1 +1,1 @@
-"""Damaged bytes of every file of a table, each damage read, verified and classed. Begin with `damage.py`."""
+"""Damaged bytes of every file of a table, each damage read, verified and classed. Begin with `explorer.py`."""

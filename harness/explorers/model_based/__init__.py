@@ -1,1 +1,1 @@
-"""Programs of a table's whole life beside the model, and stories of a user's own system. Begin with `stateful.py`."""
+"""Programs of a table's whole life, the model beside the implementation. Begin with `explorer.py`."""

@@ -13,7 +13,7 @@ import numpy as np
 from tornproof.harness.counterexamples.log import step_text
 from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.explorers.random.seeded_events import Recorder
-from tornproof.harness.explorers.schedules.schedule_points import Points
+from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Lives
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform

@@ -16,7 +16,7 @@ from rich.text import Text
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst
-from tornproof.harness.explorers.corruption.damage_judge import Outcome
+from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
 
 ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)

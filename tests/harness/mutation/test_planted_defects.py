@@ -10,10 +10,10 @@ from depth import nightly
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.crash_images.crash import explore_crashes
-from tornproof.harness.explorers.crash_images.crash_exploration import Exploration, Plan
-from tornproof.harness.explorers.crash_images.crash_judge import Judge, Violation
-from tornproof.harness.explorers.model_based.stateful import explore_stateful
+from tornproof.harness.explorers.kills.exploration import Exploration, Plan
+from tornproof.harness.explorers.kills.explorer import explore_crashes
+from tornproof.harness.explorers.kills.judge import Judge, Violation
+from tornproof.harness.explorers.model_based.explorer import explore_stateful
 from tornproof.harness.mutation.planted import PLANTED, Planted
 from tornproof.harness.systems.table import TableOperation, TableTarget
 

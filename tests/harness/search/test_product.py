@@ -10,7 +10,7 @@ from product_search import ProductSearch
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Verdict, looks_at_most
-from tornproof.harness.explorers.schedules.schedule_crash import control_situation, explore_product
+from tornproof.harness.explorers.schedules.crash import control_situation, explore_product
 from tornproof.harness.search.crash_world import Disks, Lives
 from tornproof.harness.search.product_cuts import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductCuts
 from tornproof.harness.simulator.filesystem.kernel import Kernel

@@ -9,7 +9,7 @@ import pytest
 from table_situations import GROW, PURGE, table_situation
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.explorers.schedules.schedule_controls import LETTERS, NUMBERS, control_situation
+from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_situation
 from tornproof.harness.search.cuts import Course, Cuts, NotOnlyAReaderError, Ways, schedule_of
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import Said, said_by

@@ -16,7 +16,7 @@ from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.table.partition import resolve_partition
 from tornproof.impl.table.table import open_table
-from tornproof.impl.verify.bloom_filters import missing_values
+from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_change import RowGroupEncoder
 

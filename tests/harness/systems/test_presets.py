@@ -13,7 +13,7 @@ from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.systems.multiset import holds_all
+from tornproof.harness.systems.answer import holds_all
 from tornproof.harness.systems.preset import CommitMode
 from tornproof.harness.systems.readers import PinnedFiles, by_header, by_newest, without_statistics
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS

@@ -6,8 +6,8 @@ import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.crash_images.power_points import must_reach_all
-from tornproof.harness.explorers.schedules import schedule_points
+from tornproof.harness.explorers.power_cuts.points import must_reach_all
+from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.simulator.persistence.models import MODELS
 from tornproof.harness.systems.releases import PRESETS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.explorers.barriers.barriers import ALL, protocol_with
+from tornproof.harness.explorers.barriers.explorer import ALL, protocol_with
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Planting
 from tornproof.harness.simulator.filesystem.image import DiskImage

@@ -18,8 +18,7 @@ from tornproof.impl.chunk import expansion as chunk_expansion
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Struct
+from tornproof.impl.parquet.thrift import Struct, decode, encode
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column

@@ -24,8 +24,7 @@ from tornproof.impl.chunk.row_group_encoder import (
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.parquet.dictionaries import dictionary_of
 from tornproof.impl.parquet.fields import OFFSET_INDEX, ROW_GROUP, Codec, PageType
-from tornproof.impl.parquet.footer import SortingColumn
-from tornproof.impl.parquet.footer_parts import split_footer
+from tornproof.impl.parquet.footer import SortingColumn, split_footer
 from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import decode

@@ -23,10 +23,18 @@ from tornproof.impl.chunk.row_group_encoder import (
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.parquet.fields import FILE_META_DATA, Codec, ids_of
-from tornproof.impl.parquet.footer import ParquetFooter, SortingColumn, decode_footer, read_footer_tail
-from tornproof.impl.parquet.footer_parts import FooterParts, empty_footer, file_tail, split_footer, unused_bytes_of
-from tornproof.impl.parquet.tree import Items, Struct
-from tornproof.impl.parquet.tree_edit import value_of
+from tornproof.impl.parquet.footer import (
+    FooterParts,
+    ParquetFooter,
+    SortingColumn,
+    decode_footer,
+    empty_footer,
+    file_tail,
+    read_footer_tail,
+    split_footer,
+    unused_bytes_of,
+)
+from tornproof.impl.parquet.thrift import Items, Struct, value_of
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import compare_footer

@@ -11,7 +11,7 @@ from tornproof.impl.migrate.footer_reader import read_footer
 from tornproof.impl.migrate.refusals import Cause, RefusalError, RefusedCorruptError, RefusedUnsupportedError
 from tornproof.impl.migrate.shapes import FileMetaData
 from tornproof.impl.parquet.footer import decode_footer
-from tornproof.impl.parquet.tree import Entries, Items, Kind, Padded, Struct, Value
+from tornproof.impl.parquet.thrift import Entries, Items, Kind, Padded, Struct, Value
 
 ROOT = schema_element("root", children=1)
 LEAF = schema_element("x", type=1, repetition=0)

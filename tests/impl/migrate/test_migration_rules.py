@@ -24,7 +24,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.refusals import Cause
-from tornproof.impl.parquet.tree import Items, Kind
+from tornproof.impl.parquet.thrift import Items, Kind
 from tornproof.impl.pm.chain import Metadata
 
 META = (4, [0], 1, [0], 3)

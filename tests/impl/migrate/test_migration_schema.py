@@ -9,7 +9,7 @@ from migrated_files import file_of_leaf, file_of_type, logical, schema_element, 
 
 from tornproof.impl.migrate.annotations import CONVERTED_TYPES
 from tornproof.impl.migrate.refusals import Cause
-from tornproof.impl.parquet.tree import Kind, Struct
+from tornproof.impl.parquet.thrift import Kind, Struct
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FLBA = range(8)
 CONVERTED = {name: number for number, name in enumerate(CONVERTED_TYPES)}

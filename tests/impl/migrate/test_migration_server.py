@@ -23,8 +23,7 @@ from migrated_files import (
 from tornproof.impl.migrate import blooms
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.refusals import Cause
-from tornproof.impl.parquet.thrift import encode
-from tornproof.impl.parquet.tree import Kind
+from tornproof.impl.parquet.thrift import Kind, encode
 from tornproof.impl.pm.block import Chunk
 
 META = (4, [0], 1, [0], 3)

@@ -28,7 +28,7 @@ from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.bloom_filters import missing_values
+from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, BloomPlace, OptionsRefusedError

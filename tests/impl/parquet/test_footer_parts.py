@@ -18,19 +18,30 @@ from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import CorruptError, ProblemError
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.parquet.fields import FILE_META_DATA, SCHEMA_ELEMENT, ids_of
-from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
-from tornproof.impl.parquet.footer_parts import (
+from tornproof.impl.parquet.footer import (
     FooterParts,
     RowGroupFacts,
+    decode_footer,
     empty_footer,
     file_tail,
+    read_footer_tail,
     row_group_facts,
     split_footer,
     unused_bytes_of,
 )
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Padded, Struct
-from tornproof.impl.parquet.tree_edit import struct_list, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import (
+    Field,
+    Items,
+    Kind,
+    Padded,
+    Struct,
+    decode,
+    encode,
+    struct_list,
+    value_of,
+    with_fields,
+    without,
+)
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 

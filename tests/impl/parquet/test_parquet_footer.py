@@ -26,8 +26,7 @@ from tornproof.impl.parquet.fields import (
 from tornproof.impl.parquet.footer import ParquetFooter, decode_footer, read_footer_tail
 from tornproof.impl.parquet.records import Form, Member, Table, read
 from tornproof.impl.parquet.schema import SCHEMA_DEPTH_MAX
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Padded, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Struct, Value, decode, encode
 from tornproof.impl.types.physical import PhysicalType
 
 Steps: TypeAlias = tuple[str | int, ...]

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, decode_footer, read_footer_tail
-from tornproof.impl.parquet.thrift import decode
-from tornproof.impl.parquet.tree import Items, Kind, Struct
+from tornproof.impl.parquet.thrift import Items, Kind, Struct, decode
 from tornproof.impl.types.physical import PhysicalType
 
 ENCODINGS = {

@@ -31,8 +31,7 @@ from tornproof.impl.parquet.pages import (
     walk_pages,
 )
 from tornproof.impl.parquet.records import Table
-from tornproof.impl.parquet.thrift import encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, encode
 
 PYARROW_CODECS = ["NONE", "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4"]
 PLAIN, RLE_DICTIONARY = 0, 8

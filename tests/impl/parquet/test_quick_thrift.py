@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.fields import PAGE_HEADER
 from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
-from tornproof.impl.parquet.quick import quick_read
+from tornproof.impl.parquet.pages import quick_read
 from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import BrokenError, Field, Kind, Struct
+from tornproof.impl.parquet.thrift import BrokenError, Field, Kind, Struct, decode, encode
 
 
 def header_of(*fields: Field) -> bytes:

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
-from tornproof.impl.parquet.thrift import DEPTH_MAX, decode, encode
-from tornproof.impl.parquet.tree import Entries, Field, Items, Kind, Padded, Struct
+from tornproof.impl.parquet.thrift import DEPTH_MAX, Entries, Field, Items, Kind, Padded, Struct, decode, encode
 
 INTEGERS = (Kind.I16, Kind.I32, Kind.I64)
 EXTENSION_AS_DOCUMENTED = bytes.fromhex("08 FF FF 01")

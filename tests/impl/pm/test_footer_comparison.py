@@ -12,8 +12,7 @@ from real_tables import parquet_partitions, snapshot_of
 from tornproof.impl.layout.pm import CODEC_NAMES, ENCODINGS, PHYSICAL_TYPE_NAMES
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, decode, encode
 from tornproof.impl.pm.chain import Metadata, decode_metadata, walk
 from tornproof.impl.pm.footer_comparison import compare_footer, encodings_mask
 from tornproof.impl.read.reader import Snapshot

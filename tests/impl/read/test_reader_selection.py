@@ -16,8 +16,7 @@ from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import txn
 from tornproof.impl.pm.block import Chunk
-from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
-from tornproof.impl.query.time_text import TimeTextError
+from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError
 from tornproof.impl.read.reader import RepeatedColumnError, Snapshot, UnknownColumnError, open_snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import is_nullable

@@ -15,8 +15,7 @@ from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.parquet.footer import read_footer_tail
-from tornproof.impl.parquet.thrift import decode, encode
-from tornproof.impl.parquet.tree import Field, Items, Kind, Struct
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode
 from tornproof.impl.pm.header import Column, FileHeader, decode_header, encode_header
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata

@@ -17,7 +17,7 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
-from tornproof.impl.parquet.footer_parts import file_tail, row_group_facts, split_footer
+from tornproof.impl.parquet.footer import file_tail, row_group_facts, split_footer
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag

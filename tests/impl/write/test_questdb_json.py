@@ -11,8 +11,7 @@ import golden_data
 import pytest
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
-from tornproof.impl.parquet.footer import read_footer_tail
-from tornproof.impl.parquet.footer_parts import split_footer
+from tornproof.impl.parquet.footer import read_footer_tail, split_footer
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
-from tornproof.harness.explorers.barriers.barriers import ALL, Outcome, explore_barriers
-from tornproof.harness.explorers.barriers.barriers_document import document, markdown
+from tornproof.harness.explorers.barriers.document import document, markdown
+from tornproof.harness.explorers.barriers.explorer import ALL, Outcome, explore_barriers
 from tornproof.impl.errors import UsageError
 
 

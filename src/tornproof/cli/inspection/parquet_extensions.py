@@ -7,7 +7,7 @@ from typing import Any
 
 from tornproof.cli.inspection.report import Document
 from tornproof.impl.parquet.fields import FILE_META_DATA
-from tornproof.impl.parquet.tree import Field, Items, Kind, Padded, Step, Struct, Value
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Step, Struct, Value
 
 # A Thrift encoder writes field 32767 as a zigzag number; written plainly, its bytes decode as another id.
 EXTENSION_FORMS = {32767: "zigzag", -16384: "plain"}

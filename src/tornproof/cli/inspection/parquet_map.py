@@ -11,8 +11,7 @@ from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.fields import COLUMN_META_DATA
 from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import decode
-from tornproof.impl.parquet.tree import BrokenError
+from tornproof.impl.parquet.thrift import BrokenError, decode
 
 ReadBytes = Callable[[int, int], bytes]
 BloomLengths = Mapping[tuple[int, int], int | None]

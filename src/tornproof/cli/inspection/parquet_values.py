@@ -11,7 +11,7 @@ from tornproof.cli.inspection.values import DECIMAL_LIMIT_BYTES, EPOCH, Shown, d
 from tornproof.impl.parquet.fields import LOGICAL_TYPE
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.schema import SchemaElement, SchemaLeaf
-from tornproof.impl.parquet.tree import BrokenError
+from tornproof.impl.parquet.thrift import BrokenError
 from tornproof.impl.types.physical import PhysicalType
 
 LogicalType: TypeAlias = tuple[str, dict[str, Any]]

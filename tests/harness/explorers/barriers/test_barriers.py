@@ -11,7 +11,8 @@ from depth import nightly
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
-from tornproof.harness.explorers.barriers.barriers import (
+from tornproof.harness.explorers.barriers.document import SAFE, UNSAFE, document, markdown, rows
+from tornproof.harness.explorers.barriers.explorer import (
     ALL,
     BARRIERS,
     Names,
@@ -23,10 +24,9 @@ from tornproof.harness.explorers.barriers.barriers import (
     settings_of,
     subsets,
 )
-from tornproof.harness.explorers.barriers.barriers_document import SAFE, UNSAFE, document, markdown, rows
-from tornproof.harness.explorers.crash_images.power_course import Courses
-from tornproof.harness.explorers.crash_images.power_judge import PowerJudge
-from tornproof.harness.explorers.crash_images.power_model import explore_model
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.model import explore_model
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.situation import Situation

@@ -17,7 +17,8 @@ from depth import nightly
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
-from tornproof.harness.explorers.corruption.damage import (
+from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.explorer import (
     MUST_REACH,
     SECOND_LOOKS,
     TASK_SIZE,
@@ -27,9 +28,8 @@ from tornproof.harness.explorers.corruption.damage import (
     plan,
     plan_bits_and_lengths,
 )
-from tornproof.harness.explorers.corruption.damage_catalogue import listed
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_plan import Damage, Flip, Kind, split
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind, split
 from tornproof.harness.parallel import tasks
 from tornproof.harness.parallel.tasks import TableQuestion
 from tornproof.harness.replay import replay_finding
@@ -195,7 +195,9 @@ def test_two_ways_of_judging_that_disagree_are_unknown() -> None:
 
 
 def test_a_failing_control_is_unknown() -> None:
-    with replaced("tornproof.harness.explorers.corruption.damage:failed_controls", lambda judge: ["the light is off"]):
+    with replaced(
+        "tornproof.harness.explorers.corruption.explorer:failed_controls", lambda judge: ["the light is off"]
+    ):
         phase = explore(SMALL, damages_max=FEW)
     assert (phase.verdict, phase.controls, phase.note) == (
         Verdict.UNKNOWN,
@@ -205,7 +207,7 @@ def test_a_failing_control_is_unknown() -> None:
 
 
 def test_a_must_reach_point_that_is_never_reached_is_unknown() -> None:
-    with replaced("tornproof.harness.explorers.corruption.damage_judge:_check_name", lambda field: "another name"):
+    with replaced("tornproof.harness.explorers.corruption.judge:_check_name", lambda field: "another name"):
         phase = explore(SMALL, damages_max=FEW)
     assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, f"never reached: {MUST_REACH[1]}")
 

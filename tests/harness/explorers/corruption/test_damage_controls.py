@@ -13,15 +13,15 @@ import table_builder as tb
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.corruption.damage_catalogue import listed
-from tornproof.harness.explorers.corruption.damage_controls import (
+from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.controls import (
     KINDS,
     blind_to_contradictions,
     failed_controls,
     failed_controls_of_kinds,
 )
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_plan import Cut, Kind
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import Cut, Kind
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
@@ -38,7 +38,7 @@ def made() -> Judge:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_control_of_a_kind_fails_when_no_reader_is_blind(kind: Kind, made: Judge) -> None:
     assert failed_controls_of_kinds(made) == []
-    with replaced("tornproof.harness.explorers.corruption.damage_controls:blind_to_contradictions", nullcontext):
+    with replaced("tornproof.harness.explorers.corruption.controls:blind_to_contradictions", nullcontext):
         failures = failed_controls_of_kinds(made)
     assert [kind.value in failure for failure in failures].count(True) == 1
 
@@ -73,12 +73,12 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
             "was not rejected, although it is shorter than the token",
         ),
         (
-            "tornproof.harness.explorers.corruption.damage_controls:blind_to_metadata",
+            "tornproof.harness.explorers.corruption.controls:blind_to_metadata",
             nullcontext,
             "no damage of a column descriptor was silent",
         ),
         (
-            "tornproof.harness.explorers.corruption.damage_controls:_is_noticed",
+            "tornproof.harness.explorers.corruption.controls:_is_noticed",
             lambda judge, flip: False,
             "no flipped bit of any page made a difference",
         ),

@@ -22,8 +22,8 @@ import tornproof.impl.read.reader
 import tornproof.impl.table.partition
 import tornproof.impl.txn.transaction
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.parquet.pages import walk_pages
@@ -104,7 +104,7 @@ NO_NATIVE: list[Patch] = [(f"{module}:check_native", no_problems) for module in 
 NO_ROW_COUNT: list[Patch] = [
     *(
         (f"{module}:check_partition", any_row_count)
-        for module in ("tornproof.impl.verify.verify", "tornproof.harness.explorers.corruption.damage_judge")
+        for module in ("tornproof.impl.verify.verify", "tornproof.harness.explorers.corruption.judge")
     ),
     ("tornproof.impl.read.reader:raise_first", lambda problems: raise_first(no_row_counts(problems))),
 ]

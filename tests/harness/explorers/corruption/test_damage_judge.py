@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.counterexamples.regions import PAGE, PAGE_HEADER
-from tornproof.harness.explorers.corruption.damage import plan
-from tornproof.harness.explorers.corruption.damage_catalogue import damages_of
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind
+from tornproof.harness.explorers.corruption.catalogue import damages_of
+from tornproof.harness.explorers.corruption.explorer import plan
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
@@ -247,7 +247,7 @@ def test_a_page_with_checksum_that_decodes_to_other_values_is_silent_damage() ->
     def careless(content: bytes, *_: object, **__: object) -> pa.Array:
         return pa.array(list(content))
 
-    with replaced("tornproof.harness.explorers.corruption.damage_judge:decode_chunk", careless):
+    with replaced("tornproof.harness.explorers.corruption.judge:decode_chunk", careless):
         assert judge.judge(flip)[0] is Outcome.SILENT
         bare = built_judge()
         (unprotected,) = bare.partitions.values()
@@ -260,7 +260,7 @@ def test_a_header_of_a_page_with_checksum_is_not_under_it() -> None:
     (resolved,) = judge.partitions.values()
     start = resolved.metadata.blocks[0].chunks[1].byte_range_start
     with replaced(
-        "tornproof.harness.explorers.corruption.damage_judge:decode_chunk",
+        "tornproof.harness.explorers.corruption.judge:decode_chunk",
         lambda content, *_, **__: pa.array(list(content)),
     ):
         assert judge.judge(Flip(tb.DATA, start * BITS_IN_BYTE)) == (Outcome.EXPOSURE, "page header")

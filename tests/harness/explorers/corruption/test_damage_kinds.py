@@ -15,13 +15,13 @@ from tornproof.harness.check import capture_table
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.corruption.damage_blocks import lost, misdirected, places, stale, zeroed
-from tornproof.harness.explorers.corruption.damage_catalogue import listed
-from tornproof.harness.explorers.corruption.damage_controls import blind_to_contradictions
-from tornproof.harness.explorers.corruption.damage_fields import Spot, field_damages, txn_spots
-from tornproof.harness.explorers.corruption.damage_judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.damage_pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.damage_plan import Edit, Flip, Kind, Pair
+from tornproof.harness.explorers.corruption.blocks import lost, misdirected, places, stale, zeroed
+from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.controls import blind_to_contradictions
+from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
+from tornproof.harness.explorers.corruption.plan import Edit, Flip, Kind, Pair
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout import txn as txn_layout

@@ -10,9 +10,9 @@ import table_builder as tb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tornproof.harness.explorers.corruption.damage_catalogue import damages_of
-from tornproof.harness.explorers.corruption.damage_judge import Judge
-from tornproof.harness.explorers.corruption.damage_plan import (
+from tornproof.harness.explorers.corruption.catalogue import damages_of
+from tornproof.harness.explorers.corruption.judge import Judge
+from tornproof.harness.explorers.corruption.plan import (
     BITS_IN_BYTE,
     Cut,
     Damage,

@@ -12,15 +12,7 @@ import pytest
 from depth import always_if, nightly
 
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, looks_at_most
-from tornproof.harness.explorers.memory.memory import (
-    MemorySituation,
-    explore_memory,
-    explore_variant,
-    failed_controls,
-    ground_of,
-    replay_memory,
-)
-from tornproof.harness.explorers.memory.memory_exploration import (
+from tornproof.harness.explorers.memory.exploration import (
     GREW,
     MIXED,
     OLDER_WORD,
@@ -28,7 +20,15 @@ from tornproof.harness.explorers.memory.memory_exploration import (
     Explored,
     MemoryExploration,
 )
-from tornproof.harness.explorers.memory.memory_variants import (
+from tornproof.harness.explorers.memory.explorer import (
+    MemorySituation,
+    explore_memory,
+    explore_variant,
+    failed_controls,
+    ground_of,
+    replay_memory,
+)
+from tornproof.harness.explorers.memory.variants import (
     ALL_FENCES,
     CASES,
     NO_FENCE_AFTER_VERSION,

@@ -13,7 +13,8 @@ from depth import nightly
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
-from tornproof.harness.explorers.model_based.stateful import (
+from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
+from tornproof.harness.explorers.model_based.explorer import (
     MUST_REACH,
     SOON,
     STEPS_IN_PART,
@@ -21,11 +22,10 @@ from tornproof.harness.explorers.model_based.stateful import (
     Control,
     explore_stateful,
 )
-from tornproof.harness.explorers.model_based.stateful_commit import FAULT_KINDS
-from tornproof.harness.explorers.model_based.stateful_machine import Search, replay
-from tornproof.harness.explorers.model_based.stateful_rows import Point, Rows, RowShape
-from tornproof.harness.explorers.model_based.stateful_rules import RAFFLE, RULES, Step
-from tornproof.harness.explorers.model_based.stateful_start import StorageKind, prepare
+from tornproof.harness.explorers.model_based.machine import Search, replay
+from tornproof.harness.explorers.model_based.rows import Point, Rows, RowShape
+from tornproof.harness.explorers.model_based.rules import RAFFLE, RULES, Step
+from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.mutation.planted import PLANTED
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -117,7 +117,7 @@ def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data
 
 
 def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful_world.World.check_times", lambda *_: 1 / 0)
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.world.World.check_times", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         explored(None, MEMORY, 300)
 
@@ -146,8 +146,8 @@ def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.M
 
 def test_a_control_that_is_not_convicted_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = Control(name="a sound one", place="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve)
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful.CONTROLS", (sound,))
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful.CONTROL_STEPS", 100)
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROLS", (sound,))
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROL_STEPS", 100)
     phase = explored(None, MEMORY, 100)
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not convicted")
 
@@ -180,7 +180,7 @@ def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
     native = {name.partition("/")[0] for name in start.files if name.endswith(".d")}
     assert native and not start.absent
     monkeypatch.setattr(
-        "tornproof.harness.explorers.model_based.stateful_files.looks_like_partition", lambda name: name not in native
+        "tornproof.harness.explorers.model_based.files.looks_like_partition", lambda name: name not in native
     )
     phase = explored(table, MEMORY, 100)
     assert phase.verdict is Verdict.INVALID

@@ -14,8 +14,8 @@ from depth import sampled
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.model_based.stateful import Stateful, explore_stateful, parts, replay_stateful
-from tornproof.harness.explorers.model_based.stateful_start import StorageKind
+from tornproof.harness.explorers.model_based.explorer import Stateful, explore_stateful, parts, replay_stateful
+from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.mutation.planted import PLANTED, Planted, patch
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.pm.encode import AppendPoint
@@ -97,7 +97,7 @@ def findings_of_a_short_program() -> tuple[Finding, ...]:
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """No shrinking: only whether something is found."""
-    monkeypatch.setattr("tornproof.harness.explorers.model_based.stateful_machine.SHRINKING_STEPS", 0)
+    monkeypatch.setattr("tornproof.harness.explorers.model_based.machine.SHRINKING_STEPS", 0)
 
 
 def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | None:

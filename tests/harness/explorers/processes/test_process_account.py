@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import pyarrow as pa
 import pytest
 
-from tornproof.harness.explorers.processes.process_account import (
+from tornproof.harness.explorers.processes.account import (
     ROW_COUNT_MAX,
     Account,
     Change,
@@ -20,7 +20,7 @@ from tornproof.harness.explorers.processes.process_account import (
     new_rows,
     plan_operation,
 )
-from tornproof.harness.explorers.processes.process_writer import operation_of, settled
+from tornproof.harness.explorers.processes.writer import operation_of, settled
 
 HOUR = 3_600_000_000
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tornproof.harness.explorers.processes.process_crew import MODULES
+from tornproof.harness.explorers.processes.crew import MODULES
 from tornproof.harness.parallel.fork_server import ForkServer
 
 RUN = """
 import os, signal, sys
 from pathlib import Path
-from tornproof.harness.explorers.processes.processes import explore_processes
+from tornproof.harness.explorers.processes.explorer import explore_processes
 # A handler of its own: what a process ignores, those that it starts would ignore too.
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: None)

@@ -10,8 +10,8 @@ import pytest
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import Event, EventKind, to_arrow
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.processes import process_judge
-from tornproof.harness.explorers.processes.process_judge import (
+from tornproof.harness.explorers.processes import judge as process_judge
+from tornproof.harness.explorers.processes.judge import (
     COMMIT_DONE,
     COMMIT_UNDONE,
     KILLED_IN_COMMIT,
@@ -26,8 +26,8 @@ from tornproof.harness.explorers.processes.process_judge import (
     REMOVED,
     RESTATED,
 )
-from tornproof.harness.explorers.processes.process_run import Outcome
-from tornproof.harness.explorers.processes.process_stop import Stopped
+from tornproof.harness.explorers.processes.run import Outcome
+from tornproof.harness.explorers.processes.stop import Stopped
 
 
 class Script:

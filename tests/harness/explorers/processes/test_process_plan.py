@@ -6,9 +6,9 @@ from itertools import islice, pairwise
 
 import pytest
 
-from tornproof.harness.explorers.processes.process_account import Change
-from tornproof.harness.explorers.processes.process_plan import Act, Plan, plan_kills, plan_last
-from tornproof.harness.explorers.processes.process_stop import COMMIT_PLACES, PLACES, Stop
+from tornproof.harness.explorers.processes.account import Change
+from tornproof.harness.explorers.processes.plan import Act, Plan, plan_kills, plan_last
+from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PLACES, Stop
 
 SEEDS = range(20)
 

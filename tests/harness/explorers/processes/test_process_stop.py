@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tornproof.harness.explorers.processes.process_stop import COMMIT, Stop, Stopped, StoppingStorage
+from tornproof.harness.explorers.processes.stop import COMMIT, Stop, Stopped, StoppingStorage
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.storage.interface import OpenMode

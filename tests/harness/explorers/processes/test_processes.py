@@ -14,13 +14,14 @@ from depth import nightly
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.history import EventKind, read_history
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.processes import process_crew, processes
-from tornproof.harness.explorers.processes.process_judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
-from tornproof.harness.explorers.processes.process_messages import Patch
-from tornproof.harness.explorers.processes.process_run import Run, Settings
-from tornproof.harness.explorers.processes.process_start import lay_ready
-from tornproof.harness.explorers.processes.process_stop import COMMIT_PLACES, PLACES
-from tornproof.harness.explorers.processes.processes import HISTORIES, explore_processes
+from tornproof.harness.explorers.processes import crew as process_crew
+from tornproof.harness.explorers.processes import explorer as processes
+from tornproof.harness.explorers.processes.explorer import HISTORIES, explore_processes
+from tornproof.harness.explorers.processes.judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
+from tornproof.harness.explorers.processes.messages import Patch
+from tornproof.harness.explorers.processes.run import Run, Settings
+from tornproof.harness.explorers.processes.start import lay_ready
+from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PLACES
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import pin_committed, take_writer_lock
@@ -176,9 +177,7 @@ class Hung:
     """A reader that never comes back; true as soon as it has begun."""
 
     patches = (
-        Patch(
-            place="tornproof.harness.explorers.processes.process_reader:rows_by_partition", substitute=f"{FAULTS}:sleep"
-        ),
+        Patch(place="tornproof.harness.explorers.processes.reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),
     )
 
     def __init__(self, directory: Path) -> None:
@@ -238,9 +237,7 @@ def test_a_table_that_nothing_can_be_added_to_is_no_valid_run(questdb_data: Path
 
 
 def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [
-        Patch(place="tornproof.harness.explorers.processes.process_writer:open_writer", substitute=f"{FAULTS}:bug")
-    ]
+    patches = [Patch(place="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.INVALID
     assert [finding.sentence for finding in phase.findings] == ["LookupError: a planted bug."]
@@ -248,18 +245,14 @@ def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path
 
 
 def test_a_reader_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [
-        Patch(place="tornproof.harness.explorers.processes.process_reader:open_table", substitute=f"{FAULTS}:bug")
-    ]
+    patches = [Patch(place="tornproof.harness.explorers.processes.reader:open_table", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches, readers=1)
     assert phase.verdict is Verdict.INVALID
     assert "a planted bug" in phase.note
 
 
 def test_a_writer_that_refuses_a_table_leaves_the_verdict_open(tmp_path: Path) -> None:
-    patches = [
-        Patch(place="tornproof.harness.explorers.processes.process_writer:open_writer", substitute=f"{FAULTS}:refusal")
-    ]
+    patches = [Patch(place="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:refusal")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.UNKNOWN
     assert "a novelty" in phase.note and phase.findings == ()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tornproof.harness.common.history import EventKind, HistoryWriter, decode_file
-from tornproof.harness.explorers.processes.process_account import Account, Operation, new_rows
-from tornproof.harness.explorers.processes.process_run import Outcome
-from tornproof.harness.explorers.processes.process_start import Start, lay_ready
-from tornproof.harness.explorers.processes.processes import _what_is_left
+from tornproof.harness.explorers.processes.account import Account, Operation, new_rows
+from tornproof.harness.explorers.processes.explorer import _what_is_left
+from tornproof.harness.explorers.processes.run import Outcome
+from tornproof.harness.explorers.processes.start import Start, lay_ready
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.write.table_writer import open_writer
 

@@ -8,8 +8,8 @@ import pytest
 from depth import nightly, sampled
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.processes.process_messages import Patch
-from tornproof.harness.explorers.processes.processes import explore_processes
+from tornproof.harness.explorers.processes.explorer import explore_processes
+from tornproof.harness.explorers.processes.messages import Patch
 
 KILLS, READERS = 3, 2
 

@@ -12,9 +12,10 @@ from table_situations import ABANDON, GROW, PURGE, table_situation
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.schedules import schedule_controls, schedule_points
-from tornproof.harness.explorers.schedules.schedule_controls import LETTERS, NUMBERS, control_situation, failed_controls
-from tornproof.harness.explorers.schedules.schedules import explore_schedules
+from tornproof.harness.explorers.schedules import controls as schedule_controls
+from tornproof.harness.explorers.schedules import points as schedule_points
+from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_situation, failed_controls
+from tornproof.harness.explorers.schedules.explorer import explore_schedules
 from tornproof.harness.search.turns import follow
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.situation import Situation

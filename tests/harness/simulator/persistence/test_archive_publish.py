@@ -16,9 +16,9 @@ from depth import drawn, nightly
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.crash_images.power import explore_power
-from tornproof.harness.explorers.crash_images.power_exploration import Settings
-from tornproof.harness.explorers.crash_images.power_points import NEW_STATE, OLD_STATE, SYNC_FAILED
+from tornproof.harness.explorers.power_cuts.exploration import Settings
+from tornproof.harness.explorers.power_cuts.explorer import explore_power
+from tornproof.harness.explorers.power_cuts.points import NEW_STATE, OLD_STATE, SYNC_FAILED
 from tornproof.harness.mutation.planted import patch, protocol
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run

@@ -1,0 +1,142 @@
+"""Which barriers a commit needs: every subset of F1 to F6 explored under every model of persistence."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.exploration import Settings, finding_of
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.simulator.persistence.legal_files import Limits
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.write.commit import HARDENED, Action, Protocol
+
+BARRIERS: dict[str, tuple[Action, ...]] = {
+    "F1": (Action.SYNC_DATA,),
+    "F2": (Action.SYNC_PM,),
+    "F3": (Action.SYNC_HEADER,),
+    "F4": (Action.SYNC_RECORD,),
+    "F5": (Action.SYNC_VERSION,),
+    "F6": (Action.SYNC_DIRECTORY, Action.SYNC_TABLE_DIRECTORY),
+}
+ALL = tuple(BARRIERS)
+FILE_COUNT, TORN_FILE_COUNT = 1024, 64
+"""Contents of a file that are tried, and in C-8, of which there are more than anybody can try."""
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one set of barriers under one model: a finding, or disks on which everything held."""
+
+    barriers: Names
+    model: Model
+    finding: Finding | None
+    is_complete: bool
+    disk_count: int
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nothing was found."""
+        return self.finding is None
+
+
+def settings_of(model: Model) -> Settings:
+    """Return how far the exploration of one set of barriers goes under a model; one finding is enough."""
+    file_count = TORN_FILE_COUNT if model is C_8 else FILE_COUNT
+    limits = Limits(file_count=file_count, disk_count=4 * file_count)
+    return Settings(
+        limits=limits, nested_limits=Limits(file_count=64, names_count=32, disk_count=128), stops_at_first=True
+    )
+
+
+def subsets() -> Iterator[Names]:
+    """Yield all sets of barriers, the smallest first."""
+    for count in range(len(ALL) + 1):
+        yield from itertools.combinations(ALL, count)
+
+
+def protocol_with(barriers: Iterable[str]) -> Protocol:
+    """Return the hardened commit with these barriers alone."""
+    kept = set(barriers)
+    gone = {action for name, actions in BARRIERS.items() if name not in kept for action in actions}
+
+    def without(actions: tuple[Action, ...]) -> tuple[Action, ...]:
+        return tuple(action for action in actions if action not in gone)
+
+    return dataclasses.replace(
+        HARDENED,
+        update=without(HARDENED.update),
+        rewrite=without(HARDENED.rewrite),
+        publish=without(HARDENED.publish),
+    )
+
+
+def explore_barriers(
+    *,
+    models: Sequence[Model] = MODELS,
+    sets: Sequence[Names] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Outcome]:
+    """Explore each set of barriers under each model, on a workload that grows, merges, makes and rewrites partitions.
+
+    One of its records crosses a sector. What is found is judged by readers and writers of the hardened protocol.
+    """
+    chosen = list(subsets()) if sets is None else list(sets)
+    outcomes: list[Outcome] = []
+    with remembered_decoding():
+        workload = Workload()
+        for barriers in chosen:
+            for outcome in workload.outcomes(barriers, models):
+                outcomes.append(outcome)
+                on_progress(len(outcomes), len(chosen) * len(models))
+        workload.judge.close()
+    return outcomes
+
+
+class Workload:
+    """The commits that are explored, and the judge of their disks; both serve all sets of barriers."""
+
+    def __init__(self) -> None:
+        start = made_image()
+        self._target = TableTarget(encode=remembered_encoder())
+        self._hardened = Situation(
+            target=self._target,
+            path=MADE_PATH,
+            operations=crash_operations(start, MADE_PATH),
+            first_life=(0, 1, 2),
+            second_life=(3,),
+            start=start,
+        )
+        self.judge = PowerJudge(self._hardened)
+
+    def outcomes(self, barriers: Names, models: Sequence[Model]) -> Iterator[Outcome]:
+        """Yield what is found of a set of barriers under each model."""
+        target = dataclasses.replace(self._target, protocol=protocol_with(barriers), name=" ".join(barriers))
+        situation = dataclasses.replace(self._hardened, target=target)
+        courses = Courses(situation)
+        for model in models:
+            exploration = explore_model(self.judge, courses, model, settings_of(model))
+            found = min(exploration.found.values(), key=lambda each: len(each.cuts), default=None)
+            yield Outcome(
+                barriers=barriers,
+                model=model,
+                finding=None if found is None else finding_of(found, target.name),
+                is_complete=exploration.tally.is_complete,
+                disk_count=len(exploration.tally.distinct),
+            )
+
+
+def minimal_safe_sets(outcomes: Iterable[Outcome], model: Model) -> list[Names]:
+    """Return the sets under a model of which every smaller part is unsafe."""
+    safe = [set(outcome.barriers) for outcome in outcomes if outcome.model == model and outcome.is_safe]
+    return [tuple(name for name in ALL if name in each) for each in safe if not any(other < each for other in safe)]

@@ -1,0 +1,116 @@
+"""Blocks that hold what they should not: zeros, what stood there before the last commits, or what belongs elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tornproof.harness.explorers.corruption.plan import Kind, Overwrite, difference
+
+WORD_BYTES = 8
+BLOCK_BYTES = (512, 4096)
+BLOCKS_MAX = 65_536
+"""So many words or blocks of one size are damaged in a file; of more, every n-th."""
+
+Contents = Mapping[str, bytes]
+
+
+def places(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
+    """Return where the blocks of a file start that are damaged: all of them, or an even sample of `blocks_max`."""
+    count = -(-size_bytes // block_bytes)
+    step = max(1, -(-count // blocks_max))
+    return range(0, size_bytes, block_bytes * step)
+
+
+def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:
+    """Yield the file with one aligned word or block of zeros, wherever it is not zero already."""
+    content = contents[file]
+    for block_bytes in sizes:
+        for start in places(len(content), block_bytes, blocks_max):
+            edit = difference(file, content, start, bytes(block_bytes))
+            if edit is not None:
+                kind = Kind.ZEROED_WORD if block_bytes == WORD_BYTES else Kind.ZEROED_BLOCK
+                yield Overwrite(kind, (edit,), f"{block_bytes} bytes at {start} of {file} zeroed")
+
+
+def stale(
+    contents: Contents, file: str, sizes: Sequence[int], blocks_max: int, older: Sequence[Contents]
+) -> Iterator[Overwrite]:
+    """Yield the file with one block as it was in each of the `older` contents, newest first; before its end, zeros."""
+    content = contents[file]
+    for block_bytes in sizes:
+        for start in places(len(content), block_bytes, blocks_max):
+            seen: set[bytes] = set()
+            for back, version in enumerate(older, 1):
+                held = _block(version[file], start, block_bytes) if file in version else None
+                if held is None or held in seen:
+                    continue
+                seen.add(held)
+                edit = difference(file, content, start, held)
+                if edit is not None:
+                    kind = Kind.STALE_WORD if block_bytes == WORD_BYTES else Kind.STALE_BLOCK
+                    told = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
+                    yield Overwrite(kind, (edit,), told)
+
+
+def misdirected(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:
+    """Yield the file with one block overwritten by one that belongs elsewhere.
+
+    It comes from the same file (the block before, the one behind, the first one), or from the same place of another
+    file: that of each name beside it and in `_txn`'s directory, and the same name in the next partition.
+    """
+    content = contents[file]
+    others = _others(contents, file)
+    for block_bytes in sizes:
+        for start in places(len(content), block_bytes, blocks_max):
+            seen: set[bytes] = set()
+            sources = [(file, place) for place in (start - block_bytes, start + block_bytes, 0) if place >= 0]
+            for source, place in (*sources, *((other, start) for other in others)):
+                held = contents[source][place : place + block_bytes]
+                edit = difference(file, content, start, held)
+                if edit is not None and held not in seen:
+                    seen.add(held)
+                    kind = Kind.MISDIRECTED_WORD if block_bytes == WORD_BYTES else Kind.MISDIRECTED_BLOCK
+                    told = f"{len(held)} bytes at {start} of {file} overwritten by those at {place} of {source}"
+                    yield Overwrite(kind, (edit,), told)
+
+
+def lost(
+    contents: Contents, file: str, sizes: Sequence[int], blocks_max: int, older: Sequence[Contents]
+) -> Iterator[Overwrite]:
+    """Yield the last commit's blocks written to a wrong place: there they are too much, and here they are missing.
+
+    The wrong places are the next block of the same file and the same place of the file beside it.
+    """
+    content, before = contents[file], older[0].get(file)
+    if before is None:
+        return
+    others = _others(contents, file)[:1]
+    for block_bytes in sizes:
+        for start in places(len(content), block_bytes, blocks_max):
+            missing = difference(file, content, start, _block(before, start, block_bytes))
+            if missing is None:
+                continue
+            written = content[start : start + block_bytes]
+            kind = Kind.LOST_WORD if block_bytes == WORD_BYTES else Kind.LOST_BLOCK
+            for target, place in ((file, start + block_bytes), *((other, start) for other in others)):
+                doubled = difference(target, contents[target], place, written)
+                if doubled is not None:
+                    told = f"{block_bytes} bytes of {file} written to {place} of {target} instead of {start}"
+                    yield Overwrite(kind, (missing, doubled), told)
+
+
+def _block(content: bytes, start: int, block_bytes: int) -> bytes:
+    return content[start : start + block_bytes].ljust(block_bytes, b"\0")
+
+
+def _others(contents: Contents, file: str) -> list[str]:
+    """Return the files beside one, `_txn` or the first partition's, and its namesake in the next partition."""
+    directory, _, name = file.rpartition("/")
+    names = list(contents)
+    beside = [other for other in names if other != file and other.rpartition("/")[0] == directory]
+    away = (
+        [other for other in names if "/" in other] if not directory else [other for other in names if "/" not in other]
+    )
+    like = [other for other in names if other.rpartition("/")[2] == name]
+    following = like[(like.index(file) + 1) % len(like)]
+    return list(dict.fromkeys([*beside, *away[:2], *([following] if following != file else [])]))

@@ -1,0 +1,110 @@
+"""Which damages of which kind a table's files have: the list behind a task's numbers, the same in every process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from itertools import islice
+
+from tornproof.harness.explorers.corruption.blocks import (
+    BLOCK_BYTES,
+    BLOCKS_MAX,
+    WORD_BYTES,
+    lost,
+    misdirected,
+    stale,
+    zeroed,
+)
+from tornproof.harness.explorers.corruption.fields import (
+    Spot,
+    field_damages,
+    forged_damages,
+    pm_spots,
+    txn_spots,
+)
+from tornproof.harness.explorers.corruption.judge import Judge
+from tornproof.harness.explorers.corruption.plan import Cut, Damage, Flip, Kind, Overwrite, Task
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
+
+SPOTS_MAX = 16_384
+"""So many fields of a file are given wrong values; of more, every n-th."""
+DATA_WORDS_MAX = 8_192
+LISTS_KEPT = 4
+WORD_KINDS = frozenset({Kind.ZEROED_WORD, Kind.STALE_WORD, Kind.MISDIRECTED_WORD, Kind.LOST_WORD})
+
+
+@functools.lru_cache(maxsize=LISTS_KEPT)
+def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite, ...]:
+    """Return all damages of a kind that are tried on a file of the table at hand, or of the one grown from it."""
+    return tuple(_damages(judge.of(kind), kind, file))
+
+
+def damages_of(judge: Judge, task: Task) -> Iterator[Damage]:
+    """Yield the damages of a task in order."""
+    match task.kind:
+        case Kind.FLIP:
+            yield from (Flip(task.file, bit) for bit in task.numbers)
+        case Kind.CUT:
+            yield from (Cut(task.file, size_bytes) for size_bytes in task.numbers)
+        case Kind.PAIR:
+            yield from task.pairs
+        case _:
+            damages = listed(judge, task.kind, task.file)
+            yield from (damages[number] for number in task.numbers)
+
+
+def is_sampled(judge: Judge, kind: Kind, file: str) -> bool:
+    """Whether only some of the fields, words or blocks of the file are damaged."""
+    if kind in (Kind.FIELD, Kind.FORGED):
+        return len(_spots(judge, file)) > SPOTS_MAX
+    unit = WORD_BYTES if kind in WORD_KINDS else min(BLOCK_BYTES)
+    return judge.of(kind).size_bytes(file) > unit * _blocks_max(kind, file)
+
+
+def _blocks_max(kind: Kind, file: str) -> int:
+    return DATA_WORDS_MAX if file.endswith(DATA_FILE) and kind in WORD_KINDS else BLOCKS_MAX
+
+
+def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite]:
+    contents, sizes, limit = judge.contents, _sizes(kind), _blocks_max(kind, file)
+    older = [judge.contents_of(version.image) for version in judge.older]
+    match kind:
+        case Kind.FIELD | Kind.FORGED if file.endswith(DATA_FILE):
+            return
+        case Kind.FIELD:
+            yield from field_damages(_some(_spots(judge, file)), file, contents[file])
+        case Kind.FORGED if file == TXN_FILE:
+            # Nothing in `_txn` is under a checksum.
+            return
+        case Kind.FORGED:
+            resolved = judge.partitions[file.partition("/")[0]]
+            yield from forged_damages(_some(_spots(judge, file)), file, resolved)
+        case Kind.ZEROED_WORD | Kind.ZEROED_BLOCK:
+            yield from zeroed(contents, file, sizes, limit)
+        case Kind.STALE_WORD | Kind.STALE_BLOCK:
+            yield from stale(contents, file, sizes, limit, older)
+        case Kind.MISDIRECTED_WORD | Kind.LOST_WORD if file.endswith(DATA_FILE):
+            # Words are stored into mappings, and data.parquet is never mapped for writing.
+            return
+        case Kind.MISDIRECTED_WORD | Kind.MISDIRECTED_BLOCK:
+            yield from misdirected(contents, file, sizes, limit)
+        case Kind.LOST_WORD | Kind.LOST_BLOCK:
+            yield from lost(contents, file, sizes, limit, older)
+        case _:
+            raise AssertionError(f"{kind.value} are not listed")
+
+
+def _sizes(kind: Kind) -> tuple[int, ...]:
+    return (WORD_BYTES,) if kind in WORD_KINDS else BLOCK_BYTES
+
+
+def _spots(judge: Judge, file: str) -> tuple[Spot, ...]:
+    if file.endswith(DATA_FILE):
+        return ()
+    spots = txn_spots(judge.contents[file]) if file == TXN_FILE else pm_spots(judge.partitions[file.partition("/")[0]])
+    return tuple(spots)
+
+
+def _some(spots: tuple[Spot, ...]) -> tuple[Spot, ...]:
+    return tuple(islice(spots, 0, None, max(1, -(-len(spots) // SPOTS_MAX))))

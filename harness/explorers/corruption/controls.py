@@ -1,0 +1,122 @@
+"""Positive controls of the damage explorer: before its verdict counts, it must see what cannot be missed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pyarrow as pa
+
+from tornproof.harness.common.patch import blind_to_metadata, replaced
+from tornproof.harness.counterexamples.regions import PAGE
+from tornproof.harness.explorers.corruption.catalogue import listed
+from tornproof.harness.explorers.corruption.judge import Judge, Outcome
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Cut, Damage, Flip, Kind, Pair
+from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.table.partition import PM_FILE
+
+BODY_BYTES_TRIED = 8
+TELLING = frozenset({"column ID", "NUM_ROWS"})
+"""Whose column a chunk is, and how many rows it has: what must not be believed."""
+KINDS = (
+    Kind.FIELD,
+    Kind.ZEROED_WORD,
+    Kind.STALE_WORD,
+    Kind.MISDIRECTED_WORD,
+    Kind.FORGED,
+    Kind.PAIR,
+)
+"""Of these a reader that checks nothing must be convicted; what is written elsewhere is both stale and misdirected."""
+
+
+def failed_controls(judge: Judge) -> list[str]:
+    """Return the controls that failed, in words; an empty list when the explorer can be trusted on this table."""
+    failures: list[str] = []
+    for directory, resolved in judge.partitions.items():
+        committed = resolved.resolved.place
+        checksum = Flip(f"{directory}/{PM_FILE}", committed.checksum_offset * BITS_IN_BYTE)
+        if judge.judge(checksum)[0] is not Outcome.REJECTED:
+            failures.append(f"{checksum} was not rejected, although it is the checksum")
+        cut = Cut(f"{directory}/{DATA_FILE}", resolved.partition.token - 1)
+        if judge.judge(cut)[0] is not Outcome.REJECTED:
+            failures.append(f"{cut} was not rejected, although it is shorter than the token")
+    if not any(_is_noticed(judge, flip) for flip in _page_flips(judge)):
+        failures.append("no flipped bit of any page made a difference")
+    with blind_to_metadata():
+        if not any(judge.judge(flip)[0] is Outcome.SILENT for flip in _descriptor_flips(judge)):
+            failures.append("with the checks of _pm switched off, no damage of a column descriptor was silent")
+    return failures
+
+
+def failed_controls_of_kinds(judge: Judge) -> list[str]:
+    """Return in words the kinds of damage, beyond bits and lengths, that a reader without any check gets away with."""
+    # What needs a past is made while all checks are in place.
+    kinds = [kind for kind in KINDS if judge.files(kind)]
+    with blind_to_contradictions():
+        return [
+            f"with the checks of _pm switched off, none of the {kind.value} was silent"
+            for kind in kinds
+            if not any(_is_convicted(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
+        ]
+
+
+@contextmanager
+def blind_to_contradictions() -> Iterator[None]:
+    """A reader that neither checks the CRC of `_pm` nor compares anything with anything: what decodes, it reads."""
+    with blind_to_metadata(), ExitStack() as stack:
+        for place in ("tornproof.impl.verify.verify:check_partition", "tornproof.impl.verify.verify:check_metadata"):
+            stack.enter_context(replaced(place, lambda *_, **__: iter(())))
+        for place in (
+            "tornproof.impl.read.reader:raise_first",
+            "tornproof.impl.chunk.chunk:check_counts",
+            "tornproof.impl.chunk.chunk:check_bounds",
+        ):
+            stack.enter_context(replaced(place, lambda *_, **__: None))
+        yield
+
+
+def _is_noticed(judge: Judge, flip: Flip) -> bool:
+    return judge.judge(flip)[0] in (Outcome.REJECTED, Outcome.EXPOSURE)
+
+
+def _is_convicted(judge: Judge, damage: Damage) -> bool:
+    try:
+        return judge.judge(damage)[0] in (Outcome.SILENT, Outcome.FORGED)
+    except (pa.ArrowException, ValueError, AssertionError):
+        # What a blind reader does not check, somebody else stumbles over.
+        return False
+
+
+def _metadata_damages(judge: Judge, kind: Kind) -> Iterator[Damage]:
+    """Yield damages of a kind that hit TELLING fields; blocks are made as words are, of which there are more."""
+    if kind is Kind.PAIR:
+        yield from itertools.starmap(Pair, itertools.pairwise(_descriptor_flips(judge)))
+        return
+    for file in judge.files(kind):
+        if file.endswith(f"/{PM_FILE}"):
+            damages = listed(judge, kind, file)
+            yield from (damage for damage in damages if judge.of(kind).field_of(damage) in TELLING)
+
+
+def _page_flips(judge: Judge) -> Iterator[Flip]:
+    for directory, resolved in judge.partitions.items():
+        file = f"{directory}/{DATA_FILE}"
+        for block in resolved.metadata.blocks:
+            for chunk in block.chunks:
+                # A chunk ends with the body of its last page, whose last bits may be mere padding.
+                start = max(chunk.byte_range_start, chunk.byte_range_end - BODY_BYTES_TRIED)
+                flips = (Flip(file, bit) for bit in range(start * BITS_IN_BYTE, chunk.byte_range_end * BITS_IN_BYTE))
+                yield from (flip for flip in flips if judge.field_of(flip) == PAGE)
+
+
+def _descriptor_flips(judge: Judge) -> Iterator[Flip]:
+    """Yield flips of the columns' identity: what a reader blind to it reads into the wrong column, or not at all."""
+    descriptor, header = layout.ColumnDescriptor.layout, layout.Header.layout
+    for directory, resolved in judge.partitions.items():
+        for index in range(len(resolved.metadata.header.columns)):
+            place = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
+            yield from (Flip(f"{directory}/{PM_FILE}", place * BITS_IN_BYTE + bit) for bit in range(4))
+        for column_name_byte in range(resolved.metadata.header.size_bytes - 1, header.size_bytes, -1):
+            yield Flip(f"{directory}/{PM_FILE}", column_name_byte * BITS_IN_BYTE)

@@ -1,0 +1,196 @@
+"""The damage explorer: what may happen to the bytes of a table's files, each damage read and classed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+
+from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, always
+from tornproof.harness.explorers.corruption.catalogue import damages_of, is_sampled, listed
+from tornproof.harness.explorers.corruption.controls import failed_controls, failed_controls_of_kinds
+from tornproof.harness.explorers.corruption.judge import Judge
+from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
+from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Kind, Task, split
+from tornproof.harness.explorers.corruption.report import MUST_REACH as MUST_REACH
+from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
+from tornproof.harness.explorers.corruption.tally import Tally as Tally
+from tornproof.harness.parallel import workers
+from tornproof.harness.parallel.tasks import Exploration, Results, TableQuestion, explore_here
+from tornproof.harness.parallel.workers import Worker
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.layout.parquet import DATA_FILE
+
+TASK_SIZE = 256
+SECOND_LOOKS = 100
+KINDS_PART = 16
+"""All kinds but flips and lengths together get one of so many parts of the damages that those get."""
+WEIGHT_BYTES = 4096
+"""Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
+LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
+
+
+def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
+    """Return all damage to try but the pairs, in order; of more than `damages_max` an even sample."""
+    kinds_max = None if damages_max is None else damages_max // KINDS_PART
+    return [*plan_bits_and_lengths(judge, damages_max), *_within(judge, plan_kinds(judge), kinds_max)]
+
+
+def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[Task]:
+    """Return all flips and cuts to try, those of `_txn` and `_pm` first.
+
+    Where they are too many, at every n-th bit and length, n odd, of data.parquet, and of `_txn` and `_pm` where these
+    alone are more than half of what may be tried.
+    """
+    metadata: list[Task] = []
+    data: list[Task] = []
+    for file in judge.regions:
+        stops = {Kind.FLIP: judge.size_bytes(file) * BITS_IN_BYTE, Kind.CUT: judge.size_bytes(file)}
+        tasks = [Task(file=file, kind=kind, start=0, stop=stop) for kind, stop in stops.items()]
+        (data if file.endswith(DATA_FILE) else metadata).extend(tasks)
+    if damages_max is None:
+        return [*metadata, *data]
+    metadata = _within(judge, metadata, max(damages_max // 2, damages_max - _cost(judge, data)))
+    return [*metadata, *_within(judge, data, damages_max - _cost(judge, metadata))]
+
+
+def plan_kinds(judge: Judge) -> list[Task]:
+    """Return all other damage to try but the pairs, kind by kind."""
+    tasks = []
+    for kind in LISTED_KINDS:
+        for file in judge.files(kind):
+            count = len(listed(judge, kind, file))
+            if count:
+                tasks.append(Task(file=file, kind=kind, start=0, stop=count))
+    return tasks
+
+
+def _within(judge: Judge, tasks: list[Task], cost_max: int | None) -> list[Task]:
+    """Return the tasks, or where they cost too much, tasks that try every n-th of their damages.
+
+    n is odd, so that flips visit all eight bits of a byte in turn.
+    """
+    cost = _cost(judge, tasks)
+    if cost_max is None or cost <= cost_max:
+        return tasks
+    step = -(-cost // max(1, cost_max)) | 1
+    return [replace(task, step=step) for task in tasks]
+
+
+def _cost(judge: Judge, tasks: Iterable[Task]) -> int:
+    return sum(task.size * _weight(judge.of(task.kind), task.file) for task in tasks)
+
+
+def _weight(judge: Judge, file: str) -> int:
+    directory, _, name = file.partition("/")
+    size_bytes = judge.size_bytes(file)
+    if name == DATA_FILE:
+        size_bytes = judge.partitions[directory].metadata.generation.place.fixed.parquet_footer_length
+    return max(1, size_bytes // WEIGHT_BYTES)
+
+
+def explore_damage(
+    image: DiskImage,
+    path: str,
+    *,
+    damages_max: int | None = None,
+    pairs_max: int = 0,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Damage the table at `path` of a sound `image` in every way of the plan and class what reading makes of it.
+
+    Of more than `damages_max` flips and lengths that many are tried, and of pairs of flips `pairs_max`; what was not
+    tried is said in the bound. Raises what reading the table raises.
+    """
+    question = TableQuestion(image=image, path=path)
+    exploration = damage_exploration(damages_max, pairs_max)
+    return explore_here(exploration, question, has_time=has_time, on_progress=on_progress)
+
+
+def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
+    """Plan, try what is planned piece by piece, and then pairs of the flips that alone were let pass."""
+    (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,))]
+    if planned is None:
+        return phase_of(Run(plan=Plan()))
+    run = Run(plan=planned)
+    yield from _try(run, _pieces(planned.tasks), planned.weights)
+    if not run.left:
+        run.pairs = choose_pairs(run.tally.different, run.tally.harmless, pairs_max)
+        yield from _try(run, list(pair_tasks(run.pairs.pairs, TASK_SIZE)), planned.weights)
+    return phase_of(run)
+
+
+def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator[Sequence[workers.Task], Results, None]:
+    results = yield [
+        workers.Task(run=_judge_in_worker, arguments=(piece,), cost=piece.size * weights[piece.file])
+        for piece in pieces
+    ]
+    for piece, tally in zip(pieces, results, strict=True):
+        if tally is None:
+            run.left.append(piece)
+        else:
+            run.tally.add(tally)
+
+
+def _pieces(tasks: Sequence[Task]) -> list[Task]:
+    """Cut tasks into pieces, some of which are looked at twice."""
+    pieces = [piece for task in tasks for piece in split(task, TASK_SIZE)]
+    every = -(-len(pieces) // SECOND_LOOKS)
+    return [replace(piece, second_look=number % every == 0) for number, piece in enumerate(pieces)]
+
+
+def judge_task(judge: Judge, task: Task) -> Tally:
+    """Judge all damages of a task, and where it says so the middle one a second time by the whole table."""
+    tally = Tally()
+    looked_at_twice = task.size // 2 if task.second_look else None
+    damages = damages_of(judge, task)
+    judge = judge.of(task.kind)
+    judge.reached.clear()
+    for number, damage in enumerate(damages):
+        tally.tried_by_kind[task.kind] += 1
+        try:
+            outcome, field_name = judge.judge(damage)
+            if number == looked_at_twice:
+                tally.second_looks += 1
+                again = judge.judge_whole(damage)
+                if again is not outcome:
+                    tally.disagreements.append(f"{damage}: {outcome.value} by its part, {again.value} by the whole")
+        except Exception as error:
+            # A checker's own exception is no answer; the phase becomes UNKNOWN and says which damage it was.
+            tally.disagreements.append(f"{damage}: {type(error).__name__}: {error}")
+            continue
+        tally.count(damage, field_name, outcome)
+    tally.reached.update(judge.reached)
+    return tally
+
+
+def _judge_of(worker: Worker) -> Judge:
+    return Judge(worker.question.image, worker.question.path)
+
+
+def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
+    judge = worker.once(_judge_of)
+    tasks = plan(judge, damages_max)
+    return Plan(
+        tasks=tuple(tasks),
+        controls=(*failed_controls(judge), *failed_controls_of_kinds(judge)),
+        sizes={file: judge.size_bytes(file) for file in judge.regions},
+        # Growing a table may give its directories other names.
+        weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.regions},
+        sampled=frozenset(
+            (task.kind, task.file)
+            for task in tasks
+            if task.step > 1 or (task.kind in LISTED_KINDS and is_sampled(judge, task.kind, task.file))
+        ),
+        has_partitions=bool(judge.partitions),
+        older_count=len(judge.grown.older) if judge.grown is not None else None,
+        no_past=judge.no_past,
+    )
+
+
+def _judge_in_worker(worker: Worker, task: Task) -> Tally | None:
+    if not worker.has_time():
+        return None
+    tally = judge_task(worker.once(_judge_of), task)
+    worker.tell(tally.tried, task.size)
+    return tally

@@ -1,0 +1,317 @@
+"""What a reader makes of damaged bytes: the same code that reads and verifies tables, run on a damaged image.
+
+A file's damage can only reach what is derived from that file. So `_txn` is judged by the whole table, `_pm` and the
+footer of data.parquet by their partition, and a page by its chunk; `judge_whole` makes no such use of structure and
+judges a sample a second time, as a check of the first. Damage of two files is judged by the whole table at once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tornproof.harness.counterexamples.regions import THRIFT_FOOTER, RegionMap, data_regions, pm_regions, txn_regions
+from tornproof.harness.explorers.corruption.history import Version, grow
+from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind
+from tornproof.harness.explorers.corruption.states import key_of, legal_answers, same_metadata
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.trace import TracingStorage
+from tornproof.harness.systems.answer import bits, read_answer
+from tornproof.impl.chunk.chunk import decode_chunk, pages_of
+from tornproof.impl.errors import ProblemError, TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.parquet.thrift import Known
+from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.header import Column
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_partition
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.pages import ChunkFilter, filter_of
+from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_table
+
+
+class Outcome(enum.Enum):
+    """What became of a damage (docs/how-it-works.md).
+
+    A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
+    Forged is what would be silent, had a disk done it: its writer made a checksum for it.
+    """
+
+    REJECTED = "rejected"
+    HARMLESS = "harmless"
+    LEGAL_STATE = "legal state"
+    EXPOSURE = "exposure"
+    ROLLBACK = "rollback"
+    FORGED = "forged"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A column chunk and what is needed to check it; `values` as `bits`, `bloom` where it has a filter."""
+
+    column: Column
+    chunk: Chunk
+    values: pa.Array
+    bloom: ChunkFilter | None
+
+
+class Judge:
+    """Knows a sound table's image and its right answers, and judges damages of it."""
+
+    def __init__(self, image: DiskImage, path: str, *, older: Sequence[Version] = ()) -> None:
+        """Read everything once, undamaged; raises what reading raises. `older` are earlier versions, newest first."""
+        self.image, self.path, self.older = image, path, older
+        traced = TracingStorage(image)
+        self.snapshot = open_snapshot(open_table(traced, path))
+        self.answer = read_answer(self.snapshot)
+        verify_table(self.snapshot.table)
+        self.reached: Counter[str] = Counter()
+        self._legal = legal_answers(image, path, self.snapshot.transaction.version)
+        self._whole: dict[tuple[object, ...], Outcome] = {}
+        self._key = key_of(self.snapshot)
+        self.partitions: dict[str, ResolvedPartition] = {}
+        self._chunks: dict[str, list[PlacedChunk]] = {}
+        self._footers: dict[str, Known] = {}
+        self.regions: dict[str, RegionMap] = {TXN_FILE: txn_regions(self._content(TXN_FILE))}
+        for partition in self.snapshot.transaction.partitions:
+            if partition.is_parquet:
+                self._add_partition(self.snapshot.resolve(partition))
+        self._read = {file: traced.ranges(f"{path}/{file}") for file in self.regions}
+        self.contents = self.contents_of(image)
+        self.no_past = ""
+
+    @functools.cached_property
+    def grown(self) -> Judge | None:
+        """The judge of the table after a few more commits; None, and `no_past` says why, where it takes none."""
+        try:
+            *older, newest = grow(self.image, self.path)
+            return Judge(newest.image, self.path, older=older[::-1])
+        except TornproofError as error:
+            self.no_past = str(error)
+            return None
+
+    def of(self, kind: Kind) -> Judge:
+        """Return the judge of the table that a kind of damage is done to."""
+        judge = self.grown if kind in GROWN else self
+        assert judge is not None, "damage of a past was planned for a table without one"
+        return judge
+
+    def files(self, kind: Kind) -> Sequence[str]:
+        """Return the files that a kind of damage is done to: none where there is no past that it needs."""
+        return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
+
+    def contents_of(self, image: DiskImage) -> dict[str, bytes]:
+        """Return what the files that are damaged hold in an image of the table, where they are there at all."""
+        paths = {file: f"{self.path}/{file}" for file in self.regions}
+        return {file: image.files[path] for file, path in paths.items() if path in image.files}
+
+    def size_bytes(self, file: str) -> int:
+        """Return the size of one of the table's files."""
+        return len(self._content(file))
+
+    def judge(self, damage: Damage) -> tuple[Outcome, str]:
+        """Return the outcome of a damage and the field that it hit."""
+        return _named(damage, self._judge(damage)), self.field_of(damage)
+
+    def _judge(self, damage: Damage) -> Outcome:
+        if not isinstance(damage, Cut) and not any(
+            offset_bytes in self._read[file] for file, start, end in damage.ranges for offset_bytes in range(start, end)
+        ):
+            # Neither reading nor verifying the sound table looks at the bytes, and sizes are as they were.
+            self.reached["a byte that is never read"] += 1
+            return Outcome.HARMLESS
+        if len({file for file, *_ in damage.ranges}) > 1:
+            return self.judge_whole(damage)
+        if damage.file == TXN_FILE:
+            return self._judge_txn(damage)
+        directory, _, name = damage.file.partition("/")
+        if name == PM_FILE:
+            return self._judge_pm(damage, directory)
+        return self._judge_pages(damage, directory)
+
+    def judge_whole(self, damage: Damage) -> Outcome:
+        """Judge by verifying and reading the whole damaged table, whatever was damaged."""
+        return _named(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
+
+    def field_of(self, damage: Damage) -> str:
+        """Return what the first damaged or missing byte is called."""
+        return self.regions[damage.file].label(damage.offset_bytes)
+
+    def _content(self, file: str) -> bytes:
+        return self.image.files[f"{self.path}/{file}"]
+
+    def _damaged(self, damage: Damage) -> DiskImage:
+        image = self.image
+        for file in dict.fromkeys(file for file, *_ in damage.ranges):
+            image = image.with_file(f"{self.path}/{file}", damage.apply(self._content(file), file))
+        return image
+
+    def _table_on(self, image: DiskImage) -> Table:
+        # `_meta` is not damaged, so what it says is not decoded again.
+        return replace(self.snapshot.table, storage=image)
+
+    def _add_partition(self, resolved: ResolvedPartition) -> None:
+        directory = resolved.files.name
+        content = self._content(f"{directory}/{DATA_FILE}")
+        self.partitions[directory] = resolved
+        self._footers[directory] = Known()
+        check_thrift_footer(resolved, self._footers[directory])
+        self.regions[f"{directory}/{PM_FILE}"] = pm_regions(resolved, resolved.published.file_size_bytes)
+        self.regions[f"{directory}/{DATA_FILE}"] = data_regions(resolved, content)
+        with resolved.files.open_data() as handle:
+            placed = [
+                PlacedChunk(
+                    column,
+                    chunk,
+                    bits(_decode(content, column, chunk)),
+                    filter_of(resolved, handle, ordinal, index),
+                )
+                for ordinal, block in enumerate(resolved.metadata.blocks)
+                for index, (column, chunk) in enumerate(
+                    zip(resolved.metadata.header.columns, block.chunks, strict=True)
+                )
+            ]
+        self._chunks[directory] = sorted(placed, key=lambda each: each.chunk.byte_range_start)
+
+    def _chunks_at(self, file: str, start: int, end: int) -> Sequence[PlacedChunk]:
+        """Return the chunks of a data.parquet that share bytes with a range of it."""
+        directory, _, name = file.partition("/")
+        if name != DATA_FILE:
+            return ()
+        chunks = self._chunks[directory]
+        first = bisect.bisect_right(chunks, start, key=lambda each: each.chunk.byte_range_end)
+        return chunks[first : bisect.bisect_left(chunks, end, key=lambda each: each.chunk.byte_range_start)]
+
+    def _judge_txn(self, damage: Damage) -> Outcome:
+        damaged = self._damaged(damage)
+        try:
+            key = key_of(open_snapshot(self._table_on(damaged)))
+        except TornproofError:
+            return Outcome.REJECTED
+        if key == self._key:
+            return Outcome.HARMLESS
+        # Everything else of the table is as it was, so equal keys give equal answers.
+        if key not in self._whole:
+            self._whole[key] = self._judge_table(damaged, False)
+        self.reached["another snapshot was read through a damaged _txn"] += 1
+        self.reached["a legal state was read"] += self._whole[key] is Outcome.LEGAL_STATE
+        return self._whole[key]
+
+    def _judge_pm(self, damage: Damage, directory: str) -> Outcome:
+        damaged = self._damaged(damage)
+        snapshot = replace(self.snapshot, table=self._table_on(damaged))
+        baseline = self.partitions[directory]
+        try:
+            resolved = snapshot.resolve(baseline.partition)
+        except ProblemError as error:
+            self.reached[f"rejected by {error.problem.field.split(' ')[0]} of _pm"] += 1
+            return Outcome.REJECTED
+        report = verify_partition(resolved.files, baseline.partition, counts=Counts(), quick=True)
+        if report.problems:
+            return Outcome.REJECTED
+        if same_metadata(resolved.metadata, baseline.metadata):
+            return Outcome.HARMLESS
+        return self._judge_table(damaged, False)
+
+    def _judge_pages(self, damage: Damage, directory: str) -> Outcome:
+        """Judge damage of a data.parquet: the chunks that it hits, then, where it goes beyond them, all else."""
+        if isinstance(damage, Cut):
+            return self._judge_data(damage, directory)
+        hit = {id(each): each for range_ in damage.ranges for each in self._chunks_at(*range_)}
+        found = {self._judge_page(damage, placed) for placed in hit.values()}
+        covered = sum(
+            max(0, min(end, each.chunk.byte_range_end) - max(start, each.chunk.byte_range_start))
+            for _, start, end in damage.ranges
+            for each in hit.values()
+        )
+        if Outcome.REJECTED not in found and covered < sum(end - start for _, start, end in damage.ranges):
+            found.add(self._judge_data(damage, directory))
+        return next(outcome for outcome in _WORST_FIRST if outcome in found)
+
+    def _judge_page(self, damage: Damage, placed: PlacedChunk) -> Outcome:
+        start, end = placed.chunk.byte_range_start, placed.chunk.byte_range_end
+        damaged = damage.apply(self._content(damage.file)[start:end], start_bytes=start)
+        try:
+            values = decode_chunk(damaged, placed.column, placed.chunk, file=damage.file)
+        except ProblemError as error:
+            self.reached[f"a page rejected by {_check_name(error.problem.field)}"] += 1
+            return Outcome.REJECTED
+        if bits(values).equals(placed.values):
+            return Outcome.HARMLESS
+        self.reached["a page decoded to other values"] += 1
+        if placed.bloom is not None and placed.bloom.problem(values):
+            self.reached["a page rejected by its bloom filter"] += 1
+            return Outcome.REJECTED
+        return Outcome.EXPOSURE if self._is_unprotected_page(damage) else Outcome.SILENT
+
+    def _judge_data(self, damage: Damage, directory: str) -> Outcome:
+        """Judge what is no page: the size, the last bytes, the Thrift footer."""
+        baseline = self.partitions[directory]
+        damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
+        try:
+            _, found = check_thrift_footer(damaged, self._footers[directory])
+            problems = found or []
+            if not (isinstance(damage, Flip) and self.field_of(damage) == THRIFT_FOOTER):
+                problems += check_partition(damaged)
+        except ProblemError:
+            return Outcome.REJECTED
+        return Outcome.REJECTED if problems else Outcome.HARMLESS
+
+    def _judge_table(self, damaged: DiskImage, unprotected: bool) -> Outcome:
+        try:
+            table = open_table(damaged, self.path)
+            if not verify_table(table).sound:
+                return Outcome.REJECTED
+            answer = read_answer(open_snapshot(table))
+        except TornproofError:
+            return Outcome.REJECTED
+        if answer == self.answer:
+            return Outcome.HARMLESS
+        if answer in self._legal:
+            return Outcome.LEGAL_STATE
+        if any(answer == version.answer for version in self.older):
+            return Outcome.ROLLBACK
+        return Outcome.EXPOSURE if unprotected else Outcome.SILENT
+
+    def _is_unprotected_page(self, damage: Damage) -> bool:
+        """Whether a foreign format has no way to notice the damage: some of it lies in a page without checksum."""
+        if isinstance(damage, Cut):
+            return False
+        return any(
+            page.header_offset_bytes < end
+            and start < page.body_offset_bytes + page.compressed_size_bytes
+            # A header is not under the checksum that it holds.
+            and (page.crc is None or start < page.body_offset_bytes)
+            for file, start, end in damage.ranges
+            for placed in self._chunks_at(file, start, end)
+            for page in self._pages_of(file, placed.chunk)
+        )
+
+    def _pages_of(self, file: str, chunk: Chunk) -> Sequence[PageInfo]:
+        return pages_of(self._content(file)[chunk.byte_range_start : chunk.byte_range_end], chunk, file=file)
+
+
+_WORST_FIRST = (Outcome.REJECTED, Outcome.SILENT, Outcome.EXPOSURE, Outcome.HARMLESS)
+
+
+def _named(damage: Damage, outcome: Outcome) -> Outcome:
+    """Call silence of forged damage by its own name: nothing but a checksum could tell it from what is right."""
+    return Outcome.FORGED if damage.kind is Kind.FORGED and outcome is Outcome.SILENT else outcome
+
+
+def _decode(content: bytes, column: Column, chunk: Chunk) -> pa.Array:
+    return decode_chunk(content[chunk.byte_range_start : chunk.byte_range_end], column, chunk, file=DATA_FILE)
+
+
+def _check_name(field: str) -> str:
+    """Return which check a problem's field stands for, without column names and numbers."""
+    return "its header" if field.startswith("pages[") else field.split(" ")[0]

@@ -1,0 +1,180 @@
+"""What a run of the damage explorer says: its counts by kind and by field, its bound, its doubts, its findings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
+from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip, Kind, Overwrite, Pair, Task
+from tornproof.harness.explorers.corruption.tally import Tally
+
+PROPERTY = "damage is never read as a wrong answer"
+MUST_REACH = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
+EXPOSED = (Outcome.EXPOSURE, Outcome.ROLLBACK)
+_UNREMARKABLE = (Outcome.REJECTED, Outcome.HARMLESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run tries but for pairs, what it thereby samples, and why it may not count.
+
+    `controls` failed; `sizes` and `weights` are by file; `older_count` versions came before the table that stale damage
+    is done to, and where there is none, `no_past` says why.
+    """
+
+    tasks: tuple[Task, ...] = ()
+    controls: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    sampled: frozenset[tuple[Kind, str]] = frozenset()
+    has_partitions: bool = True
+    older_count: int | None = None
+    no_past: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A run so far: what was planned, found, and not tried because the run was cut."""
+
+    plan: Plan
+    pairs: ChosenPairs = field(default_factory=lambda: ChosenPairs((), 0))
+    tally: Tally = field(default_factory=Tally)
+    left: list[Task] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every bit and every length was tried; of other kinds and of pairs the bound speaks."""
+        sampled = any(kind in (Kind.FLIP, Kind.CUT) for kind, _ in self.plan.sampled)
+        return bool(self.plan.tasks) and not self.left and not sampled
+
+
+def phase_of(run: Run) -> Phase:
+    """Return the result of a run."""
+    tally = run.tally
+    counts = Counter(dict.fromkeys(Outcome, 0))
+    exposures: Counter[str] = Counter()
+    fields: defaultdict[str, defaultdict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for (file, name, outcome), count in sorted(tally.outcomes.items(), key=lambda item: (item[0][0], item[0][1])):
+        counts[outcome] += count
+        fields[file][name][outcome.value] += count
+        if outcome in EXPOSED:
+            rolled_back = " (rollback)" if outcome is Outcome.ROLLBACK else ""
+            exposures[f"{file.rpartition('/')[2]} {name}{rolled_back}"] += count
+    reached = {name: tally.reached[name] for name in sorted({*tally.reached, *MUST_REACH})}
+    reached["a second look by the whole table"] = tally.second_looks
+    for kind in Kind:
+        for outcome in Outcome:
+            if outcome not in _UNREMARKABLE and tally.outcomes_by_kind[kind, outcome]:
+                reached[f"{kind.value}: {outcome.value}"] = tally.outcomes_by_kind[kind, outcome]
+    phase = Phase(
+        name="damage",
+        explored=tally.tried,
+        complete=run.is_complete,
+        bound=_bound(run),
+        verdict=Verdict.INVALID if counts[Outcome.SILENT] else Verdict.VALID,
+        counts={outcome.value: counts[outcome] for outcome in Outcome}
+        | {kind.value: tally.tried_by_kind[kind] for kind in Kind},
+        exposures=dict(sorted(exposures.items())),
+        fields={file: {name: dict(found) for name, found in by_name.items()} for file, by_name in fields.items()},
+        reached=reached,
+        findings=tuple(_findings(tally.silent)),
+    )
+    return phase.doubted(*_doubts(run, reached)).with_controls(run.plan.controls)
+
+
+def _doubts(run: Run, reached: dict[str, int]) -> Iterator[str]:
+    """Yield the reasons for which a run without silent damage is still no VALID one."""
+    if not run.tally.tried:
+        yield "nothing was tried"
+        return
+    if not run.plan.has_partitions:
+        yield "the table has no parquet partition, so there was nothing to explore"
+    missing = [name for name in MUST_REACH if not reached[name]]
+    if missing and not run.left:
+        yield f"never reached: {', '.join(missing)}"
+    disagreements = run.tally.disagreements
+    if disagreements:
+        yield f"{len(disagreements)} damages could not be judged, such as {min(disagreements)}"
+
+
+def _is_listed(kind: Kind) -> bool:
+    return kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)
+
+
+def _bound(run: Run) -> str:
+    """Say what was tried: bits and lengths file by file of one name, then the other kinds."""
+    if not run.plan.tasks:
+        return "nothing was explored"
+    parts = []
+    ranges = [task for task in run.plan.tasks if not _is_listed(task.kind)]
+    left = [task for task in run.left if not _is_listed(task.kind) and task.kind is not Kind.PAIR]
+    for name in dict.fromkeys(task.file.rpartition("/")[2] for task in ranges):
+        mine = [task for task in ranges if task.file.rpartition("/")[2] == name]
+        files = {task.file: run.plan.sizes[task.file] for task in mine}
+        step = max(task.step for task in mine)
+        each = "every bit and length" if step == 1 else f"one of {step} bits and lengths"
+        skipped = sum(task.size for task in left if task.file in files)
+        parts.append(f"{name}: {each} ({len(files)} files, {sum(files.values())} bytes){_skipped(skipped)}")
+    return "; ".join([*parts, *_kind_bounds(run)])
+
+
+def _kind_bounds(run: Run) -> Iterator[str]:
+    plan = run.plan
+    planned, left = (
+        Counter({kind: sum(task.size for task in tasks if task.kind is kind) for kind in Kind})
+        for tasks in (plan.tasks, run.left)
+    )
+    for kind in filter(_is_listed, Kind):
+        if planned[kind]:
+            sampled = ", a sample" if any(each is kind for each, _ in plan.sampled) else ""
+            past = f" (against the {plan.older_count} versions before)" if kind in GROWN else ""
+            yield f"{planned[kind]} {kind.value}{past}{sampled}{_skipped(left[kind])}"
+    if any(planned[kind] for kind in filter(_is_listed, Kind)) and plan.older_count is None:
+        yield f"nothing stale, because the table takes no commits: {plan.no_past}"
+    if run.pairs.total:
+        sample = f" (of {run.pairs.total}, drawn with seed {SEED})" if run.pairs.are_sampled else ""
+        yield f"{len(run.pairs.pairs)} {Kind.PAIR.value} that alone were let pass{sample}{_skipped(left[Kind.PAIR])}"
+
+
+def _skipped(count: int) -> str:
+    return f", {count} of them not tried" if count else ""
+
+
+def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
+    """Yield one finding a kind and field, the first damage of it, whichever worker was done first."""
+    seen: set[tuple[Kind, str, str]] = set()
+    order = list(Kind)
+    for damage, name in sorted(
+        silent, key=lambda each: (order.index(each[0].kind), each[0].file, each[0].offset_bytes, str(each[0]))
+    ):
+        if (damage.kind, damage.file, name) not in seen:
+            seen.add((damage.kind, damage.file, name))
+            yield _finding(damage, name)
+
+
+def _finding(damage: Damage, field_name: str) -> Finding:
+    evidence: dict[str, object] = {"file": damage.file, "field": field_name, "offset_bytes": damage.offset_bytes}
+    sentence = f"With {damage} ({field_name}), the table is called sound and other rows are read."
+    return Finding(property=PROPERTY, phase="damage", sentence=sentence, evidence=evidence | _evidence(damage))
+
+
+def _evidence(damage: Damage) -> dict[str, object]:
+    """Return as plain data all that replaying needs beside the table."""
+    match damage:
+        case Flip():
+            return {"kind": "flip", "bit": damage.bit}
+        case Cut():
+            return {"kind": "cut", "size_bytes": damage.size_bytes}
+        case Pair():
+            bits = [{"file": flip.file, "bit": flip.bit} for flip in (damage.first, damage.second)]
+            return {"kind": "pair", "bits": bits}
+        case Overwrite():
+            edits = [
+                {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
+                for edit in damage.edits
+            ]
+            return {"kind": damage.kind.value, "edits": edits, "told": damage.told}

@@ -1,0 +1,61 @@
+"""What judging found, added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tornproof.harness.counterexamples.regions import PAGE, PAGE_HEADER, UNREACHED
+from tornproof.harness.explorers.corruption.judge import Outcome
+from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind
+
+NOT_PAIRED = UNREACHED | {PAGE, PAGE_HEADER}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one task found, or all of them together; `outcomes` by file and field, `disagreements` are our own bugs.
+
+    `different` and `harmless` are the flips of metadata that were not rejected, by whether another answer was read,
+    each with the field that it hit.
+    """
+
+    tried_by_kind: Counter[Kind] = field(default_factory=Counter)
+    second_looks: int = 0
+    outcomes: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
+    outcomes_by_kind: Counter[tuple[Kind, Outcome]] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    silent: list[tuple[Damage, str]] = field(default_factory=list)
+    disagreements: list[str] = field(default_factory=list)
+    different: list[tuple[Flip, str]] = field(default_factory=list)
+    harmless: list[tuple[Flip, str]] = field(default_factory=list)
+
+    @property
+    def tried(self) -> int:
+        """How many damages were judged."""
+        return self.tried_by_kind.total()
+
+    def add(self, other: Tally) -> None:
+        """Take another tally in."""
+        self.tried_by_kind += other.tried_by_kind
+        self.second_looks += other.second_looks
+        self.outcomes += other.outcomes
+        self.outcomes_by_kind += other.outcomes_by_kind
+        self.reached += other.reached
+        self.silent += other.silent
+        self.disagreements += other.disagreements
+        self.different += other.different
+        self.harmless += other.harmless
+
+    def count(self, damage: Damage, field_name: str, outcome: Outcome) -> None:
+        """Enter what became of one damage."""
+        self.outcomes[damage.file, field_name, outcome] += 1
+        self.outcomes_by_kind[damage.kind, outcome] += 1
+        seen = ((found.kind, found.file, name) for found, name in self.silent)
+        if outcome is Outcome.SILENT and (damage.kind, damage.file, field_name) not in seen:
+            self.silent.append((damage, field_name))
+        if isinstance(damage, Flip) and field_name not in NOT_PAIRED:
+            if outcome is Outcome.HARMLESS:
+                self.harmless.append((damage, field_name))
+            elif outcome in (Outcome.LEGAL_STATE, Outcome.EXPOSURE, Outcome.ROLLBACK):
+                self.different.append((damage, field_name))

@@ -1,0 +1,265 @@
+"""One exploration of a target by kills and failing calls: the disks that were seen, and what was found on them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.kills.judge import Judge, Violation
+from tornproof.harness.explorers.kills.plan import Cuts, Kill, Origin, few_cuts
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
+
+PHASE = "crash"
+RECOVERY_KILLS_MAX = 2
+WHOLE, FAILING, CUT = "whole steps", "failing calls", "cut writes"
+OLD_STATE = "a kill inside a commit left the state before it"
+NEW_STATE = "a kill inside a commit left the state after it"
+WORKING_RECOVERY = "a recovery that wrote"
+KILLED_RECOVERY = "a kill inside a recovery"
+FAILED_CALL = "a call of a commit failed"
+POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL)
+MUST_REACH = (OLD_STATE, FAILED_CALL)
+NEVER_CAME = "failing calls never came"
+ALL = 1 << 62
+
+_NONE: Counter[str] = Counter()
+
+SeenDisk: TypeAlias = tuple[bytes, int, int, int]
+"""Digest of a disk, commits acknowledged, started, and read before the last kill."""
+Signature: TypeAlias = tuple[object, ...]
+
+
+class Share(NamedTuple):
+    """The points of a kind from one number to another."""
+
+    kind: str
+    start: int = 0
+    stop: int = ALL
+
+
+EVERYTHING = (Share(WHOLE), Share(FAILING), Share(CUT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareResult:
+    """What came of a share, or of several: the disks that were seen, and one finding of each signature."""
+
+    seen: frozenset[SeenDisk]
+    counts: Counter[str]
+    reached: Counter[str]
+    left: Counter[str]
+    findings: dict[Signature, Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run without a disturbance shows of how much there is to visit."""
+
+    commit_count: int
+    step_count: int
+    cuts: Cuts
+    recovery_kills_max: int
+
+    @classmethod
+    def of(cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int) -> Plan:
+        """Plan about so many cuts, or all."""
+        course = judge.course
+        return cls(
+            commit_count=len(course.started),
+            step_count=len(course.steps),
+            cuts=Cuts.at_most(cuts_max, course.steps),
+            recovery_kills_max=recovery_kills_max,
+        )
+
+    def shares(self, judge: Judge, size: int) -> list[Share]:
+        """Cut all that is visited into shares of at most so many points."""
+        steps = judge.course.steps
+        counts = {
+            WHOLE: len(steps) + 1,
+            FAILING: sum(1 for _ in judge.failures()),
+            CUT: sum(len(self.cuts.of(step)) for step in steps),
+        }
+        return [
+            Share(kind, start, min(start + size, count))
+            for kind, count in counts.items()
+            for start in range(0, count, size)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """A disk to be judged; `seen` commits were read before the last kill."""
+
+    storage: MemoryStorage
+    origin: Origin
+    seen: int
+
+
+class Exploration:
+    """Visits the points of a plan in a fixed order, shares of them side by side or one after the other."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        target: str,
+        plan: Plan,
+        has_time: HasTime = always,
+        on_progress: OnProgress = lambda done, total: None,
+    ) -> None:
+        """Explore for `judge`'s target while there is time."""
+        self._judge = judge
+        self._target = target
+        self._cuts = plan.cuts
+        self._has_time = has_time
+        self._on_progress = on_progress
+        self._recovery_kills_max = plan.recovery_kills_max
+        self._seen: dict[SeenDisk, int] = {}
+        self._findings: dict[Signature, Finding] = {}
+        self._counts: Counter[str] = Counter()
+        self._reached: Counter[str] = Counter(dict.fromkeys(POINTS, 0))
+        self._left: Counter[str] = Counter()
+
+    def run(self, shares: Sequence[Share] = EVERYTHING) -> ShareResult:
+        """Visit the points of these shares."""
+        for share in shares:
+            if share.kind == FAILING:
+                self._fail(share)
+            else:
+                self._kill(share)
+        return ShareResult(
+            seen=frozenset(self._seen),
+            counts=self._counts,
+            reached=self._reached,
+            left=self._left,
+            findings=self._findings,
+        )
+
+    def _kill(self, share: Share) -> None:
+        course, is_cut = self._judge.course, share.kind == CUT
+        points = crash_points(course.start, course.steps, self._cuts.of if is_cut else lambda step: ())
+        wanted = (point for point in points if bool(point[2]) is is_cut)
+        for storage, step_count, cut_bytes in islice(wanted, share.start, share.stop):
+            if self._begins(share.kind):
+                low, high = course.bounds(step_count, cut_bytes)
+                self._visit(storage, low, high, Origin((Kill(step_count, cut_bytes),)))
+
+    def _fail(self, share: Share) -> None:
+        for failure in islice(self._judge.failures(), share.start, share.stop):
+            if not self._begins(FAILING):
+                continue
+            origin, course = Origin(failure=failure), self._judge.course
+            base = replay_prefix(course.start, course.steps, course.started[failure.operation])
+            try:
+                failed = self._judge.fail(base, failure)
+            except Violation as violation:
+                self._find(violation, origin)
+                continue
+            if failed is None:
+                self._left[NEVER_CAME] += 1
+                continue
+            self._reached[FAILED_CALL] += 1
+            self._visit(*failed, origin)
+
+    def _begins(self, kind: str) -> bool:
+        """Count a point, and say whether there is time for it."""
+        if not self._has_time():
+            self._left[kind] += 1
+            return False
+        self._counts[kind] += 1
+        self._on_progress(len(self._seen), None)
+        return True
+
+    def _visit(self, storage: MemoryStorage, low: int, high: int, origin: Origin) -> None:
+        """Judge a disk and, after whole steps, what kills inside its recovery leave; the fewest kills come first."""
+        pending = deque(self._unseen(storage, low, high, origin, low))
+        while pending:
+            disk = pending.popleft()
+            if disk.origin.recovery_kill_count and not self._has_time():
+                self._left["kills in recovery"] += 1
+                continue
+            try:
+                recovered = self._judge.examine(disk.storage, low, high, disk.seen)
+            except Violation as violation:
+                self._find(violation, disk.origin)
+                continue
+            if low < high and origin.failure is None:
+                self._reached[OLD_STATE if recovered.index == low else NEW_STATE] += 1
+            if not recovered.steps:
+                continue
+            self._reached[WORKING_RECOVERY] += 1
+            if origin.is_inside_a_write or disk.origin.recovery_kill_count >= self._recovery_kills_max:
+                self._counts["recoveries killed no further"] += 1
+                continue
+            for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, few_cuts):
+                self._reached[KILLED_RECOVERY] += 1
+                kill = Kill(step_count, cut_bytes)
+                pending.extend(self._unseen(inner, low, high, disk.origin.then(kill), recovered.index))
+
+    def _unseen(self, storage: MemoryStorage, low: int, high: int, origin: Origin, seen: int) -> Iterator[_Disk]:
+        """Yield a copy of the disk, unless it was there after as few kills of recoveries."""
+        key = storage.digest(), low, high, seen
+        kill_count = origin.recovery_kill_count
+        if kill_count < self._seen.get(key, kill_count + 1):
+            self._seen[key] = kill_count
+            yield _Disk(storage.copy(), origin, seen)
+
+    def _find(self, violation: Violation, origin: Origin) -> None:
+        """Keep the first finding of each signature, and count the rest."""
+        self._counts["violations"] += 1
+        disturbance, place = self._describe(origin)
+        signature = violation.violated, place, origin.recovery_kill_count > 0
+        if signature not in self._findings:
+            self._findings[signature] = Finding(
+                property=violation.violated.value,
+                phase=PHASE,
+                sentence=f"{disturbance}: {violation.reason}.",
+                evidence={"target": self._target, **self._judge.course.place(origin), **origin.evidence()},
+            )
+
+    def _describe(self, origin: Origin) -> tuple[str, tuple[object, ...]]:
+        """Return the disturbance in words, and the part of them that tells signatures apart."""
+        recovery = f", and {origin.recovery_kill_count} in recovery" if origin.recovery_kill_count else ""
+        if origin.failure is not None:
+            call, fault = origin.failure.call, origin.failure.fault
+            words = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
+            part = f" after {fault.written_bytes} bytes" if fault.written_bytes else ""
+            return f"{words}{part} ({fault.reason}){recovery}", ("failure", call.path.rpartition("/")[2])
+        steps, kill = self._judge.course.steps, origin.kills[0]
+        where = steps[min(kill.step_count, len(steps) - 1)] if steps else None
+        inside = f" and {kill.cut_bytes} bytes of the next" if kill.cut_bytes else ""
+        next_words = f", before the call to {where.kind} {where.path}" if where and kill.step_count < len(steps) else ""
+        signature = ("kill", where and where.path.rpartition("/")[2])
+        return f"After a kill behind {kill.step_count} steps{inside}{next_words}{recovery}", signature
+
+
+def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[str] = _NONE) -> Phase:
+    """Say what all shares explored, and what it means."""
+    counts, reached, left = (
+        sum((getattr(each, name) for each in results), Counter[str]()) for name in ("counts", "reached", "left")
+    )
+    seen = frozenset[SeenDisk]().union(*(each.seen for each in results))
+    left += not_begun
+    findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
+    missing = [name for name in MUST_REACH if not reached[name]]
+    skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_CAME)
+    phase = Phase(
+        name=PHASE,
+        explored=len(seen),
+        complete=not left,
+        bound=f"process kill of {plan.commit_count} commits with {plan.step_count} steps, {plan.cuts}; "
+        f"kills in up to {plan.recovery_kills_max} recoveries after a kill between steps or a failing call, at "
+        f"three lengths of each write; every call of a commit failing once{skipped}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={**counts, "steps": plan.step_count, "distinct disks": len(seen)},
+        reached={name: reached[name] for name in POINTS},
+        findings=tuple(findings.values()),
+    )
+    return phase.doubted(
+        f"never reached: {', '.join(missing)}" if missing and not left and not findings else "",
+        f"{left[NEVER_CAME]} {NEVER_CAME}: the target does not do the same twice" if left[NEVER_CAME] else "",
+    )

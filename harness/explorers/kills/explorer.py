@@ -1,0 +1,151 @@
+"""The crash explorer: a writer is killed after every step and inside every write, also in recovery, and calls fail.
+
+Model A of persistence: what was written before the kill is there, whether synced or not. Every file system keeps that
+promise to a killed process; what a power cut leaves is not explored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.kills.exploration import (
+    PHASE,
+    RECOVERY_KILLS_MAX,
+    Exploration,
+    Plan,
+    crash_phase,
+)
+from tornproof.harness.explorers.kills.judge import Judge, Property, Violation
+from tornproof.harness.explorers.kills.plan import Origin, origin_of
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.written import replay_prefix
+from tornproof.harness.systems.toy import (
+    AcknowledgesFirst,
+    HeaderFirst,
+    NeverDone,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+)
+
+CONTROL_OPERATIONS = (b"one", b"t", b"three")
+CONTROLS = (
+    (HeaderFirst(), Property.READABLE),
+    (AcknowledgesFirst(), Property.UNDISTURBED),
+    (SwallowsErrors(), Property.SYNCED),
+    (RecoversInPlace(), Property.DURABLE),
+    (NeverDone(), Property.IDEMPOTENT),
+)
+
+
+def explore_crashes(
+    target: Target,
+    operations: Sequence[Any],
+    *,
+    start: DiskImage | None = None,
+    path: str,
+    cuts_max: int | None = None,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+    expected: Sequence[Hashable] | None = None,
+    recovery_kills_max: int = RECOVERY_KILLS_MAX,
+) -> Phase:
+    """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer make of it.
+
+    Starts from `start`, else from what the target creates. `expected` is what readers see before the first and after
+    each operation; without it the undisturbed run says so. Of more than `cuts_max` lengths at which writes can tear,
+    about that many are tried; what is left when there is no more time, the bound says.
+    """
+    failed = failed_controls()
+    try:
+        judge = Judge(target, operations, start=start, path=path, expected=expected)
+    except Violation as violation:
+        return undisturbed_phase(target, violation)
+    plan = Plan.of(judge, cuts_max, recovery_kills_max)
+    result = Exploration(judge, target.name, plan, has_time, on_progress).run()
+    return crash_phase(plan, [result]).with_controls(failed)
+
+
+def failed_controls() -> list[str]:
+    """Explore toys and return in words which broken one was not convicted, and if the sound one was."""
+    failures = [f"{name}: {violated}" for name, violated in sorted(_violated(Toy()))]
+    for target, violated in CONTROLS:
+        if (target.name, violated) not in _violated(target):
+            failures.append(f"the toy that {target.name!r} was not convicted: {violated}")
+    return failures
+
+
+def _violated(target: Target) -> set[tuple[str, str]]:
+    try:
+        judge = Judge(target, CONTROL_OPERATIONS, start=None, path="toy")
+    except Violation as violation:
+        return {(target.name, violation.violated)}
+    result = Exploration(judge, target.name, Plan.of(judge, None, RECOVERY_KILLS_MAX)).run()
+    return {(target.name, finding.property) for finding in result.findings.values()}
+
+
+def replay_crash(
+    target: Target,
+    operations: Sequence[Any],
+    finding: Finding,
+    *,
+    start: DiskImage | None = None,
+    path: str,
+    expected: Sequence[Hashable] | None = None,
+) -> Verdict:
+    """Return INVALID when the finding's disturbance violates the same property again, VALID when not.
+
+    UNKNOWN when it cannot be tried: the run has other steps now, or the evidence is none.
+    """
+    try:
+        judge = Judge(target, operations, start=start, path=path, expected=expected)
+        if finding.property == Property.UNDISTURBED:
+            return Verdict.VALID
+        _replay(judge, origin_of(finding.evidence))
+    except Violation as violation:
+        return Verdict.INVALID if violation.violated == finding.property else Verdict.UNKNOWN
+    except (KeyError, TypeError, ValueError, IndexError):
+        return Verdict.UNKNOWN
+    return Verdict.VALID
+
+
+def _replay(judge: Judge, origin: Origin) -> None:
+    course = judge.course
+    kills = list(origin.kills)
+    if origin.failure is None:
+        first = kills.pop(0)
+        storage = replay_prefix(course.start, course.steps, first.step_count, first.cut_bytes)
+        low, high = course.bounds(first.step_count, first.cut_bytes)
+    else:
+        at = course.started[origin.failure.operation]
+        failed = judge.fail(replay_prefix(course.start, course.steps, at), origin.failure)
+        if failed is None:
+            raise ValueError("the call never came")
+        storage, low, high = failed
+    seen = 0
+    for kill in kills:
+        recovered = judge.examine(storage, low, high, seen)
+        storage = replay_prefix(recovered.before, recovered.steps, kill.step_count, kill.cut_bytes)
+        seen = recovered.index
+    judge.examine(storage, low, high, seen)
+
+
+def undisturbed_phase(target: Target, violation: Violation) -> Phase:
+    """Return the phase of a target that is wrong even where nothing disturbs it."""
+    finding = Finding(
+        property=violation.violated.value,
+        phase=PHASE,
+        sentence=f"Without any disturbance: {violation.reason}.",
+        evidence={"target": target.name, "kills": []},
+    )
+    return Phase(
+        name=PHASE,
+        explored=1,
+        complete=False,
+        bound="the undisturbed run only",
+        verdict=Verdict.INVALID,
+        findings=(finding,),
+    )

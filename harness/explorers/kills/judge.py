@@ -1,0 +1,266 @@
+"""What must hold on a disk after a kill or a failed call, and a target's undisturbed run to compare with."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.written import RecordingStorage, replay_prefix
+from tornproof.impl.storage.interface import Storage
+
+SHOWN_MAX = 120
+
+
+class Property(enum.StrEnum):
+    """What a finding violates."""
+
+    UNDISTURBED = "without a disturbance, every commit is acknowledged and then visible"
+    DURABLE = "an acknowledged commit survives"
+    ATOMIC = "a reader sees exactly what one commit left"
+    READABLE = "a reader can read"
+    MONOTONIC = "recovery never goes back behind what was read"
+    OPENS = "a writer can be opened"
+    IDEMPOTENT = "recovery of a recovered state changes nothing"
+    GOES_ON = "a recovered writer goes on to the same end"
+    SYNCED = "a commit whose sync failed is not acknowledged"
+    ORDERLY = "what goes wrong is said in an orderly way"
+
+
+class Violation(Exception):  # noqa: N818  # a judgement, raised by the judge
+    """One property does not hold, with the reason as the end of a sentence."""
+
+    def __init__(self, violated: Property, reason: str) -> None:
+        self.violated = violated
+        self.reason = reason
+        super().__init__(f"{violated}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The undisturbed run: its steps, where among them each commit started and was acknowledged, and what was read.
+
+    `observations` starts with the one before the first commit.
+    """
+
+    start: MemoryStorage
+    steps: tuple[Call, ...]
+    started: tuple[int, ...]
+    acknowledged: tuple[int, ...]
+    observations: tuple[Hashable, ...]
+
+    def bounds(self, step_count: int, cut_bytes: int) -> tuple[int, int]:
+        """Return how many commits were acknowledged, and how many started, at a kill after these steps."""
+        low = sum(step_count >= index for index in self.acknowledged)
+        high = sum(step_count > index or (cut_bytes > 0 and step_count == index) for index in self.started)
+        return low, max(low, high)
+
+    def place(self, origin: Origin) -> dict[str, Any]:
+        """Return where in the run an origin began: commits acknowledged and started, and the step that came next."""
+        if origin.failure is not None:
+            return {"acknowledged": origin.failure.operation, "started": origin.failure.operation + 1}
+        first = origin.kills[0]
+        low, high = self.bounds(first.step_count, first.cut_bytes)
+        following = self.steps[first.step_count : first.step_count + 1]
+        step = {"step_kind": following[0].kind.value, "path": following[0].path} if following else {}
+        return {"acknowledged": low, "started": high, **step}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What a judged disk gave: the observation's index, the disk before recovery, and recovery's steps."""
+
+    index: int
+    before: MemoryStorage
+    steps: Sequence[Call]
+
+
+class Judge:
+    """Judges disks of one target after one sequence of operations; raises `Violation`."""
+
+    def __init__(
+        self,
+        target: Target,
+        operations: Sequence[Any],
+        *,
+        start: DiskImage | None,
+        path: str,
+        expected: Sequence[Hashable] | None = None,
+    ) -> None:
+        """Run the operations undisturbed; what is read then is right, unless `expected` says what is."""
+        self._target = target
+        self._operations = operations
+        self._path = path
+        self._ends: dict[tuple[bytes, int], Violation | None] = {}
+        self.course = self._undisturbed(start, expected)
+
+    def _undisturbed(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Course:
+        with self._orderly(Property.UNDISTURBED, "the undisturbed run"):
+            storage = MemoryStorage() if start is None else MemoryStorage.of(start)
+            if start is None:
+                self._target.create(storage, self._path)
+            before = storage.copy()
+            recording = RecordingStorage(storage)
+            observations, started, acknowledged = [self._read(before.copy())], [], []
+            with self._target.open_writer(recording, self._path) as writer:
+                for operation in self._operations:
+                    started.append(len(recording.steps))
+                    writer.commit(operation)
+                    acknowledged.append(len(recording.steps))
+                    observations.append(self._read(storage.copy()))
+            last = self._read(storage)
+        if last != observations[-1]:
+            raise Violation(Property.UNDISTURBED, "closing the writer changed what a reader sees")
+        for number, (seen, right) in enumerate(zip(observations, expected or observations, strict=True)):
+            if seen != right:
+                raise Violation(
+                    Property.UNDISTURBED,
+                    f"after {number} commits a reader sees {_shown(seen)} instead of {_shown(right)}",
+                )
+        return Course(
+            start=before,
+            steps=tuple(recording.steps),
+            started=tuple(started),
+            acknowledged=tuple(acknowledged),
+            observations=tuple(observations),
+        )
+
+    def examine(self, storage: MemoryStorage, low: int, high: int, seen: int = 0) -> Recovered:
+        """Read, recover, read again and go on, on a disk after `low` commits were acknowledged and `high` started.
+
+        `seen` of them were read before an earlier recovery. Uses the disk up.
+        """
+        index = self._observe(storage, low, high, seen)
+        before = storage.copy()
+        recording = RecordingStorage(storage)
+        with self._orderly(Property.OPENS, "opening the writer"), self._target.open_writer(recording, self._path):
+            pass
+        again = self._observe(storage, low, high, index)
+        self._go_on(storage, again)
+        return Recovered(index=index, before=before, steps=recording.steps)
+
+    def calls_of_commit(self, storage: MemoryStorage, operation: int) -> list[Call]:
+        """Return all calls that a freshly opened writer makes for one operation; uses the disk up."""
+        faulty = FaultyStorage(storage)
+        with (
+            self._orderly(Property.GOES_ON, "a commit after a kill"),
+            self._target.open_writer(faulty, self._path) as writer,
+        ):
+            faulty.arm()
+            writer.commit(self._operations[operation])
+            return list(faulty.calls)
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield every way in which a call of a commit may fail, commit by commit."""
+        course = self.course
+        for operation, step_count in enumerate(course.started):
+            # Where a commit cannot go on from here, the kill before it shows the same, with its own finding.
+            with suppress(Violation):
+                calls = self.calls_of_commit(replay_prefix(course.start, course.steps, step_count), operation)
+                yield from failures(operation, calls)
+
+    def fail(self, storage: MemoryStorage, failure: Failure) -> tuple[MemoryStorage, int, int] | None:
+        """Let a call of a commit fail, and return the disk then and its bounds, or None if the call never came.
+
+        The life goes on after the failure: what the refused writer gave back, the next one can have. Uses the disk up.
+        """
+        faulty = FaultyStorage(storage)
+        is_acknowledged = False
+        with self._orderly(None, "a commit with a failing call"):
+            try:
+                with self._target.open_writer(faulty, self._path) as writer:
+                    faulty.arm(failure.fault)
+                    writer.commit(self._operations[failure.operation])
+                    is_acknowledged = True
+            except self._target.refusals:
+                pass
+        if not faulty.fired[failure.fault]:
+            return None
+        if is_acknowledged and failure.call.kind in BARRIERS:
+            raise Violation(Property.SYNCED, "the commit was acknowledged")
+        left = storage.copy()
+        with (
+            self._orderly(Property.OPENS, "opening another writer after the refusal"),
+            self._target.open_writer(storage.fork_life(), self._path),
+        ):
+            pass
+        return left, failure.operation + is_acknowledged, failure.operation + 1
+
+    def _go_on(self, storage: MemoryStorage, index: int) -> None:
+        """Open a second time, do the remaining operations and compare the end, once for each recovered state."""
+        key = storage.digest(), index
+        if key not in self._ends:
+            self._ends[key] = None
+            try:
+                self._reach_the_end(storage, index)
+            except Violation as violation:
+                self._ends[key] = violation
+        known = self._ends[key]
+        if known is not None:
+            raise Violation(known.violated, known.reason)
+
+    def _reach_the_end(self, storage: MemoryStorage, index: int) -> None:
+        recovered = storage.digest()
+        with (
+            self._orderly(Property.GOES_ON, "going on after recovery"),
+            self._target.open_writer(storage, self._path) as writer,
+        ):
+            if storage.digest() != recovered:
+                raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
+            for operation in self._operations[index:]:
+                writer.commit(operation)
+        with self._orderly(Property.GOES_ON, "reading after going on"):
+            seen = self._read(storage)
+        if seen != self.course.observations[-1]:
+            raise Violation(
+                Property.GOES_ON,
+                f"after the remaining {len(self._operations) - index} operations a reader sees {_shown(seen)} "
+                f"instead of {_shown(self.course.observations[-1])}",
+            )
+
+    def _observe(self, storage: MemoryStorage, low: int, high: int, seen_before: int) -> int:
+        """Return the number of commits in what a reader sees, the largest that fits."""
+        with self._orderly(Property.READABLE, "reading"):
+            seen = self._read(storage.fork_life())
+        fitting = [number for number, right in enumerate(self.course.observations) if right == seen]
+        if not fitting:
+            raise Violation(Property.ATOMIC, f"a reader sees {_shown(seen)}, which no commit left")
+        allowed = [number for number in fitting if low <= number <= high]
+        if not allowed and fitting[-1] < low:
+            raise Violation(Property.DURABLE, f"a reader sees commit {fitting[-1]}, though {low} was acknowledged")
+        if not allowed:
+            raise Violation(Property.ATOMIC, f"a reader sees commit {fitting[0]}, though only {high} had started")
+        if allowed[-1] < seen_before:
+            raise Violation(Property.MONOTONIC, f"a reader saw commit {seen_before} before it, and {allowed[-1]} after")
+        return allowed[-1]
+
+    def _read(self, storage: Storage) -> Hashable:
+        return self._target.read(storage, self._path)
+
+    @contextmanager
+    def _orderly(self, refused: Property | None, doing: str) -> Iterator[None]:
+        """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
+        try:
+            yield
+        except Violation:
+            raise
+        except BusError as error:
+            raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
+        except Exception as error:
+            if refused is not None and isinstance(error, self._target.refusals):
+                raise Violation(refused, f"{doing} was refused: {error}") from error
+            raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
+
+
+def _shown(observation: Hashable) -> str:
+    text = repr(observation)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

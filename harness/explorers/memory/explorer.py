@@ -1,0 +1,270 @@
+"""The memory explorer: a mapped reader of `_txn` beside the stores of the real writer, under three memory models.
+
+The writer's life runs once and leaves its stores and fences; then every execution of the reader is visited that
+sequential consistency, total store order and weak memory allow. What is checked is the order that the protocol asks
+for: a processor's own behaviour inside CPython is not explored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.memory.exploration import (
+    GREW,
+    OLDER_WORD,
+    POINTS,
+    Explored,
+    Ground,
+    Look,
+    MemoryExploration,
+    Standing,
+    has_grown,
+)
+from tornproof.harness.explorers.memory.story import story
+from tornproof.harness.explorers.memory.trace import WriterTrace, mapped_reader, trace_writer
+from tornproof.harness.explorers.memory.variants import (
+    ALL_FENCES,
+    CASES,
+    NO_FENCE_BEFORE_VERSION,
+    NO_FINAL_LOOK,
+    MemoryCase,
+    MemoryVariant,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.kernel import Answer
+from tornproof.harness.simulator.memory_model.memory_views import MemoryModel, NotMappedError
+from tornproof.harness.simulator.process.client import Client, Node
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.table import TableTarget
+from tornproof.impl.write.commit import HARDENED
+
+PHASE = "memory"
+READ_COUNT = 2
+SEQUENTIAL, TOTAL_STORE_ORDER, _, WEAK = CASES
+CONTROLS = ((NO_FENCE_BEFORE_VERSION, WEAK), (NO_FINAL_LOOK, SEQUENTIAL))
+INNOCENT = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySituation:
+    """Commits of one life at a table, the first `settled_count` of which are there before the reader begins."""
+
+    target: TableTarget
+    operations: tuple[Any, ...]
+    path: str
+    start: DiskImage | None = None
+    settled_count: int = 0
+
+    def trace(self, variant: MemoryVariant = ALL_FENCES) -> WriterTrace:
+        """Run the writer; raises NotExplorableError."""
+        life = trace_writer(variant.of(self.target), self.operations, start=self.start, path=self.path)
+        return life.settled(self.settled_count)
+
+    @contextmanager
+    def reader(self, variant: MemoryVariant = ALL_FENCES, read_count: int = 1) -> Iterator[Client]:
+        """Start the reader, patched as the variant says while the block runs."""
+        with variant.planted():
+            client = Client("reader", mapped_reader(self.path, read_count))
+            try:
+                yield client
+            finally:
+                client.close()
+
+
+def explore_memory(
+    target: TableTarget,
+    operations: Sequence[Any],
+    *,
+    start: DiskImage | None = None,
+    path: str,
+    settled_count: int = 0,
+    cases: Sequence[MemoryCase] = CASES,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Explore a reader that reads twice beside the commits of `operations`, in every case.
+
+    The first `settled_count` operations are committed before the reader begins. Raises NotExplorableError where the
+    writer fails.
+    """
+    situation = MemorySituation(
+        target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
+    )
+    failed = failed_controls(situation)
+    on_progress(1, 1 + len(cases))
+    trace = situation.trace()
+    results: dict[MemoryCase, Explored] = {}
+    findings: dict[str, Finding] = {}
+    notes: list[str] = []
+    with situation.reader(read_count=READ_COUNT) as reader:
+        for number, case in enumerate(cases, start=2):
+            try:
+                ground = ground_of(trace, case)
+                results[case] = MemoryExploration(ground, reader).run(has_time)
+            except NotMappedError as error:
+                notes.append(str(error))
+                break
+            for violated, standing in results[case].convicted.items():
+                findings.setdefault(violated, _finding(ground, case, violated, standing, settled_count))
+            on_progress(number, 1 + len(cases))
+    phase = _phase(trace, results, tuple(findings.values()), notes).with_controls(failed)
+    return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases))
+
+
+def ground_of(trace: WriterTrace, case: MemoryCase) -> Ground:
+    """Put a writer's life under the rules of a case; raises NotMappedError."""
+    return Ground.of(trace, case.model, system_calls_are_fences=case.system_calls_are_fences)
+
+
+def explore_variant(
+    situation: MemorySituation, variant: MemoryVariant, cases: Sequence[MemoryCase] = CASES, *, read_count: int = 1
+) -> tuple[Explored, ...]:
+    """Explore one variant in every case, however long it takes; raises NotExplorableError, NotMappedError."""
+    trace = situation.trace(variant)
+    with situation.reader(variant, read_count) as reader:
+        return tuple(MemoryExploration(ground_of(trace, case), reader).run() for case in cases)
+
+
+def failed_controls(situation: MemorySituation) -> list[str]:
+    """Return in words what was not convicted and must be, and what was and must not be.
+
+    The controls leave something out of the hardened commit and of our own reader, whatever is explored.
+    """
+    hardened = dataclasses.replace(situation, target=dataclasses.replace(situation.target, protocol=HARDENED))
+    failures: list[str] = []
+    for variant, case in CONTROLS:
+        if not _is_convicted(hardened, variant, case):
+            failures.append(f"{variant.name} was not convicted under {case}")
+    variant, case = INNOCENT
+    if _is_convicted(hardened, variant, case):
+        failures.append(f"{variant.name} was convicted under {case}")
+    return failures
+
+
+def _is_convicted(situation: MemorySituation, variant: MemoryVariant, case: MemoryCase) -> bool:
+    """Go on until the first accepted mix."""
+    with situation.reader(variant) as reader:
+        exploration = MemoryExploration(ground_of(situation.trace(variant), case), reader)
+        explored = exploration.run(lambda: Property.WRONG_SNAPSHOT not in exploration.explored.convicted)
+    return Property.WRONG_SNAPSHOT in explored.convicted
+
+
+def replay_memory(
+    target: TableTarget, operations: Sequence[Any], finding: Finding, *, start: DiskImage | None = None, path: str
+) -> Verdict:
+    """Return INVALID when the finding's loads, answered by the same words, break the same property again.
+
+    VALID when the model allows one of the words no more, or nothing is broken by them; UNKNOWN when it cannot be
+    tried: the reader loads something else now, or the evidence is none.
+    """
+    try:
+        again = seen_again(target, operations, finding, start=start, path=path)
+    except (KeyError, TypeError, ValueError, IndexError, NotMappedError):
+        return Verdict.UNKNOWN
+    if again is None:
+        return Verdict.VALID
+    return Verdict.INVALID if again.property == finding.property else Verdict.UNKNOWN
+
+
+def seen_again(
+    target: TableTarget, operations: Sequence[Any], finding: Finding, *, start: DiskImage | None = None, path: str
+) -> Finding | None:
+    """Return what the finding's loads give now, or None where the model allows them no more or they break nothing.
+
+    Raises KeyError, TypeError, ValueError, IndexError, NotMappedError where they cannot be tried.
+    """
+    evidence = finding.evidence
+    case = MemoryCase(model=MemoryModel(evidence["model"]), system_calls_are_fences=evidence["system_calls_are_fences"])
+    settled_count = evidence["settled_count"]
+    situation = MemorySituation(
+        target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
+    )
+    ground = ground_of(situation.trace(), case)
+    with situation.reader(read_count=READ_COUNT) as reader:
+        standing = _again(MemoryExploration(ground, reader), reader, evidence["loads"])
+    if standing is None or not standing.violated:
+        return None
+    return _finding(ground, case, standing.violated, standing, settled_count)
+
+
+def _again(exploration: MemoryExploration, reader: Client, loads: Sequence[Mapping[str, Any]]) -> Standing | None:
+    """Let the reader load the same words once more; None where it can not, and ValueError where it asks for others."""
+    node: Node = reader.root
+    standing = exploration.observed(node, Standing())
+    used = 0
+    while node.call is not None and not standing.violated:
+        choices = list(exploration.after(node.call, standing))
+        if choices[0][1].look is not standing.look:
+            found = _chosen(choices, loads[used])
+            if found is None:
+                return None
+            answer, standing = found
+            used += 1
+        else:
+            ((answer, standing),) = choices
+        node = reader.advance(node, answer)
+        standing = exploration.observed(node, standing)
+    return standing
+
+
+def _chosen(choices: list[tuple[Answer, Standing]], load: Mapping[str, Any]) -> tuple[Answer, Standing] | None:
+    for answer, standing in choices:
+        look = standing.look
+        assert isinstance(look, Look)
+        if (look.offset_bytes, len(look.content)) != (load["offset_bytes"], load["size_bytes"]):
+            raise ValueError("the reader loads something else now")
+        if answer == load["value"]:
+            return answer, standing
+    return None
+
+
+def _finding(ground: Ground, case: MemoryCase, violated: str, standing: Standing, settled_count: int) -> Finding:
+    told = story(ground, standing)
+    return Finding(
+        property=violated,
+        phase=PHASE,
+        sentence=f"Under {case}: {told['then']}, because {told['because']}.",
+        evidence={
+            "model": case.model.value,
+            "system_calls_are_fences": case.system_calls_are_fences,
+            "settled_count": settled_count,
+            **told,
+        },
+    )
+
+
+def _phase(
+    trace: WriterTrace,
+    results: dict[MemoryCase, Explored],
+    findings: tuple[Finding, ...],
+    notes: list[str],
+) -> Phase:
+    cut = [str(case) for case, explored in results.items() if not explored.is_complete]
+    reached = sum((explored.reached for explored in results.values()), Counter[str](dict.fromkeys(POINTS, 0)))
+    commit_count = len(trace.versions) - 1
+    executions = f"some executions under {', '.join(cut)}" if cut else "every execution"
+    possible = {
+        GREW: any(has_grown(trace, commit) for commit in range(1, commit_count + 1)),
+        OLDER_WORD: any(case.model is MemoryModel.WEAK for case in results),
+    }
+    missing = [point for point in POINTS if not reached[point] and possible.get(point, True)]
+    if missing and not notes and not cut:
+        notes.append(f"never reached: {', '.join(missing)}")
+    return Phase(
+        name=PHASE,
+        explored=sum(len(explored.executions) for explored in results.values()),
+        complete=not cut,
+        bound=f"{executions} of {commit_count} commits x 1 reader that maps _txn and reads it "
+        f"{READ_COUNT} times, under {'; '.join(map(str, results))}; one writer, words of 4 and 8 bytes",
+        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        counts={f"executions under {case}": len(explored.executions) for case, explored in results.items()}
+        | {f"wrong under {case}": explored.wrong_count for case, explored in results.items()},
+        reached={point: reached[point] for point in POINTS},
+        note="; ".join(notes),
+        findings=findings,
+    )

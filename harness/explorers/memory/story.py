@@ -1,0 +1,109 @@
+"""A wrong execution of a mapped reader as data: every load with the store that answered it, and why it was possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tornproof.harness.explorers.memory.exploration import Ground, Look, Standing
+from tornproof.harness.simulator.memory_model.memory_views import PLACE_BYTES
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.txn.transaction import ENTRY_BYTES, HEADER_BYTES, RECORD_BYTES, SIZE_BYTES, SYMBOL_BYTES
+
+WHOLE = "the reader's loads lie on both sides of the writer's stores, and no look at VERSION behind them tells"
+
+
+def looks_of(standing: Standing) -> list[Look]:
+    """Return the loads of an execution in order."""
+    looks: list[Look] = []
+    look = standing.look
+    while look is not None:
+        looks.append(look)
+        look = look.before
+    return looks[::-1]
+
+
+def story(ground: Ground, standing: Standing) -> dict[str, Any]:
+    """Return what the writer does, what the reader then takes, why, and all loads; values are little-endian numbers."""
+    looks = looks_of(standing)
+    names = list(_names(looks, len(ground.trace.versions[0].symbol_counts)))
+    commit_count = len(ground.trace.versions) - 1
+    return {
+        "let": f"a writer commit {commit_count} times while a reader loads _txn through a mapping",
+        "then": standing.sentence,
+        "because": _reason(ground, looks, names),
+        "loads": [
+            {
+                "field": name,
+                "offset_bytes": look.offset_bytes,
+                "size_bytes": len(look.content),
+                "value": int.from_bytes(look.content, "little"),
+                "stores": list(look.stores),
+                "commits": [_commit_of(ground, number) for number in look.stores],
+            }
+            for look, name in zip(looks, names, strict=True)
+        ],
+    }
+
+
+def _reason(ground: Ground, looks: list[Look], names: list[str]) -> str:
+    """Name the last load that returned an older store than one before it led to, and that one."""
+    for at in range(len(looks) - 1, 0, -1):
+        for place, number in zip(looks[at].places, looks[at].stores, strict=True):
+            for earlier, name in zip(looks[:at], names[:at], strict=True):
+                newest = max(earlier.stores)
+                missed = ground.history.latest(place, newest)
+                if missed > number:
+                    return (
+                        f"its load of {names[at]} returned {_words(ground, number)} although the writer had put "
+                        f"{_words(ground, missed)} there before {_words(ground, newest)}, which the reader had seen at "
+                        f"{name}: nothing keeps them in order"
+                    )
+    return WHOLE
+
+
+def _words(ground: Ground, number: int) -> str:
+    if number == 0:
+        return "what stood there at the start"
+    return f"store {number} (of commit {_commit_of(ground, number)})"
+
+
+def _commit_of(ground: Ground, number: int) -> int:
+    return ground.history.stores[number - 1].commit if number else 0
+
+
+def _names(looks: list[Look], symbol_count: int) -> Iterator[str]:
+    record: int | None = None
+    for look in looks:
+        if look.is_at_version:
+            record = None
+        elif record is None and look.offset_bytes >= HEADER_BYTES:
+            record = look.offset_bytes
+        yield " and ".join(dict.fromkeys(_name(place, record, symbol_count) for place in look.places))
+
+
+def _name(place: int, record: int | None, symbol_count: int) -> str:
+    """Name the field at a location; `record` is where the area starts that the reader is in."""
+    if place < 0:
+        return "the size of the file"
+    if place < HEADER_BYTES or record is None:
+        return _field(layout.BaseHeader.layout, place)
+    at = place - record
+    table = RECORD_BYTES + symbol_count * SYMBOL_BYTES
+    if at < RECORD_BYTES:
+        return _field(layout.TransactionRecord.layout, at)
+    if at < table:
+        number, within = divmod(at - RECORD_BYTES, SYMBOL_BYTES)
+        return f"{_field(layout.SymbolCount.layout, within)} of symbol column {number}"
+    if at < table + SIZE_BYTES:
+        return _field(layout.PartitionTableSize.layout, at - table)
+    number, within = divmod(at - table - SIZE_BYTES, ENTRY_BYTES)
+    return f"{_field(layout.PartitionEntry.layout, within)} of partition {number}"
+
+
+def _field(record: Any, at: int) -> str:
+    """Name the fields that the location at `at` has a part in."""
+    overlapping = [
+        spec.format_name for spec in record.fields if spec.offset_bytes < at + PLACE_BYTES and at < spec.end_bytes
+    ]
+    return " and ".join(overlapping) or f"byte {at}"

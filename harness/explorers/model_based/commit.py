@@ -1,0 +1,277 @@
+"""The rules of a stateful run that commit: undisturbed, with a call that fails, or killed; and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tornproof.harness.explorers.model_based.files import ViolationError
+from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Facts, Staged, World
+from tornproof.harness.simulator.filesystem.faulty import Fault
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.impl.errors import RowsRefusedError, StorageError
+from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.table.partition_names import interval_end, interval_start
+from tornproof.impl.txn.transaction import TXN_FILE, Transaction
+from tornproof.model.step import Outcome, step
+from tornproof.model.table import Commit, DirectoryName, Drop, Entry, Stage, State, Write
+
+Changes = Mapping[int, tuple[int, ...] | None]
+# At which calls of a commit something happens, and about how many of the kind there are.
+FAULT_KINDS = {
+    "open": (CallKind.OPEN_FOR_WRITING, 5),
+    "write": (CallKind.PWRITE, 5),
+    "sync data": (CallKind.FDATASYNC, 5),
+    "make directory": (CallKind.MKDIR, 2),
+    "sync directory": (CallKind.SYNC_DIRECTORY, 3),
+    "store": (CallKind.STORE, 64),
+    "sync mapping": (CallKind.MSYNC, 4),
+}
+STAGE_WORDS = {
+    Stage.STARTED: "before a header was stored",
+    Stage.WRITTEN: "after a header was stored",
+    Stage.PUBLISHED: "in the record",
+    Stage.RECORDED: "before the version store",
+    Stage.COMMITTED: "after the version store",
+}
+
+
+def fault_of(kind: str, at: int, *, kills: bool, written_bytes: int = 0) -> Fault:
+    """Return the fault that a step names; only a write can be done in part."""
+    written_bytes = written_bytes if kind == "write" else 0
+    reason = None if kills else Refusal.NO_SPACE if written_bytes else Refusal.INPUT_OUTPUT
+    among, count = FAULT_KINDS[kind]
+    return Fault(at=at % count, reason=reason, among=frozenset({among}), written_bytes=written_bytes)
+
+
+def commit(world: World) -> None:
+    """Commit what is staged, which may be nothing."""
+    _commit(world, None)
+
+
+def commit_fails(world: World, *, call: str, at: int, written_bytes: int) -> None:
+    """Commit while a call fails; a store through a mapping cannot."""
+    _commit(world, fault_of(call, at, kills=False, written_bytes=written_bytes))
+
+
+def commit_killed(world: World, *, kind: str, at: int, written_bytes: int) -> None:
+    """Commit in a process that dies at a call."""
+    _commit(world, fault_of(kind, at, kills=True, written_bytes=written_bytes))
+
+
+def expected_changes(world: World) -> dict[int, tuple[int, ...] | None]:
+    """Return the rows that each changed partition must have after a commit, None for one that is gone."""
+    staged = world.staged
+    remaining = {key: entry.rows for key, entry in world.state.entries.items() if key not in staged.dropped}
+    incoming: dict[int, list[int]] = {key: [] for key in sorted(staged.rewritten - staged.dropped)}
+    for identity in staged.rows:
+        incoming.setdefault(_partition_of(world, world.rows.timestamp(identity), remaining), []).append(identity)
+    changes: dict[int, tuple[int, ...] | None] = {
+        key: world.rows.merged(remaining.get(key, ()), new) for key, new in incoming.items()
+    }
+    return {**dict.fromkeys(sorted(staged.dropped - changes.keys())), **changes}
+
+
+def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) -> int:
+    """Return the last partition that starts before a time in its interval; else the interval's start."""
+    by, nanoseconds = world.start.metadata.partition_by, world.start.metadata.counts_nanoseconds
+    low = interval_start(timestamp, by, nanoseconds=nanoseconds)
+    high = interval_end(timestamp, by, nanoseconds=nanoseconds)
+    assert low is not None and high is not None
+    return max((start for start in starts if low <= start <= timestamp), default=low)
+
+
+def _is_refused(world: World, changes: Changes) -> bool:
+    """Whether a partition whose rows are not in Parquet would become the table's first or last one."""
+    before = world.state.entries
+    after = sorted((before.keys() | changes.keys()) - {key for key, rows in changes.items() if rows is None})
+    if not after:
+        return False
+    known = sorted(before)
+    ends = [(after[0], known[:1]), (after[-1], known[-1:])]
+    return any(key not in changes and [key] != was and before[key].token < 0 for key, was in ends)
+
+
+def _commit(world: World, fault: Fault | None) -> None:
+    changes = expected_changes(world)
+    is_refused = _is_refused(world, changes)
+    world.process.arm(*([fault] if fault else []))
+    try:
+        with world.orderly("commit", StorageError, RowsRefusedError):
+            version = world.open_writer.commit()
+    except (StorageError, Killed) as error:
+        calls, has_fired = world.process.calls, bool(world.process.fired)
+        world.process.arm()
+        if fault is None or not has_fired:
+            raise ViolationError(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
+        _stopped(world, changes, _stage(calls, fault), is_killed=isinstance(error, Killed))
+    except RowsRefusedError as error:
+        world.process.arm()
+        if not is_refused:
+            raise ViolationError(ORDERLY, f"commit: {error}") from error
+        world.reached["commit refused"] += 1
+        world.accept([_unchanged(world.state)], [], "a refused commit")
+    else:
+        has_fired = bool(world.process.fired)
+        world.process.arm()
+        if has_fired:
+            raise ViolationError(ALLOWED, "a commit was acknowledged although one of its calls had failed")
+        if is_refused:
+            raise ViolationError(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
+        _done(world, changes, version)
+
+
+def _done(world: World, changes: Changes, version: int) -> None:
+    before = world.state
+    outcomes: tuple[Outcome, ...] = (_unchanged(before),)
+    if changes:
+        outcomes = step(before, Commit(changes=_operations(world, changes, is_committed=True)))
+    touched = _touched(world, changes, is_committed=True)
+    outcome = world.accept(outcomes, touched, "a commit" if changes else "a commit of nothing")
+    if version != outcome.answer:
+        raise ViolationError(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
+    if changes:
+        _check_committed(world, before, changes, touched)
+        world.reached["several partitions in one commit"] += len(changes) > 1
+    world.staged = Staged()
+
+
+def _unchanged(state: State) -> Outcome:
+    return Outcome(state=state, answer=state.version)
+
+
+def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -> None:
+    with world.orderly("looking at the version after a stopped commit"):
+        is_committed = world.files.transaction().version == world.state.version + 1
+    if is_committed != (stage is Stage.COMMITTED):
+        raise ViolationError(
+            ALLOWED, f"a commit was stopped when it was {stage.name}, and is_committed is {is_committed}"
+        )
+    if is_killed:
+        world.process.end()
+        world.writer = None
+    else:
+        world.is_dead = True
+    operations = _operations(world, changes, is_committed=is_committed)
+    operation = Commit(changes=operations, stopped_after=stage, crash=True)
+    before = world.state
+    touched = _touched(world, changes, is_committed=is_committed)
+    world.accept(step(before, operation), touched, "a stopped commit")
+    world.reached[f"commit {'killed' if is_killed else 'failed'} {STAGE_WORDS[stage]}"] += 1
+    if is_committed:
+        _check_committed(world, before, changes, touched)
+    else:
+        world.check_rows(world.transaction, world.state.committed, changes)
+    world.staged = Staged()
+
+
+def _stage(calls: Sequence[Call], fault: Fault) -> Stage:
+    """Return what a commit had finished by the calls before the one that did not happen."""
+    stopped = [number for number, call in enumerate(calls) if call.kind in fault.among][fault.at]
+    on_txn = [call.kind for call in calls[:stopped] if call.path.endswith(f"/{TXN_FILE}")]
+    if CallKind.MSYNC in on_txn:
+        is_stored = CallKind.STORE in on_txn[on_txn.index(CallKind.MSYNC) :]
+        return Stage.COMMITTED if is_stored else Stage.RECORDED
+    if CallKind.OPEN_FOR_WRITING in on_txn:
+        return Stage.PUBLISHED
+    is_patched = any(call.kind is CallKind.STORE for call in calls[:stopped])
+    return Stage.WRITTEN if is_patched else Stage.STARTED
+
+
+def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[Write | Drop, ...]:
+    with world.orderly("looking at what a commit has written"):
+        transaction = world.files.transaction()
+        there = world.files.directories()
+        return tuple(
+            Drop(partition=key) if rows is None else _write(world, transaction, there, key, rows, is_committed)
+            for key, rows in changes.items()
+        )
+
+
+def _write(
+    world: World, transaction: Transaction, there: set[str], key: int, rows: tuple[int, ...], is_committed: bool
+) -> Write:
+    """Return a change with the sizes that the files show; one that they do not show gets sizes that it could have."""
+    old = None if key in world.staged.dropped else world.state.entries.get(key)
+    if is_committed:
+        found = next((each for each in transaction.partitions if each.timestamp == key), None)
+        if found is None:
+            raise ViolationError(ALLOWED, f"after a commit partition {key} is missing")
+        name, token = (key, found.name_txn), found.token
+        end = world.files.chain(name).end_bytes
+        return Write(
+            partition=key,
+            rows=rows,
+            token=token,
+            generation_end=end,
+            in_place=old is not None and name == old.directory,
+        )
+    name = (key, world.state.version)
+    if old is None or world.files.name_of(name) in there:
+        # A record that was stored names the whole file.
+        token = max(1, world.files.data_size_bytes(name))
+        return Write(partition=key, rows=rows, token=token, generation_end=1, in_place=False)
+    newest = world.state.directory(old.directory).generations[-1]
+    place = world.files.chain(old.directory).places[0]
+    is_seen = place.end_bytes > newest.end
+    return Write(
+        partition=key,
+        rows=rows,
+        token=place.token if is_seen else old.token + 1,
+        generation_end=place.end_bytes if is_seen else newest.end + 1,
+        in_place=True,
+    )
+
+
+def _touched(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:
+    entries = world.state.entries
+    touched = [entries[key].directory for key in changes if key in entries and entries[key].token >= 0]
+    if is_committed:
+        made = {(key, world.state.version) for key, rows in changes.items() if rows is not None}
+        there = world.files.directories()
+        touched += [name for name in sorted(made) if world.files.name_of(name) in there]
+    return touched
+
+
+def _check_committed(world: World, before: State, changes: Changes, touched: Sequence[DirectoryName]) -> None:
+    """Compare what a committed version says and holds with the oracle, and note what later rules need."""
+    transaction = world.transaction
+    with world.orderly("reading _txn after a commit"):
+        is_before = world.files.area_stands_before(transaction.version)
+    world.reached["area placed before" if is_before else "area placed behind"] += 1
+    world.check_rows(transaction, world.state.committed, changes)
+    world.check_times(transaction)
+    known = dict(world.facts)
+    with world.orderly("looking at the footers of a commit"):
+        world.remember(transaction, touched)
+    after = world.state.entries
+    for key in changes:
+        old, new = before.entries.get(key), after.get(key)
+        if old is None:
+            continue
+        if new is None or new.directory != old.directory:
+            world.ceased[old.directory] = transaction.version
+            world.was_replaced |= {old.directory} if new else set()
+        if new is not None and key not in world.staged.dropped:
+            _check_growth(world, key, old, new, known[old.directory])
+
+
+def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) -> None:
+    """Compare the choice between growing and rewriting, and the account of unused bytes, with what they must be."""
+    is_over = facts.unused_bytes > world.options.rewrite_unused_ratio * facts.token
+    is_asked = key in world.staged.rewritten
+    is_own = old.directory[1] >= world.start.transaction.version
+    in_place = new.directory == old.directory
+    # A foreign file may have columns in a form that new rows are not written in.
+    if in_place if is_over or is_asked else is_own and not in_place:
+        way = "grew in place" if in_place else "was written anew"
+        unused = f"{facts.unused_bytes} of {facts.token} bytes were unused"
+        raise ViolationError(ALLOWED, f"partition {key} {way}, and should not have: {unused}")
+    after = world.facts[new.directory]
+    dropped = facts.blocks - after.blocks if in_place else frozenset()
+    least = facts.unused_bytes + facts.footer_bytes if in_place else 0
+    world.reached["rewrite by ratio"] += is_over and not is_asked
+    world.reached["merge of several row groups"] += len(dropped) > 1
+    if after.unused_bytes < least + bool(dropped) or (not dropped and after.unused_bytes != least):
+        counted = f"{after.unused_bytes} bytes unused, {least} before {len(dropped)} row groups were dropped"
+        raise ViolationError(ALLOWED, f"partition {key}: {counted}")

@@ -1,0 +1,274 @@
+"""The stateful explorer: drawn programs of a table's whole life, the model beside the implementation.
+
+What one rule does is in `stateful_rules` and `stateful_commit`, what is compared after it in `stateful_world`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
+from tornproof.harness.explorers.model_based.machine import STEPS_IN_PROGRAM, Failure, Search, replay
+from tornproof.harness.explorers.model_based.rules import RULES, Step
+from tornproof.harness.explorers.model_based.start import (
+    NothingToExploreError,
+    StorageKind,
+    prepare,
+    scratch_directory,
+)
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import ProblemError
+
+PHASE = "stateful"
+CONTROL_STEPS = 800
+# Points that a run must reach, and from how many rule executions on it has no excuse.
+SOON, LATE = 4_000, 10_000
+MUST_REACH = {
+    "area placed before": SOON,
+    "area placed behind": SOON,
+    "commit killed before a header was stored": SOON,
+    "commit killed after a header was stored": SOON,
+    "commit killed in the record": SOON,
+    "commit killed before the version store": LATE,
+    "commit killed after the version store": LATE,
+    "commit failed after the version store": LATE,
+    "directory of a stopped commit removed": SOON,
+    "merge of several row groups": SOON,
+    "orphan restated": SOON,
+    "pinned reader of a directory left behind": SOON,
+    "pinned reader two generations back": SOON,
+    "purge refused by a pin": SOON,
+    "purged": SOON,
+    "recovery stopped": SOON,
+    "rewrite by ratio": SOON,
+    "several partitions in one commit": SOON,
+}
+UPSERT = "upsert of a committed row"
+
+STEPS_IN_PART = 500
+SEED_STRIDE = 1009
+"""Keeps the seeds of parts apart from those of other seeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A broken function that the same machine must convict before its other verdicts count."""
+
+    name: str
+    place: str
+    broken: Callable[[Callable[..., Any]], Callable[..., Any]]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Put the broken function in the place of the right one."""
+        module, _, name = self.place.partition(":")
+        with replaced(self.place, self.broken(getattr(importlib.import_module(module), name))):
+            yield
+
+
+def _forgets_last(grow: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda state, row_groups: grow(state, row_groups[:-1] or row_groups)
+
+
+def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:
+    chain = importlib.import_module("tornproof.impl.pm.chain")
+    return lambda data, token, *, file: chain.Resolved(place=next(chain.walk(data, file=file)), orphan_count=0)
+
+
+CONTROLS = (
+    Control(
+        name="a writer that forgets a row group",
+        place="tornproof.impl.write.partition_change:next_in_place",
+        broken=_forgets_last,
+    ),
+    Control(name="a reader of the newest footer", place="tornproof.impl.table.partition:resolve", broken=_takes_newest),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    """What a part of the programs came to: counts of rules, points reached, and the smallest program that failed.
+
+    `origin` says in words where each program began, `can_repeat_keys` whether a row there can replace another.
+    """
+
+    origin: str
+    can_repeat_keys: bool
+    programs: int
+    counts: Counter[str]
+    reached: Counter[str]
+    finding: Finding | None
+
+
+def explore_stateful(
+    image: DiskImage | None,
+    path: str,
+    *,
+    steps: int,
+    seed: int,
+    storage_kind: StorageKind = StorageKind.FILES,
+    directory: str | None = None,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Phase:
+    """Take `steps` rules in programs that follow from `seed`, each from a copy of the table at `path` of `image`.
+
+    Without an image from a small new table. Real files lie in `directory`, by default in shared memory where there is
+    some. A part of the programs ends early with a finding.
+    """
+    try:
+        stateful = Stateful(image, path, storage_kind)
+    except NothingToExploreError as error:
+        return nothing_explored(PHASE, str(error))
+    with scratch_directory(storage_kind, directory) as scratch:
+        missed = [control for control in CONTROLS if not stateful.detects(control, seed, scratch)]
+        results = [
+            stateful.explore(count, number, scratch, has_time, on_progress) for number, count in parts(steps, seed)
+        ]
+    return stateful_phase(results, seed, missed)
+
+
+def parts(steps: int, seed: int) -> list[tuple[int, int]]:
+    """Return the seed of each part of the programs, and how many rules it takes."""
+    starts = range(0, steps, STEPS_IN_PART)
+    return [(seed * SEED_STRIDE + place, min(STEPS_IN_PART, steps - start)) for place, start in enumerate(starts)]
+
+
+class Stateful:
+    """Programs from one table."""
+
+    def __init__(self, image: DiskImage | None, path: str, storage_kind: StorageKind = StorageKind.FILES) -> None:
+        """Read the table, or make a small new one; raises NothingToExploreError for one that takes no rows."""
+        try:
+            self.start = prepare(image, path)
+        except ProblemError as error:
+            raise NothingToExploreError(str(error)) from error
+        if not self.start.places:
+            raise NothingToExploreError("no partition of the table can be written to")
+        self._kind = storage_kind
+        self._encode = remembered_encoder()
+        where = "on files" if storage_kind is StorageKind.FILES else "in memory"
+        self._origin = f"{'a copy' if image else 'a new table'} {where}"
+
+    def explore(
+        self,
+        steps: int,
+        number: int,
+        scratch: str,
+        has_time: HasTime = always,
+        on_progress: OnProgress = lambda done, total: None,
+    ) -> PartResult:
+        """Take so many rules in programs that follow from a number."""
+        search = self._search(scratch, steps=steps, has_time=has_time, on_progress=on_progress)
+        with quiet_hypothesis(), remembered_decoding():
+            search.run(number)
+            finding = _finding(search, number) if search.failure is not None else None
+        return PartResult(
+            origin=self._origin,
+            can_repeat_keys=self.start.rows.shape.can_repeat_keys,
+            programs=search.program_count,
+            counts=search.counts,
+            reached=search.reached,
+            finding=finding,
+        )
+
+    def detects(self, control: Control, seed: int, scratch: str) -> bool:
+        """Say whether the machine notices a broken function."""
+        trial = self._search(scratch, steps=CONTROL_STEPS)
+        with quiet_hypothesis(), remembered_decoding(), control.planted():
+            trial.run(seed, shrinks=False)
+        return trial.failure is not None
+
+    def _search(self, scratch: str, *, steps: int, **more: Any) -> Search:
+        return Search(start=self.start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
+
+
+def stateful_phase(results: Sequence[PartResult], seed: int, missed: Sequence[Control] | None) -> Phase:
+    """Put together what the parts came to; `missed` are the controls not detected, None where none was tried."""
+    counts = sum((each.counts for each in results), Counter[str]())
+    reached = sum((each.reached for each in results), Counter[str]())
+    explored = counts.total()
+    findings = {each.finding.property: each.finding for each in reversed(results) if each.finding is not None}
+    declared = [name for name, least in MUST_REACH.items() if explored >= least]
+    if results[0].can_repeat_keys and explored >= SOON:
+        declared.append(UPSERT)
+    missing = [name for name in declared if not reached[name]]
+    phase = Phase(
+        name=PHASE,
+        explored=explored,
+        complete=False,
+        bound=f"{explored} rules in {sum(each.programs for each in results)} programs of up to {STEPS_IN_PROGRAM}, "
+        f"drawn from seed {seed}, each from {results[0].origin}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts={name: counts[name] for name in RULES},
+        reached={name: reached[name] for name in sorted({*reached, *declared})},
+        findings=tuple(findings.values()),
+    )
+    failed = None if missed is None else [f"{control.name} was not convicted" for control in missed]
+    return phase.with_controls(failed).doubted(
+        f"never reached: {', '.join(missing)}" if missing and not findings else "",
+        "" if explored else "no rule was taken",
+    )
+
+
+def replay_stateful(
+    image: DiskImage | None,
+    path: str,
+    finding: Finding,
+    *,
+    storage_kind: StorageKind = StorageKind.FILES,
+    directory: str | None = None,
+) -> Verdict:
+    """Return INVALID when the finding's program breaks the same property again, VALID when it breaks none.
+
+    UNKNOWN when it cannot be tried, or breaks another one.
+    """
+    try:
+        steps = tuple(dict(each) for each in finding.evidence["steps"])
+        options = int(finding.evidence["options"])
+        start = prepare(image, path)
+        with scratch_directory(storage_kind, directory) as scratch, remembered_decoding():
+            search = Search(start=start, kind=storage_kind, scratch=scratch, encode=remembered_encoder(), steps=0)
+            violation = replay(search, options, steps)
+    except (KeyError, IndexError, TypeError, ValueError, NothingToExploreError):
+        return Verdict.UNKNOWN
+    if violation is None:
+        return Verdict.VALID
+    return Verdict.INVALID if violation.broken == finding.property else Verdict.UNKNOWN
+
+
+def _finding(search: Search, seed: int) -> Finding:
+    failure = search.failure
+    assert failure is not None
+    again = replay(search, failure.options, failure.steps)
+    story = ", then ".join(_told(each) for each in failure.steps) or "nothing at all"
+    return Finding(
+        property=failure.violation.broken,
+        phase=PHASE,
+        sentence=f"After {story}: {failure.violation.text}.",
+        evidence={
+            "seed": seed,
+            "storage": search.kind.value,
+            "options": failure.options,
+            "steps": [dict(each) for each in failure.steps],
+            "text": failure.violation.text,
+            "is_seen_again": _is_same(again, failure),
+        },
+    )
+
+
+def _is_same(again: Exception | None, failure: Failure) -> bool:
+    return again is not None and str(again) == str(failure.violation)
+
+
+def _told(step: Step) -> str:
+    arguments = ", ".join(f"{key} {value}" for key, value in step.items() if key != "rule")
+    return f"{step['rule']} ({arguments})" if arguments else str(step["rule"])

@@ -1,0 +1,232 @@
+"""What the files of a table say, seen from outside of any writer: slots, directories, chains, locks, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tornproof.harness.explorers.model_based.rows import Rows
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind
+from tornproof.impl.errors import ProblemError
+from tornproof.impl.layout import txn as txn_layout
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.chain import walk
+from tornproof.impl.pm.footer import FooterPlace, decode_block_offsets
+from tornproof.impl.pm.header import decode_header
+from tornproof.impl.read.reader import Snapshot, open_snapshot
+from tornproof.impl.storage.interface import EntryKind, LockMode, Storage
+from tornproof.impl.table.metadata_file import TableMetadata
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles, read_published
+from tornproof.impl.table.partition_names import directory_names, looks_like_partition
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import PINS_FILE
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, area_of, decode_transaction, safe_read
+from tornproof.model.table import DirectoryName, Entry, State, Version
+
+PUBLISHED_SIZE_BYTES = 8
+_OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
+
+
+class ViolationError(Exception):
+    """The files, or an answer of the implementation, are not what the model allows."""
+
+    def __init__(self, broken: str, text: str) -> None:
+        """Say which property is broken, and how."""
+        super().__init__(f"{broken}: {text}")
+        self.broken = broken
+        self.text = text
+
+
+class Process(FaultyStorage):
+    """A process on a storage: when it ends, all that it has open is closed, whatever state it was in."""
+
+    def __init__(self, inner: Storage) -> None:
+        """Start without faults."""
+        super().__init__(inner)
+        self._opened: list[object] = []
+
+    def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
+        """Remember what is opened."""
+        return super().intercept(call, run if call.kind not in _OPENINGS else lambda: self._remembered(run()))
+
+    def _remembered(self, answer: Answer) -> Answer:
+        self._opened.append(answer)
+        return answer
+
+    def end(self) -> None:
+        """Close everything without asking the process."""
+        for file in self._opened:
+            file.close()  # type: ignore[attr-defined]
+        self._opened.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The published generations of a directory, newest first, and where the row group blocks of each begin."""
+
+    places: tuple[FooterPlace, ...]
+    blocks: tuple[frozenset[int], ...]
+
+    @property
+    def end_bytes(self) -> int:
+        """The published size."""
+        return self.places[0].end_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Files:
+    """A table on a storage; remembers the bytes that it has seen committed, which must never change."""
+
+    storage: Storage
+    path: str
+    metadata: TableMetadata
+    rows: Rows
+    names: dict[DirectoryName, str] = field(default_factory=dict)
+    _published: dict[DirectoryName, bytes] = field(default_factory=dict)
+    _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
+    _chains: dict[DirectoryName, tuple[bytes, Chain]] = field(default_factory=dict)
+    _snapshot: Snapshot | None = None
+
+    def table(self) -> Table:
+        """Open the table anew."""
+        return open_table(self.storage, self.path)
+
+    def transaction(self) -> Transaction:
+        """Return the committed version of now."""
+        return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
+
+    def name_of(self, directory: DirectoryName) -> str:
+        """Return what a directory is called."""
+        if directory not in self.names:
+            timestamp, name_txn = directory
+            (self.names[directory],) = directory_names(
+                timestamp, name_txn, self.metadata.partition_by, nanoseconds=self.metadata.counts_nanoseconds
+            )
+        return self.names[directory]
+
+    def files_of(self, directory: DirectoryName) -> PartitionFiles:
+        """Return the files of a directory."""
+        name = self.name_of(directory)
+        return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
+
+    def directories(self) -> set[str]:
+        """Return the names of the partition directories that are there."""
+        there = (name for name in self.storage.listdir(self.path) if looks_like_partition(name))
+        return {name for name in there if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY}
+
+    def chain(self, directory: DirectoryName) -> Chain:
+        """Return a directory's chain; ViolationError where published bytes have changed."""
+        files = self.files_of(directory)
+        published = read_published(files).content
+        self._check_unchanged(directory, self._published, published, PUBLISHED_SIZE_BYTES, PM_FILE)
+        known = self._chains.get(directory)
+        if known is not None and known[0] == published:
+            return known[1]
+        places = tuple(walk(published, file=files.pm_label))
+        header = decode_header(published, file=files.pm_label)
+        blocks = (decode_block_offsets(published, place, header, file=files.pm_label) for place in places)
+        chain = Chain(places=places, blocks=tuple(map(frozenset, blocks)))
+        self._chains[directory] = published, chain
+        return chain
+
+    def check_data(self, directory: DirectoryName, committed_token: int) -> None:
+        """Watch data.parquet up to a token from now on; ViolationError where bytes watched before have changed."""
+        with self.storage.open_for_reading(f"{self.files_of(directory).path}/{DATA_FILE}") as handle:
+            data = handle.pread(committed_token, 0)
+        self._check_unchanged(directory, self._committed, data, 0, DATA_FILE)
+
+    def data_size_bytes(self, directory: DirectoryName) -> int:
+        """Return the size of a data.parquet, 0 where there is none."""
+        path = f"{self.files_of(directory).path}/{DATA_FILE}"
+        if self.storage.kind(path) is not EntryKind.FILE:
+            return 0
+        with self.storage.open_for_reading(path) as handle:
+            return handle.size_bytes()
+
+    def _check_unchanged(
+        self, directory: DirectoryName, known: dict[DirectoryName, bytes], now: bytes, start: int, file: str
+    ) -> None:
+        before = known.get(directory, b"")
+        if now[start : len(before)] != before[start:]:
+            raise ViolationError("committed bytes never change", f"{self.name_of(directory)}/{file} is not what it was")
+        known[directory] = now
+
+    def forget(self, directory: DirectoryName) -> None:
+        """Take a directory for gone; another one may get its name."""
+        self._published.pop(directory, None)
+        self._committed.pop(directory, None)
+
+    def version_in_area(self, number: int) -> Version | None:
+        """Return what the area of a version number says, with counts for rows; None where it cannot be read."""
+        try:
+            return version_of(decode_transaction(self._txn(), file=TXN_FILE, version=number))
+        except ProblemError:
+            return None
+
+    def area_stands_before(self, number: int) -> bool:
+        """Whether the area of a version stands before that of its predecessor."""
+        base = txn_layout.BaseHeader.unpack(self._txn(), 0, file=TXN_FILE)
+        return area_of(base, number).record_offset < area_of(base, number - 1).record_offset
+
+    def _txn(self) -> bytes:
+        with self.storage.open_for_reading(f"{self.path}/{TXN_FILE}") as handle:
+            return handle.pread(handle.size_bytes(), 0)
+
+    def snapshot(self, transaction: Transaction) -> Snapshot:
+        """Return a reader of a version."""
+        if self._snapshot is None:
+            self._snapshot = open_snapshot(self.table())
+        return replace(self._snapshot, transaction=transaction)
+
+    def read(self, transaction: Transaction, partitions: tuple[Partition, ...]) -> dict[int, tuple[int, ...]]:
+        """Return the rows of some of a version's parquet partitions as readers read them, by the timestamps."""
+        found = {}
+        for partition in partitions:
+            if partition.is_parquet:
+                alone = self.snapshot(replace(transaction, partitions=(partition,)))
+                found[partition.timestamp] = tuple(self._identities(alone))
+        return found
+
+    def _identities(self, snapshot: Snapshot) -> Iterator[int]:
+        for batch in snapshot.batches():
+            yield from self.rows.identify(batch)
+
+    def is_pinned(self, version: int) -> bool:
+        """Whether somebody holds a lock on a version."""
+        with self.storage.open_for_writing(f"{self.path}/{PINS_FILE}") as handle:
+            is_free = handle.try_lock(LockMode.EXCLUSIVE, offset_bytes=version, size_bytes=1)
+            if is_free:
+                handle.unlock(offset_bytes=version, size_bytes=1)
+            return not is_free
+
+
+def version_of(transaction: Transaction) -> Version:
+    """Return a version without rows, of which `_txn` knows only how many there are."""
+    return Version(number=transaction.version, entries=tuple(map(entry_of, transaction.partitions)))
+
+
+def entry_of(partition: Partition) -> Entry:
+    """Return a partition as the model names it, with the count for its rows."""
+    counted = (partition.row_count,) if partition.is_parquet else ()
+    token = partition.token if partition.is_parquet else -1
+    return Entry(directory=(partition.timestamp, partition.name_txn), rows=counted, token=token)
+
+
+def counted(version: Version) -> Version:
+    """Return a version of the model with counts for rows, as `_txn` has them."""
+    entries = (replace(each, rows=(len(each.rows),) if each.token >= 0 else ()) for each in version.entries)
+    return replace(version, entries=tuple(entries))
+
+
+def expected_chain(state: State, name: DirectoryName) -> tuple[tuple[int, int], ...]:
+    """Return (end, token) of the generations that the newest one of a directory leads to, newest first."""
+    generations = state.directory(name).generations
+    by_end = {generation.end: generation for generation in generations}
+    chain = []
+    generation = generations[-1] if generations else None
+    while generation is not None:
+        chain.append((generation.end, generation.token))
+        assert generation.prev < generation.end, "a chain goes back to its start"
+        generation = by_end.get(generation.prev)
+    return tuple(chain)

@@ -1,0 +1,97 @@
+"""The rules of a stateful run about the writer's life: closing, opening, dying in a recovery, being the only one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tornproof.harness.explorers.model_based.files import Process, ViolationError
+from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Staged, World
+from tornproof.harness.simulator.filesystem.faulty import Fault
+from tornproof.harness.simulator.filesystem.locks import Killed
+from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.write.table_writer import WriterDeadError, open_writer
+from tornproof.model.step import newest_orphans, step
+from tornproof.model.table import Recover
+
+RECOVERY_STEPS = 16  # about as many as there are
+
+
+def close(world: World) -> None:
+    """Close the writer, alive or dead."""
+    with world.orderly("close"):
+        world.open_writer.close()
+    world.process.end()
+    world.writer, world.is_dead = None, False
+    world.staged = Staged()
+    world.state = replace(world.state, open=False)
+
+
+def reopen(world: World) -> None:
+    """Open a writer, which recovers."""
+    _open(world, None)
+
+
+def reopen_killed(world: World, *, at: int) -> None:
+    """Open a writer in a process that dies in the recovery."""
+    _open(world, Fault.kill(at % RECOVERY_STEPS))
+
+
+def reopen_fails(world: World, *, at: int) -> None:
+    """Open a writer while a call of the recovery fails."""
+    _open(world, Fault(at=at % RECOVERY_STEPS, reason=Refusal.INPUT_OUTPUT))
+
+
+def open_second(world: World) -> None:
+    """Try to open a second writer beside one that is open, dead or alive."""
+    with world.orderly("opening a second writer"):
+        try:
+            open_writer(world.files.storage, world.files.path).close()
+        except BusyError:
+            return
+    raise ViolationError(ALLOWED, "a second writer was let in")
+
+
+def use_dead(world: World) -> None:
+    """Use a writer whose commit failed."""
+    writer = world.open_writer
+    calls: Sequence[Callable[[], object]] = (
+        writer.commit,
+        writer.purge,
+        lambda: writer.write(world.rows.shape.schema.empty_table()),
+    )
+    for call in calls:
+        with world.orderly("using a dead writer"):
+            try:
+                call()
+            except WriterDeadError:
+                continue
+            raise ViolationError(ALLOWED, "a writer whose commit failed goes on")
+
+
+def _open(world: World, fault: Fault | None) -> None:
+    world.process = Process(world.files.storage)
+    world.process.arm(*([fault] if fault else []))
+    is_crash = False
+    try:
+        with world.orderly("open_writer", StorageError):
+            world.writer = open_writer(world.process, world.files.path, options=world.options, encode=world.encode)
+    except (StorageError, Killed) as error:
+        if not world.process.fired:
+            raise ViolationError(ORDERLY, f"open_writer: {type(error).__name__}: {error}") from error
+        is_crash = True
+        world.process.end()
+        world.reached["recovery stopped"] += 1
+    world.process.arm()
+    orphans = newest_orphans(world.state)
+    names = {key: world.state.entries[key].directory for key in orphans}
+    with world.orderly("looking at what a recovery has written"):
+        ends = {key: world.files.chain(name).end_bytes for key, name in names.items()}
+    restated = tuple((key, ends[key] if ends[key] > end else end + 1) for key, end in sorted(orphans.items()))
+    unborn = [name for name in world.state.unnamed if name[1] >= world.state.version]
+    outcomes = step(world.state, Recover(restated=restated, crash=is_crash))
+    world.accept(outcomes, names.values(), "a recovery")
+    if not is_crash:
+        world.reached["orphan restated"] += bool(orphans)
+        world.reached["directory of a stopped commit removed"] += bool(unborn)

@@ -1,0 +1,112 @@
+"""The rules of a stateful run about readers, and about the purge that must leave them what they need."""
+
+from __future__ import annotations
+
+from tornproof.harness.explorers.model_based.files import ViolationError, entry_of, expected_chain, version_of
+from tornproof.harness.explorers.model_based.world import ALLOWED, ROWS, World
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.model.step import Outcome, step
+from tornproof.model.table import Pin, Unpin
+
+
+def pin(world: World, *, reader: int) -> None:
+    """Pin the committed version."""
+    with world.orderly("pin_committed"):
+        pinned = pin_committed(world.files.storage, world.files.path)
+    (outcome,) = step(world.state, Pin(reader=reader))
+    world.pins[reader] = pinned
+    world.state = outcome.state
+    if pinned.version != world.state.version or not pinned.is_held:
+        raise ViolationError(ALLOWED, f"pinned is version {pinned.version}, held: {pinned.is_held}")
+    _check_pins(world, pinned.version)
+
+
+def read_pinned(world: World, *, reader: int) -> None:
+    """Read a pinned version again."""
+    version = dict(world.state.pins)[reader]
+    world.check_rows(world.pins[reader].transaction, version)
+    for entry in version.entries:
+        tokens = [token for _, token in expected_chain(world.state, entry.directory)]
+        is_behind = entry.token in tokens and tokens.index(entry.token) >= 2
+        world.reached["pinned reader two generations back"] += is_behind
+    world.reached["pinned reader of a directory left behind"] += any(
+        entry.directory not in {each.directory for each in world.state.committed.entries} for entry in version.entries
+    )
+
+
+def unpin(world: World, *, reader: int) -> None:
+    """Give a pin back."""
+    pinned = world.pins.pop(reader)
+    with world.orderly("releasing a pin"):
+        pinned.release()
+    (outcome,) = step(world.state, Unpin(reader=reader))
+    world.state = outcome.state
+    _check_pins(world, pinned.version)
+
+
+def purge(world: World) -> None:
+    """Remove the directories that nobody needs; one that a pin below its end might need may stay."""
+    with world.orderly("purge"):
+        names = set(world.open_writer.purge())
+    by_name = {world.files.name_of(each.name): each.name for each in world.state.directories}
+    unneeded = {world.files.name_of(name) for name in world.state.unnamed}
+    if not names <= unneeded:
+        raise ViolationError(ALLOWED, f"purged were {sorted(names - unneeded)}, which are needed or never were")
+    live = {entry.directory for entry in world.state.committed.entries}
+    oldest = min((version.number for _, version in world.state.pins), default=world.state.version)
+    for name in (each.name for each in world.state.directories if each.name not in live):
+        # A dropped partition has no successor to say when it ceased, so any older pin keeps it.
+        needed_below = world.ceased[name] if name in world.was_replaced else world.state.version
+        if oldest >= needed_below and world.files.name_of(name) not in names:
+            raise ViolationError(ALLOWED, f"{world.files.name_of(name)} was not purged, and nobody needs it")
+        world.reached["purge refused by a pin"] += world.files.name_of(name) not in names
+    gone = sorted(by_name[name] for name in names)
+    world.reached["purged"] += bool(gone)
+    world.accept([Outcome(state=world.state.with_directories(gone=gone))], [], "a purge")
+    for name in gone:
+        world.files.forget(name)
+
+
+def reload(world: World) -> None:
+    """Let a reader that lives as long as the program look again."""
+    with world.orderly("reload"):
+        found = world.follower.reload()
+    if version_of(found.transaction) != version_of(world.files.transaction()):
+        raise ViolationError(ROWS, f"a long-lived reader sees version {found.transaction.version}")
+    if found.unannounced:
+        raise ViolationError(ALLOWED, f"partition {found.unannounced[0].timestamp} changed without being announced")
+    before = {entry_of(each) for each in world.followed.partitions} if world.followed else set()
+    unchanged = [entry_of(each) for each in found.transaction.partitions if entry_of(each) in before]
+    if [entry_of(each) for each in found.unchanged] != unchanged:
+        raise ViolationError(ALLOWED, "a long-lived reader is wrong about what it may keep open")
+    world.followed = found.transaction
+
+
+def read_token(world: World, *, nth: int) -> None:
+    """Read by a token that was committed some time, in a directory that is still there."""
+    there = {each.name for each in world.state.directories}
+    known = sorted(key for key in world.committed_partitions if key[0] in there)
+    name, token = known[nth % len(known)]
+    generation = world.state.directory(name).resolve(token)
+    if generation is None:
+        raise ViolationError(ALLOWED, f"the model cannot resolve token {token} of {world.files.name_of(name)}")
+    partition = world.committed_partitions[name, token]
+    with world.orderly(f"reading token {token} of {world.files.name_of(name)}"):
+        found = world.files.read(world.files.transaction(), (partition,))
+    if found[partition.timestamp] != generation.rows:
+        raise ViolationError(ROWS, f"token {token} of {world.files.name_of(name)} no longer has its rows")
+
+
+def read_committed(world: World) -> None:
+    """Read the whole committed version."""
+    with world.orderly("reading _txn"):
+        transaction = world.files.transaction()
+    world.check_rows(transaction, world.state.committed)
+
+
+def _check_pins(world: World, version: int) -> None:
+    expected = any(pinned.number == version for _, pinned in world.state.pins)
+    with world.orderly("looking at the locks"):
+        found = world.files.is_pinned(version)
+    if found != expected:
+        raise ViolationError(ALLOWED, f"version {version} is locked: {found}, and should be: {expected}")

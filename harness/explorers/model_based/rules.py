@@ -1,0 +1,229 @@
+"""The rules of a stateful run: what each does to the world, from plain arguments, so that a program is data.
+
+A step is a rule's name and its arguments. `RULES` also says when a rule can be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tornproof.harness.explorers.model_based.commit import FAULT_KINDS, commit, commit_fails, commit_killed
+from tornproof.harness.explorers.model_based.life import (
+    close,
+    open_second,
+    reopen,
+    reopen_fails,
+    reopen_killed,
+    use_dead,
+)
+from tornproof.harness.explorers.model_based.readers import (
+    pin,
+    purge,
+    read_committed,
+    read_pinned,
+    read_token,
+    reload,
+    unpin,
+)
+from tornproof.harness.explorers.model_based.rows import Point
+from tornproof.harness.explorers.model_based.start import TIMES_IN_PLACE
+from tornproof.harness.explorers.model_based.world import Staged, World
+
+Step: TypeAlias = dict[str, Any]
+KEY_COUNT = 3
+READER_COUNT = 3
+
+
+def append(world: World, *, place: int, count: int) -> None:
+    """Write rows behind all others of an interval."""
+    where = world.start.places[place % len(world.start.places)]
+    entries = world.state.committed.entries
+    known = [world.rows.timestamp(identity) for entry in entries for identity in entry.rows]
+    known += map(world.rows.timestamp, world.staged.rows)
+    last = max((time for time in known if where.start <= time < where.end), default=where.start - 1)
+    _write(world, [Point(min(last + 1 + nth, where.end - 1), nth % KEY_COUNT) for nth in range(count)])
+
+
+def insert(world: World, *, rows: Sequence[int]) -> None:
+    """Write rows at any times of any intervals, in any order; each is a number for interval, time and key."""
+    places = world.start.places
+    points = []
+    for number in rows:
+        time, key = divmod(number, KEY_COUNT)
+        place = places[time // TIMES_IN_PLACE % len(places)]
+        points.append(Point(place.times[time % len(place.times)], key))
+    _write(world, points)
+
+
+def upsert(world: World, *, rows: Sequence[int]) -> None:
+    """Write rows with the keys of committed ones."""
+    targets = _repeatable(world)
+    chosen = [targets[number % len(targets)] for number in rows]
+    _write(world, [Point(key[0], key[1:]) for key in map(world.rows.key, chosen)])
+    world.reached["upsert of a committed row"] += 1
+
+
+def drop(world: World, *, nth: int) -> None:
+    """Stage that a partition goes."""
+    key = _pick(_parquet(world), nth)
+    with world.orderly("drop_partition"):
+        world.open_writer.drop_partition(key)
+    world.staged.dropped.add(key)
+
+
+def rewrite(world: World, *, nth: int) -> None:
+    """Stage that a partition is written anew."""
+    key = _pick(_parquet(world), nth)
+    with world.orderly("rewrite_partition"):
+        world.open_writer.rewrite_partition(key)
+    world.staged.rewritten.add(key)
+
+
+def roll_back(world: World) -> None:
+    """Forget what is staged."""
+    with world.orderly("rollback"):
+        world.open_writer.rollback()
+    world.reached["rolled back"] += bool(world.staged)
+    world.staged = Staged()
+
+
+def _write(world: World, points: Sequence[Point]) -> None:
+    rows, identities = world.rows.make(points)
+    with world.orderly("write"):
+        world.open_writer.write(rows)
+    world.staged.rows += identities
+
+
+def _pick(items: Sequence[int], nth: int) -> int:
+    return items[nth % len(items)]
+
+
+def _parquet(world: World) -> list[int]:
+    """Return the committed partitions that a writer may change."""
+    starts = world.start.places
+    return sorted(
+        key
+        for key, entry in world.state.entries.items()
+        if entry.token >= 0 and any(place.start <= key < place.end for place in starts)
+    )
+
+
+def _repeatable(world: World) -> list[int]:
+    entries = world.state.entries
+    return [identity for key in _parquet(world) for identity in entries[key].rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule, when it can be taken, how often it is among the others, what to do when it cannot, and its arguments."""
+
+    run: Callable[..., None]
+    is_possible: Callable[[World], bool]
+    weight: int
+    instead: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+def _is_open(world: World) -> bool:
+    return world.writer is not None and not world.is_dead
+
+
+def _is_closed(world: World) -> bool:
+    return world.writer is None
+
+
+def _is_dead(world: World) -> bool:
+    return world.is_dead
+
+
+def _has_writer(world: World) -> bool:
+    return world.writer is not None
+
+
+def _has_staged(world: World) -> bool:
+    return _is_open(world) and bool(world.staged)
+
+
+def _has_nothing(world: World) -> bool:
+    return _is_open(world) and not world.staged
+
+
+def _can_change(world: World) -> bool:
+    return _is_open(world) and bool(_parquet(world))
+
+
+def _can_upsert(world: World) -> bool:
+    return world.rows.shape.can_repeat_keys and _can_change(world)
+
+
+def _has_room(world: World) -> bool:
+    return len(world.pins) < READER_COUNT
+
+
+def _has_pins(world: World) -> bool:
+    return bool(world.pins)
+
+
+def _has_tokens(world: World) -> bool:
+    return bool(world.committed_partitions)
+
+
+def _always(world: World) -> bool:
+    return True
+
+
+_ALIVE = ("reopen", "close")
+_STAGED = ("insert", *_ALIVE)
+_COMMITTED = ("commit", *_STAGED)
+# Simple ones first: a program shrinks towards them.
+RULES: Mapping[str, Rule] = {
+    "commit": Rule(commit, _has_staged, 10, _STAGED),
+    "insert": Rule(insert, _is_open, 10, _ALIVE, ("rows",)),
+    "append": Rule(append, _is_open, 4, _ALIVE, ("place", "count")),
+    "upsert": Rule(upsert, _can_upsert, 5, _COMMITTED, ("rows",)),
+    "commit nothing": Rule(commit, _has_nothing, 2, _COMMITTED),
+    "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
+    "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
+    "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
+    "pin": Rule(pin, _has_room, 3, ("read pinned",), ("reader",)),
+    "read pinned": Rule(read_pinned, _has_pins, 5, ("pin",), ("reader",)),
+    "unpin": Rule(unpin, _has_pins, 6, ("pin",), ("reader",)),
+    "purge": Rule(purge, _is_open, 5, _ALIVE),
+    "reload": Rule(reload, _always, 3),
+    "read token": Rule(read_token, _has_tokens, 3, _COMMITTED, ("nth",)),
+    "read committed": Rule(read_committed, _always, 2),
+    "commit that fails": Rule(commit_fails, _has_staged, 5, _STAGED, ("call", "at", "written_bytes")),
+    "commit that is killed": Rule(commit_killed, _has_staged, 6, _STAGED, ("kind", "at", "written_bytes")),
+    "use a dead writer": Rule(use_dead, _is_dead, 6, ("commit that fails", *_STAGED)),
+    "open a second writer": Rule(open_second, _has_writer, 2, _ALIVE),
+    "close": Rule(close, _has_writer, 2, _ALIVE),
+    "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
+    "reopen that is killed": Rule(reopen_killed, _is_closed, 7, ("commit that is killed", *_STAGED), ("at",)),
+    "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
+}
+RAFFLE = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
+
+
+def possible(world: World, number: int) -> str:
+    """Return the rule that a number draws, or where it cannot be taken one that must come before it."""
+    name = RAFFLE[number]
+    return next(each for each in (name, *RULES[name].instead) if RULES[each].is_possible(world))
+
+
+def take(world: World, taken: Step) -> None:
+    """Take one step of a program; raises ViolationError."""
+    arguments = {key: value for key, value in taken.items() if key != "rule"}
+    if "reader" in arguments:
+        arguments["reader"] = _reader(world, taken["rule"], arguments["reader"])
+    RULES[taken["rule"]].run(world, **arguments)
+
+
+def _reader(world: World, rule: str, nth: int) -> int:
+    """Return one of the readers that the rule can be taken for."""
+    fitting = [reader for reader in range(READER_COUNT) if (reader in world.pins) != (rule == "pin")]
+    return fitting[nth % len(fitting)]
+
+
+__all__ = ["FAULT_KINDS", "RAFFLE", "RULES", "Rule", "Step", "possible", "take"]

@@ -1,0 +1,189 @@
+"""What a stateful run starts from: a table's files, the model's state of them, and the times that new rows may have."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from tornproof.harness.explorers.model_based.rows import Rows, RowShape
+from tornproof.harness.parallel.tasks import SHARED_MEMORY
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout import txn as layout
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
+from tornproof.impl.table.partition_names import interval_end, interval_start, split_name
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.model.table import DirectoryName
+
+TABLE_NAME = "table"
+TIMES_IN_PLACE = 8
+PLACE_COUNT = 3
+FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
+COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
+
+
+class NothingToExploreError(Exception):
+    """The table cannot be written to, and why."""
+
+
+class StorageKind(StrEnum):
+    """Where the files of a run live."""
+
+    FILES = "files"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An interval of the table that rows may be written to, and times in it, ascending; `end` is behind all of it."""
+
+    start: int
+    end: int
+    times: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A table to begin each program with; `files` by their path below the table's directory.
+
+    `left_over` are directories that the version does not name, `absent` those of native partitions that it names and
+    that hold no file: a program neither reads nor writes them.
+    """
+
+    files: dict[str, bytes]
+    rows: Rows
+    metadata: TableMetadata
+    transaction: Transaction
+    places: tuple[Place, ...]
+    left_over: dict[DirectoryName, str]
+    absent: frozenset[str]
+
+
+def prepare(image: DiskImage | None, path: str) -> Start:
+    """Return the start in an image, or a new table without rows.
+
+    Raises NothingToExploreError, and what opening and reading a table raises.
+    """
+    if image is None:
+        storage = MemoryStorage()
+        create_table(storage, f"/{TABLE_NAME}", COLUMNS, timestamp="ts", partition_by=PartitionBy.DAY)
+        image, path = storage.image(), f"/{TABLE_NAME}"
+    table = open_table(image, path)
+    snapshot = open_snapshot(table)
+    if table.metadata is None or snapshot.timestamp_id < 0:
+        raise NothingToExploreError("a table without _meta or designated timestamp cannot be written to")
+    rows = Rows(RowShape.of(snapshot))
+    known = [identity for batch in snapshot.batches() for identity in rows.identify(batch)]
+    prefix = f"{path.rstrip('/')}/"
+    files = {name.removeprefix(prefix): content for name, content in image.files.items() if name.startswith(prefix)}
+    files.pop("_pins", None)
+    return Start(
+        files=files,
+        rows=rows,
+        metadata=table.metadata,
+        transaction=snapshot.transaction,
+        places=tuple(_places(table, snapshot.transaction, rows, known)),
+        left_over=_left_over(table, snapshot.transaction),
+        absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
+    )
+
+
+@contextmanager
+def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]:
+    """Yield a new directory for the files of a run, where there is shared memory in it: a sync costs nothing there."""
+    if kind is StorageKind.MEMORY:
+        yield ""
+        return
+    if directory is None and SHARED_MEMORY.is_dir():
+        directory = str(SHARED_MEMORY)
+    with tempfile.TemporaryDirectory(prefix="stateful-", dir=directory) as made:
+        yield made
+
+
+@contextmanager
+def placed(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Storage, str]]:
+    """Yield a storage and the path on it of a fresh copy of the table, which is gone afterwards."""
+    if kind is StorageKind.MEMORY:
+        path = f"/{TABLE_NAME}"
+        image = DiskImage.of_files({f"{path}/{name}": content for name, content in start.files.items()})
+        yield MemoryStorage.of(image), path
+        return
+    root = Path(scratch, TABLE_NAME)
+    try:
+        for name, content in start.files.items():
+            file = root / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        yield OperatingSystemStorage(), str(root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _places(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Place]:
+    """Yield the last interval that a writer may change, then empty ones behind and before all."""
+    metadata = table.metadata
+    assert metadata is not None
+    by = metadata.partition_by
+    nanoseconds = metadata.counts_nanoseconds
+    unit = 1000 if nanoseconds else 1
+
+    def interval(timestamp: int) -> tuple[int, int]:
+        start = interval_start(timestamp, by, nanoseconds=nanoseconds)
+        end = interval_end(timestamp, by, nanoseconds=nanoseconds)
+        if start is None or end is None:
+            raise NothingToExploreError("a table without partitions cannot be written to")
+        return start, end
+
+    taken = {interval(partition.timestamp) for partition in transaction.partitions}
+    closed = {interval(partition.timestamp) for partition in transaction.partitions if not _is_open(table, partition)}
+    used = sorted(taken - closed)[-1:]
+    lowest, highest = (min(taken), max(taken)) if taken else ((FIRST_TIME * unit,) * 2,) * 2
+    found = list(used)
+    if used and interval(lowest[0] - 1)[0] >= 0:
+        found.append(interval(lowest[0] - 1))
+    while len(found) < PLACE_COUNT:
+        highest = interval(highest[1])
+        found.append(highest)
+    for start, end in found:
+        inside = [identity for identity in known if start <= rows.timestamp(identity) < end]
+        if not rows.has_duplicates(inside):
+            # What becomes of duplicates that are already there depends on the row groups that they are in.
+            yield Place(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
+
+
+def _is_open(table: Table, partition: Partition) -> bool:
+    is_read_only = bool(layout.READ_ONLY.get(partition.flags))
+    return partition.is_parquet and not is_read_only and table.files_of(partition).has_pm()
+
+
+def _times(start: int, end: int, known: list[int]) -> tuple[int, ...]:
+    """Return times: in the middle of known rows, at the very times of some, and behind them; else evenly apart."""
+    half = TIMES_IN_PLACE // 2
+    picked = [known[nth * (len(known) - 1) // max(1, half - 1)] for nth in range(half)] if known else []
+    times = {start, *picked, *(min(time + 1, end - 1) for time in picked)}
+    even = (start + nth * ((end - start) // TIMES_IN_PLACE) for nth in range(TIMES_IN_PLACE))
+    for time in even:
+        if len(times) < TIMES_IN_PLACE:
+            times.add(time)
+    return tuple(sorted(times)[:TIMES_IN_PLACE])
+
+
+def _native_directories(table: Table, transaction: Transaction) -> set[str]:
+    return {table.directory_of(partition) for partition in transaction.partitions if not partition.is_parquet}
+
+
+def _left_over(table: Table, transaction: Transaction) -> dict[DirectoryName, str]:
+    """Return directories that the version does not name, under partitions of their own that no table has."""
+    names = table.unreferenced_directories(transaction)
+    return {(-1 - number, split_name(name)[1]): name for number, name in enumerate(names)}

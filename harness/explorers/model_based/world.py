@@ -1,0 +1,271 @@
+"""A table of the implementation beside the model's state of it, and the comparisons after each operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from tornproof.harness.explorers.model_based.files import (
+    Chain,
+    Files,
+    Process,
+    ViolationError,
+    counted,
+    entry_of,
+    expected_chain,
+    version_of,
+)
+from tornproof.harness.explorers.model_based.start import Start
+from tornproof.impl.layout.parquet import ParquetTail
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.txn.pins import Pin
+from tornproof.impl.txn.reader import TransactionReader
+from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
+from tornproof.impl.write.table_writer import TableWriter
+from tornproof.model.step import Outcome
+from tornproof.model.table import Directory, DirectoryName, Entry, Generation, State, Version
+
+ORDERLY = "every call answers or refuses in an orderly way"
+ALLOWED = "the files are what the model allows"
+ROWS = "a version has exactly its rows"
+# What stands in the model for a partition that is not in Parquet: nothing that any operation touches.
+NATIVE = (Generation(end=1, token=-1, rows=()),)
+EXPLORERS = "tornproof.harness.explorers."
+
+
+@dataclass(slots=True)
+class Staged:
+    """What the writer was told and has not committed; rows in the order of writing."""
+
+    rows: list[int] = field(default_factory=list)
+    dropped: set[int] = field(default_factory=set)
+    rewritten: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        """Whether a commit has something to do."""
+        return bool(self.rows or self.dropped or self.rewritten)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the next in-place growth of a directory starts from: the committed generation's own account of itself."""
+
+    unused_bytes: int
+    footer_bytes: int
+    blocks: frozenset[int]
+    token: int
+
+    @classmethod
+    def of(cls, chain: Chain, token: int) -> Facts:
+        """Return the facts of the generation with a token, which need not be the newest: an orphan may follow it."""
+        place, blocks = next(each for each in zip(chain.places, chain.blocks, strict=True) if each[0].token == token)
+        return cls(
+            unused_bytes=place.fixed.unused_bytes,
+            footer_bytes=place.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
+            blocks=blocks,
+            token=token,
+        )
+
+
+class World:
+    """One program's table; `reached` counts the points that a run must reach.
+
+    `state` is the model's, and `transaction` the committed version as it was read when both were compared last.
+    """
+
+    def __init__(
+        self, start: Start, storage: Storage, path: str, *, options: WriterOptions, encode: RowGroupEncoder
+    ) -> None:
+        """Take a fresh copy of the start's table over; no writer is open."""
+        self.start = start
+        self.options = options
+        self.encode = encode
+        self.rows = start.rows.copy()
+        self.files = Files(storage=storage, path=path, metadata=start.metadata, rows=self.rows)
+        self.files.names.update(start.left_over)
+        self.writer: TableWriter | None = None
+        self.is_dead = False
+        self.process = Process(storage)
+        self.staged = Staged()
+        self.pins: dict[int, Pin] = {}
+        self.follower = TransactionReader(storage, f"{path}/{TXN_FILE}")
+        self.followed: Transaction | None = None
+        self.facts: dict[DirectoryName, Facts] = {}
+        self.ceased: dict[DirectoryName, int] = dict.fromkeys(start.left_over, start.transaction.version)
+        self.was_replaced: set[DirectoryName] = set()
+        self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
+        self.reached: Counter[str] = Counter()
+        self.transaction = start.transaction
+        self.state = self._first_state()
+
+    @property
+    def open_writer(self) -> TableWriter:
+        """The writer, dead or alive, of a world that has one."""
+        assert self.writer is not None, "rules that use a writer ask first whether there is one"
+        return self.writer
+
+    def end(self) -> None:
+        """Let go of everything that is open."""
+        for pin in self.pins.values():
+            pin.release()
+        self.process.end()
+
+    @contextmanager
+    def orderly(self, what: str, *answers: type[Exception]) -> Iterator[None]:
+        """Turn what a call may not raise, all but `answers`, into a violation; a bug of this package stays one."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, (ViolationError, *answers)) or _is_ours(error):
+                raise
+            raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
+
+    def accept(self, outcomes: Iterable[Outcome], touched: Iterable[DirectoryName], what: str) -> Outcome:
+        """Make the outcome that the files show the model's state, and return it; ViolationError if they show none."""
+        with self.orderly(f"looking at the files after {what}"):
+            transaction = self.files.transaction()
+            there = self.files.directories()
+            chains = {name: ends for name in touched if (ends := self._ends(name, there)) is not None}
+            differences: list[str] = []
+            for outcome in outcomes:
+                difference = self._difference(outcome.state, transaction, there, chains)
+                if difference is None:
+                    self.state, self.transaction = outcome.state, transaction
+                    return outcome
+                differences.append(difference)
+        problems = "; or ".join(dict.fromkeys(differences)) or "the model does not allow it at all"
+        raise ViolationError(ALLOWED, f"after {what}: {problems}")
+
+    def check_rows(self, transaction: Transaction, version: Version, partitions: Iterable[int] | None = None) -> None:
+        """Compare the rows that readers find in some partitions of a version, by default all, with the model's."""
+        wanted = [p for p in transaction.partitions if partitions is None or p.timestamp in partitions]
+        with self.orderly(f"reading version {version.number}"):
+            found = self.files.read(transaction, tuple(wanted))
+        expected = {entry.directory[0]: entry.rows for entry in version.entries if entry.token >= 0}
+        for timestamp, rows in found.items():
+            if rows != expected[timestamp]:
+                raise ViolationError(ROWS, self._difference_of_rows(version, timestamp, expected[timestamp], rows))
+
+    def check_times(self, transaction: Transaction) -> None:
+        """Compare the record's first and last time with those of the rows."""
+        entries = self.state.committed.entries
+        if not entries:
+            expected = (I64_MAX, I64_MIN)
+        else:
+            known = self.start.transaction.record
+            first, last = entries[0], entries[-1]
+            low = min(map(self.rows.timestamp, first.rows)) if first.token >= 0 else known.min_timestamp
+            high = max(map(self.rows.timestamp, last.rows)) if last.token >= 0 else known.max_timestamp
+            expected = (low, high)
+        found = (transaction.record.min_timestamp, transaction.record.max_timestamp)
+        if found != expected:
+            raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
+
+    def check_everything(self) -> None:
+        """Compare all directories, the committed version and every pinned one."""
+        self.accept([Outcome(state=self.state)], [each.name for each in self.state.directories], "everything")
+        self.check_rows(self.transaction, self.state.committed)
+        for pinned, version in self.state.pins:
+            self.check_rows(self.pins[pinned].transaction, version)
+
+    def remember(self, transaction: Transaction, touched: Iterable[DirectoryName]) -> None:
+        """Note what was committed: for tokens asked for later, and for bytes that must stay."""
+        for partition in transaction.partitions:
+            entry = entry_of(partition)
+            if entry.directory in touched and partition.is_parquet:
+                self.committed_partitions[entry.directory, entry.token] = partition
+                self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory), entry.token)
+                self.files.check_data(entry.directory, entry.token)
+
+    def _ends(self, name: DirectoryName, there: set[str]) -> tuple[tuple[int, int], ...] | None:
+        """Return (end, token) of a directory's chain, or None where the model knows of no chain or nothing is there."""
+        known = next((each.generations for each in self.state.directories if each.name == name), None)
+        if self.files.name_of(name) not in there or known == () or known == NATIVE:
+            return None
+        self.files.check_data(name, max((each.token for each in known or () if not each.orphan), default=0))
+        return tuple((place.end_bytes, place.token) for place in self.files.chain(name).places)
+
+    def _difference(
+        self,
+        state: State,
+        transaction: Transaction,
+        there: set[str],
+        chains: dict[DirectoryName, tuple[tuple[int, int], ...]],
+    ) -> str | None:
+        if transaction.version != state.version:
+            return f"the version is {transaction.version}, and should be {state.version}"
+        if version_of(transaction) != counted(state.committed):
+            return f"_txn has {version_of(transaction)}, and should have {counted(state.committed)}"
+        other = state.slots[1 - state.version % 2]
+        if other is not None:
+            found = self.files.version_in_area(other.number)
+            if found != counted(other):
+                return f"the other area has {found}, and should have {counted(other)}"
+        names = {self.files.name_of(each.name) for each in state.directories} - self.start.absent
+        if names != there:
+            return f"there are the directories {sorted(there)}, and should be {sorted(names)}"
+        for name, ends in chains.items():
+            expected = expected_chain(state, name)
+            if ends != expected:
+                return f"the chain of {self.files.name_of(name)} is {ends}, and should be {expected}"
+        return None
+
+    def _difference_of_rows(
+        self, version: Version, timestamp: int, expected: tuple[int, ...], found: tuple[int, ...]
+    ) -> str:
+        missing, added = (Counter(expected) - Counter(found)), (Counter(found) - Counter(expected))
+        contents = self.rows.contents
+        parts = [
+            f"{word} {[contents[identity] for identity in sorted(rows)]}"
+            for word, rows in (("missing are", missing), ("too many are", added))
+            if rows
+        ]
+        return (
+            f"partition {timestamp} of version {version.number} has {len(found)} rows where {len(expected)} should be: "
+            + ("; ".join(parts) or "the same in another order")
+        )
+
+    def _first_state(self) -> State:
+        with self.orderly("reading the start"):
+            transaction = self.files.transaction()
+            found = self.files.read(transaction, transaction.partitions)
+            entries, directories = [], []
+            for partition in transaction.partitions:
+                bare = entry_of(partition)
+                entry = replace(bare, rows=found.get(partition.timestamp, ()))
+                entries.append(entry)
+                directories.append(Directory(name=entry.directory, generations=tuple(self._generations(entry))))
+            version = Version(number=transaction.version, entries=tuple(entries))
+            directories += [Directory(name=name) for name in self.start.left_over]
+            state = State(version=version.number, slots=(None, None), open=False).with_slot(version.number, version)
+            self.state = state.with_directories(directories)
+            self.remember(transaction, {entry.directory for entry in entries})
+        return self.state
+
+    def _generations(self, entry: Entry) -> Iterator[Generation]:
+        """Yield the generations of a start's directory, oldest first; what the others held was not recorded."""
+        if entry.token < 0:
+            yield from NATIVE
+            return
+        places = self.files.chain(entry.directory).places
+        resolved = next(place for place in places if place.token == entry.token)
+        for place in reversed(places):
+            yield Generation(
+                end=place.end_bytes,
+                prev=place.fixed.prev_parquet_meta_file_size,
+                token=place.token,
+                rows=entry.rows if place is resolved else (),
+                orphan=place.end_bytes > resolved.end_bytes,
+            )
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether an exception was raised by an explorer's own line, not below it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals["__name__"]).startswith(EXPLORERS)

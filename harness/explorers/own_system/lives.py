@@ -1,0 +1,98 @@
+"""Lives of a target's writer: one that can be killed and made to fail, and the undisturbed twin beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from tornproof.harness.common.system import Target, Writer
+from tornproof.harness.explorers.kills.judge import Property, Violation
+from tornproof.harness.explorers.kills.plan import Failure
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
+from tornproof.harness.simulator.filesystem.intercept import Call
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.memory_file import BusError
+from tornproof.harness.simulator.filesystem.written import RecordingStorage
+
+
+class Life:
+    """A writer that was opened on a disk, and the steps since."""
+
+    def __init__(self, target: Target, path: str, storage: MemoryStorage) -> None:
+        """Open it, recovery included."""
+        self.start = storage.copy()
+        self._recording = RecordingStorage(storage.fork_life())
+        self._faulty = FaultyStorage(self._recording)
+        self.context: AbstractContextManager[Writer] = target.open_writer(self._faulty, path)
+        self.writer = self.context.__enter__()
+
+    @property
+    def steps(self) -> Sequence[Call]:
+        """What the writer has changed since it was opened, and its barriers."""
+        return self._recording.steps
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """What the writer has called since `arm`."""
+        return self._faulty.calls
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the call that `arm` chose came."""
+        return bool(self._faulty.fired)
+
+    def arm(self, failure: Failure | None = None, calls: Sequence[Call] = ()) -> None:
+        """Count calls from now on; let the one fail that `failure` means among `calls`, by its kind and occurrence."""
+        if failure is None:
+            self._faulty.arm()
+            return
+        kind = failure.call.kind
+        occurrence = sum(call.kind is kind for call in calls[: failure.fault.at])
+        self._faulty.arm(dataclasses.replace(failure.fault, at=occurrence, among=frozenset({kind})))
+
+    def abandon(self) -> None:
+        """Leave a writer whose disk nobody looks at any more."""
+        with suppress(Exception, BusError):
+            self.context.__exit__(None, None, None)
+
+
+class Twin:
+    """The undisturbed run: what readers saw before the first commit and after each."""
+
+    def __init__(self, target: Target, path: str, start: MemoryStorage) -> None:
+        """Read the state before the first commit, and open the writer."""
+        self._target = target
+        self._path = path
+        self._storage = start.copy()
+        self.operations: list[Any] = []
+        with orderly(target, Property.UNDISTURBED, "the undisturbed run"):
+            self.observations = [target.read(start.copy(), path)]
+            self.life = Life(target, path, self._storage)
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The calls of the last commit."""
+        return self.life.calls
+
+    def commit(self, operation: Any) -> None:
+        """Commit and read; whatever is refused here was refused without a disturbance."""
+        self.life.arm()
+        with orderly(self._target, Property.UNDISTURBED, "the undisturbed run"):
+            self.life.writer.commit(operation)
+            self.observations.append(self._target.read(self._storage.copy(), self._path))
+        self.operations.append(operation)
+
+
+@contextmanager
+def orderly(target: Target, refused: Property | None, doing: str) -> Iterator[None]:
+    """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
+    try:
+        yield
+    except BusError as error:
+        raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
+    except Exception as error:
+        if refused is not None and isinstance(error, target.refusals):
+            raise Violation(refused, f"{doing} was refused: {error}") from error
+        raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error

@@ -1,0 +1,275 @@
+"""The machine: Hypothesis draws stories of any target, of commits, kills and failing calls, and shrinks a bad one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import hypothesis
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.story_document import document_of
+from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
+from tornproof.harness.explorers.kills.judge import Property, Violation
+from tornproof.harness.explorers.own_system.retelling import (
+    COMMITS,
+    OPENINGS,
+    OTHER_STEPS,
+    Step,
+    retold,
+    told,
+    without_needless_steps,
+)
+from tornproof.harness.explorers.own_system.story import Choose, Story, counted
+from tornproof.harness.systems.toy import (
+    AcknowledgesFirst,
+    HeaderFirst,
+    NeverDone,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+)
+
+PHASE = "machine"
+MUST_REACH = (OLD_STATE, FAILED_CALL)
+Operations: TypeAlias = "Sequence[Any] | st.SearchStrategy[Any]"
+
+
+def explore_stories(
+    target: Target,
+    operations: Operations,
+    *,
+    path: str,
+    steps: int,
+    examples: int,
+    seed: int,
+) -> Phase:
+    """Run `examples` stories of up to `steps` steps; the same seed draws the same ones.
+
+    `operations` is a strategy, or the list to draw from. UNKNOWN when the stories missed what they are for.
+    """
+    failed = failed_controls()
+    search = _Search(target=target, operations=operations, path=path)
+    is_steady = search.run(steps=steps, examples=examples, seed=seed)
+    if search.failure and is_steady:
+        search.failure = _smaller(search.failure, target, path, _listed(operations))
+    missing = [name for name in MUST_REACH if not search.reached[name]]
+    notes = [] if is_steady else ["the same story did not end the same way twice"]
+    if not search.failure:
+        notes += [f"never reached: {', '.join(missing)}"] if missing else []
+    findings = (search.failure.finding(target.name, seed),) if search.failure and is_steady else ()
+    phase = Phase(
+        name=PHASE,
+        explored=search.story_count,
+        complete=False,
+        bound=f"a sample: {search.story_count} stories of up to {steps} steps, drawn from seed {seed}",
+        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        counts={"stories": search.story_count, **search.counts},
+        reached={**dict.fromkeys(POINTS, 0), **search.reached},
+        note="; ".join(notes),
+        findings=findings,
+    )
+    return phase.with_controls(failed)
+
+
+def replay_story(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:
+    """Return INVALID when the finding's story violates the same property again, VALID when not.
+
+    UNKNOWN when it cannot be tried: the target does other steps now, or an operation is no plain data.
+    """
+    try:
+        violation = told(target, path, finding.evidence["steps"], _listed(operations))
+    except OTHER_STEPS:
+        return Verdict.UNKNOWN
+    if violation is None:
+        return Verdict.VALID
+    return Verdict.INVALID if violation.violated == finding.property else Verdict.UNKNOWN
+
+
+def _listed(operations: Operations) -> Sequence[Any] | None:
+    return None if isinstance(operations, st.SearchStrategy) else operations
+
+
+# The search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    violation: Violation
+    steps: tuple[Step, ...]
+    lines: tuple[str, ...]
+
+    def finding(self, target: str, seed: int) -> Finding:
+        return Finding(
+            property=self.violation.violated.value,
+            phase=PHASE,
+            sentence=f"After {counted(len(self.steps), 'step')} of a story: {self.violation.reason}.",
+            evidence={"target": target, "seed": seed, "steps": list(self.steps), "story": list(self.lines)},
+        )
+
+
+def _smaller(failure: _Failure, target: Target, path: str, operations: Sequence[Any] | None) -> _Failure:
+    steps = without_needless_steps(target, path, failure.steps, failure.violation.violated, operations)
+    if steps == failure.steps:
+        return failure
+    violation, lines = retold(target, path, steps, operations)
+    assert violation is not None, "the steps were kept because they break a property"
+    return _Failure(violation=violation, steps=steps, lines=lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    target: Target
+    operations: Operations
+    path: str
+    counts: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    story_count: int = 0
+    failure: _Failure | None = None
+
+    def run(self, *, steps: int, examples: int, seed: int) -> bool:
+        """Return whether every story that was told twice ended the same way."""
+        chosen = quiet_settings(examples, shrinks=True, rules_max=steps)
+        machine = type("Machine", (_Machine,), {"search": self})
+        try:
+            with quiet_hypothesis():
+                run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=chosen)
+        except Violation:
+            pass
+        except Flaky:
+            return False
+        return True
+
+    def draw(self, data: st.DataObject) -> tuple[Any, Any]:
+        """Return an operation, and what stands for it in a finding."""
+        if isinstance(self.operations, st.SearchStrategy):
+            operation = data.draw(self.operations)
+            try:
+                return document_of(operation), operation
+            except TypeError as error:
+                return {"unwritable": str(error)}, operation
+        index = data.draw(st.integers(0, len(self.operations) - 1))
+        return {"index": index}, self.operations[index]
+
+
+class _Machine(RuleBasedStateMachine):
+    search: _Search
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps: list[Step] = []
+        self._story: Story | None = None
+        self._is_counted = self.search.failure is None
+        with self._kept():
+            self._story = Story(self.search.target, self.search.path)
+
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        self._commit("commit", data)
+
+    @rule(data=st.data())
+    def commit_killed(self, data: st.DataObject) -> None:
+        self._commit("commit killed", data)
+
+    @rule(data=st.data())
+    def commit_failing(self, data: st.DataObject) -> None:
+        self._commit("commit failing", data)
+
+    @rule(data=st.data())
+    def reopen(self, data: st.DataObject) -> None:
+        self._open("reopen", data)
+
+    @rule(data=st.data())
+    def recovery_killed(self, data: st.DataObject) -> None:
+        self._open("recovery killed", data)
+
+    def teardown(self) -> None:
+        if self._story is None:
+            return
+        self._story.end()
+        if self._is_counted:
+            self.search.story_count += 1
+            self.search.counts += self._story.counts
+            self.search.reached += self._story.reached
+
+    def _commit(self, do: str, data: st.DataObject) -> None:
+        document, operation = self.search.draw(data)
+        choose = self._begin({"do": do, "operation": document}, data)
+        with self._kept():
+            COMMITS[do](self._told, operation, choose)
+
+    def _open(self, do: str, data: st.DataObject) -> None:
+        choose = self._begin({"do": do}, data)
+        with self._kept():
+            OPENINGS[do](self._told, choose)
+
+    @property
+    def _told(self) -> Story:
+        assert self._story is not None
+        return self._story
+
+    def _begin(self, step: Step, data: st.DataObject) -> Choose:
+        choices: list[int] = []
+        self._steps.append({**step, "choices": choices})
+
+        def choose(count: int) -> int:
+            choices.append(data.draw(st.integers(0, count - 1)))
+            return choices[-1]
+
+        return choose
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep what breaks a property: Hypothesis tells the smallest story last."""
+        try:
+            yield
+        except Violation as violation:
+            lines = tuple(self._story.lines) if self._story else ()
+            self.search.failure = _Failure(violation=violation, steps=tuple(self._steps), lines=lines)
+            raise
+
+
+# Controls
+
+
+def _step(do: str, operation: bytes | None = None, *choices: int) -> Step:
+    return {"do": do, "choices": choices} | ({} if operation is None else {"operation": {"bytes": operation.hex()}})
+
+
+CONTROLS: tuple[tuple[Target, Property, tuple[Step, ...]], ...] = (
+    (HeaderFirst(), Property.READABLE, (_step("commit killed", b"one", 2, 0),)),
+    (AcknowledgesFirst(), Property.UNDISTURBED, (_step("commit", b"one"), _step("reopen"))),
+    (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11),)),
+    (
+        RecoversInPlace(),
+        Property.DURABLE,
+        (_step("commit", b"one"), _step("commit killed", b"two", 1), _step("recovery killed", None, 2, 0)),
+    ),
+    (NeverDone(), Property.IDEMPOTENT, (_step("reopen"), _step("reopen"))),
+)
+SOUND = (
+    _step("commit", b"one"),
+    _step("commit killed", b"two", 2, 1),
+    _step("recovery killed", None, 0),
+    _step("commit failing", b"three", 11),
+    _step("reopen"),
+)
+
+
+def failed_controls() -> list[str]:
+    """Tell each broken toy's story, and return in words which was not convicted, and which the sound toy failed."""
+    failures = []
+    for target, violated, steps in CONTROLS:
+        violation = told(target, "toy", steps)
+        if violation is None or violation.violated is not violated:
+            failures.append(f"the toy that {target.name!r} was not convicted: {violated}")
+    innocent = told(Toy(), "toy", SOUND)
+    return failures if innocent is None else [*failures, f"the sound toy was convicted: {innocent}"]

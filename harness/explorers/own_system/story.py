@@ -1,0 +1,269 @@
+"""One story of a target: commits, kills, failing calls and openings, each judged by what a reader sees after it.
+
+Beside the disk of the story an undisturbed twin does the same commits: what it reads is right. A kill is not raised
+inside of the target. The life runs on, and the disk is made again from the steps that it had done until then, so that
+nothing of the target (`finally`, `except BaseException`) can outlive the kill.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.kills.exploration import (
+    FAILED_CALL,
+    KILLED_RECOVERY,
+    NEW_STATE,
+    OLD_STATE,
+    WORKING_RECOVERY,
+)
+from tornproof.harness.explorers.kills.judge import SHOWN_MAX, Property, Violation
+from tornproof.harness.explorers.kills.plan import Failure, failures
+from tornproof.harness.explorers.own_system.lives import Life, Twin, orderly
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.written import replay_prefix
+
+# Takes the number of possibilities and returns one of them, from 0 on.
+Choose = Callable[[int], int]
+KILLS_IN_COMMITS = "kills in commits"
+KILLS_IN_RECOVERY = "kills in recovery"
+FAILING_CALLS = "failing calls"
+OPENING = "open the writer"
+REOPENING = "close the writer, open another"
+
+
+def shown(value: object) -> str:
+    """Return a value as a story names it."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+class Story:
+    """Does one thing after another and raises `Violation` where a property breaks; `lines` tell what was done."""
+
+    def __init__(self, target: Target, path: str) -> None:
+        """Make an empty state for the story and for its twin."""
+        self.lines: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()
+        self._target = target
+        self._path = path
+        self._life: Life | None = None
+        self._storage = MemoryStorage()
+        with orderly(target, Property.UNDISTURBED, "making an empty state"):
+            target.create(self._storage, path)
+        self._start = self._storage.copy()
+        self._twin = Twin(target, path, self._start)
+        self._low = self._high = self._seen = 0
+        self._is_disturbed = self._is_settled = False
+
+    def end(self) -> None:
+        """Leave the writers."""
+        self._twin.life.abandon()
+        if self._life is not None:
+            self._life.abandon()
+
+    def commit(self, operation: Any, choose: Choose) -> None:
+        """Commit, and see the commit."""
+        life = self._opened()
+        self._begin(operation)
+        self._tell(f"commit {shown(operation)}")
+        with orderly(self._target, self._going_on, "a commit"):
+            life.writer.commit(operation)
+        self._low = self._high
+        self._look()
+
+    def commit_killed(self, operation: Any, choose: Choose) -> None:
+        """Kill the writer behind a chosen step of a commit, or inside a write."""
+        life = self._opened()
+        begin = len(life.steps)
+        self._begin(operation)
+        self._tell(f"commit {shown(operation)}, and a kill")
+        with orderly(self._target, self._going_on, "a commit"):
+            life.writer.commit(operation)
+        step_count, cut_bytes = _chosen_kill(life.steps, begin, choose)
+        self.lines[-1] = f"commit {shown(operation)}, killed {_place(life.steps, begin, step_count, cut_bytes)}"
+        self._die(life, step_count, cut_bytes)
+        self.counts[KILLS_IN_COMMITS] += 1
+        if step_count == len(life.steps):
+            self._low = self._high
+        elif step_count == begin and not cut_bytes:
+            self._forget()
+        is_open = self._low < self._high
+        index = self._look()
+        if is_open:
+            self.reached[OLD_STATE if index == self._low else NEW_STATE] += 1
+
+    def commit_failing(self, operation: Any, choose: Choose) -> None:
+        """Let a chosen call of a commit fail; the process lives on."""
+        life = self._opened()
+        self._begin(operation)
+        ways = tuple(failures(0, self._twin.calls))
+        self._tell(f"commit {shown(operation)}, of which no call can fail")
+        if ways:
+            failure = ways[choose(len(ways))]
+            life.arm(failure, self._twin.calls)
+            self.lines[-1] = f"commit {shown(operation)}, while a call fails: {failure_in_words(failure)}"
+        with orderly(self._target, None, "a commit with a failing call"):
+            refused = self._try_to_commit(life, operation)
+        has_failed = life.has_failed
+        self.counts[FAILING_CALLS] += has_failed
+        self.reached[FAILED_CALL] += has_failed
+        self._is_disturbed |= has_failed
+        self.lines[-1] += ": acknowledged" if refused is None else ": refused"
+        if refused is None:
+            if has_failed and failure.call.kind in BARRIERS:
+                raise Violation(Property.SYNCED, "the commit was acknowledged")
+            self._low = self._high
+        elif not has_failed:
+            raise Violation(self._going_on, f"a commit was refused: {refused}")
+        self._look()
+
+    def reopen(self, choose: Choose) -> None:
+        """Close the writer, if there is one, and open another."""
+        self._tell(REOPENING if self._life else OPENING)
+        self._close()
+        self._open()
+
+    def recovery_killed(self, choose: Choose) -> None:
+        """Kill the next writer behind a chosen step of its opening, or inside a write."""
+        self._tell(REOPENING if self._life else OPENING)
+        self._close()
+        life = self._start_life()
+        step_count, cut_bytes = _chosen_kill(life.steps, 0, choose)
+        self.lines[-1] += f", killed {_place(life.steps, 0, step_count, cut_bytes)}"
+        self._die(life, step_count, cut_bytes)
+        self.counts[KILLS_IN_RECOVERY] += 1
+        self.reached[KILLED_RECOVERY] += bool(life.steps)
+        self._look()
+
+    @property
+    def _going_on(self) -> Property:
+        return Property.GOES_ON if self._is_disturbed else Property.UNDISTURBED
+
+    def _tell(self, line: str) -> None:
+        self.lines.append(line)
+
+    def _begin(self, operation: Any) -> None:
+        self.counts["commits"] += 1
+        self._twin.commit(operation)
+        self._high += 1
+        self._is_settled = False
+
+    def _forget(self) -> None:
+        """Take back the commit that left nothing: the twin starts again without it."""
+        self._high -= 1
+        operations = self._twin.operations[:-1]
+        self._twin.life.abandon()
+        self._twin = Twin(self._target, self._path, self._start)
+        for operation in operations:
+            self._twin.commit(operation)
+
+    def _try_to_commit(self, life: Life, operation: Any) -> Exception | None:
+        """Return the refusal, if there was one; the refused writer is left."""
+        try:
+            life.writer.commit(operation)
+        except self._target.refusals as error:
+            self._life = None
+            with suppress(*self._target.refusals):
+                life.context.__exit__(type(error), error, error.__traceback__)
+            return error
+        return None
+
+    def _start_life(self) -> Life:
+        with orderly(self._target, Property.OPENS, "opening the writer"):
+            return Life(self._target, self._path, self._storage)
+
+    def _opened(self) -> Life:
+        """Return the life of now, or a new one."""
+        if self._life is not None:
+            return self._life
+        self._tell(OPENING)
+        return self._open()
+
+    def _open(self) -> Life:
+        """Start a life; it has recovered, so that every commit before it is there or lost."""
+        before = self._storage.digest()
+        self._life = self._start_life()
+        if self._storage.digest() != before:
+            self.reached[WORKING_RECOVERY] += 1
+            if self._is_settled:
+                raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
+        self._is_settled = True
+        if self._look() < self._high:
+            self._forget()
+        self._low = self._high
+        return self._life
+
+    def _close(self) -> None:
+        if self._life is None:
+            return
+        before, life, self._life = self._read(), self._life, None
+        with orderly(self._target, self._going_on, "closing the writer"):
+            life.context.__exit__(None, None, None)
+        if self._read() != before:
+            raise Violation(Property.UNDISTURBED, "closing the writer changed what a reader sees")
+
+    def _die(self, life: Life, step_count: int, cut_bytes: int) -> None:
+        self._storage = replay_prefix(life.start, life.steps, step_count, cut_bytes)
+        self._life, self._is_disturbed = None, True
+        life.abandon()
+
+    def _read(self) -> Hashable:
+        self.counts["reads"] += 1
+        with orderly(self._target, Property.READABLE, "reading"):
+            return self._target.read(self._storage.fork_life(), self._path)
+
+    def _look(self) -> int:
+        """Return the number of commits in what a reader sees, the largest that fits."""
+        seen = self._read()
+        fitting = [number for number, right in enumerate(self._twin.observations) if right == seen]
+        if not fitting:
+            raise Violation(Property.ATOMIC, f"a reader sees {shown(seen)}, which no commit left")
+        if fitting[-1] < self._low:
+            raise Violation(
+                Property.DURABLE, f"a reader sees {shown(seen)}, though {shown(self._right)} was acknowledged"
+            )
+        if fitting[-1] < self._seen:
+            raise Violation(
+                Property.MONOTONIC,
+                f"a reader saw {shown(self._twin.observations[self._seen])} before, and {shown(seen)} now",
+            )
+        self._seen = fitting[-1]
+        return self._seen
+
+    @property
+    def _right(self) -> Hashable:
+        return self._twin.observations[self._low]
+
+
+def _chosen_kill(steps: Sequence[Call], begin: int, choose: Choose) -> tuple[int, int]:
+    """Return the whole steps before a kill and the bytes of the next one; 0 bytes where it is no write."""
+    step_count = begin + choose(len(steps) - begin + 1)
+    torn = steps[step_count] if step_count < len(steps) else None
+    is_cuttable = torn is not None and torn.kind is CallKind.PWRITE and len(torn.content) > 1
+    return step_count, choose(len(torn.content)) if torn is not None and is_cuttable else 0
+
+
+def _place(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
+    done = f"behind {step_count - begin} of {len(steps) - begin} steps"
+    if step_count == len(steps):
+        return done
+    following = steps[step_count]
+    inside = f"{cut_bytes} of {len(following.content)} bytes into" if cut_bytes else "before"
+    return f"{done}, {inside}: {following.kind} {following.path}"
+
+
+def failure_in_words(failure: Failure) -> str:
+    """Return which call fails, and how."""
+    part = f" after {failure.fault.written_bytes} bytes" if failure.fault.written_bytes else ""
+    return f"{failure.call.kind} {failure.call.path}{part} ({failure.fault.reason})"

@@ -1,0 +1,60 @@
+"""Toys that a model must convict, and must not, before its verdicts on anything else count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.exploration import Settings
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.simulator.persistence.models import CDIR, Model
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, RecoversInPlace, SwallowsErrors, Toy
+
+OPERATIONS = (b"one", b"t", b"three")
+PATH = "toy"
+
+
+def failed_controls(models: Sequence[Model]) -> list[str]:
+    """Explore toys, and return in words what a model got wrong.
+
+    Each must keep what is synced and lose what is not, and what dies with a process only must lose nothing.
+    """
+    failures = []
+    for model in models:
+        for target in (Toy(), NeverSyncs(), NeverSyncsNames(), SwallowsErrors(), HeaderFirst(), RecoversInPlace()):
+            is_convicted, must_be = convicts(model, target), _must_convict(model, target)
+            if is_convicted is not must_be and must_be is not None:
+                failures.append(f"the toy {target.name!r} was {'' if is_convicted else 'not '}convicted in {model}")
+    return failures
+
+
+def convicts(model: Model, target: Target) -> bool:
+    """Explore a toy, and say whether anything was found."""
+    situation = toy_situation(target)
+    judge = PowerJudge(situation)
+    courses = Courses(situation)
+    found = explore_model(judge, courses, model, Settings(stops_at_first=True)).found
+    judge.close()
+    return bool(found) or bool(courses.of(model).violations)
+
+
+def toy_situation(target: Target) -> Situation:
+    """Return a toy that commits twice, and once more after a crash."""
+    return Situation(target=target, path=PATH, operations=OPERATIONS, first_life=(0, 1), second_life=(2,))
+
+
+def _must_convict(model: Model, target: Target) -> bool | None:
+    """Say whether a model sees what is wrong with a toy; None where the toy is about other models."""
+    match target:
+        case NeverSyncs():
+            return model.everything_dies or model.fails_syncs
+        case NeverSyncsNames():
+            return model is CDIR
+        case SwallowsErrors():
+            return model.fails_syncs
+        case HeaderFirst() | RecoversInPlace():
+            return None if model.everything_dies or model.fails_syncs else True
+    return False

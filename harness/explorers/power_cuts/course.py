@@ -1,0 +1,117 @@
+"""The writer's first life, step by step, as the points at which a crash can come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tornproof.harness.explorers.power_cuts.examination import Bounds
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.models import Model
+from tornproof.harness.simulator.process.observer import Operations, Progress, Violation
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashPoint:
+    """A moment after `step` calls; `before` was the last that can change what a crash leaves, `next` would follow.
+
+    `since` are such calls since the operation began, or since the last acknowledgement.
+    """
+
+    step: int
+    kernel: Kernel
+    bounds: Bounds
+    before: Call | None
+    next: Call | None
+    since: tuple[Call, ...] = ()
+
+    @property
+    def operation(self) -> int | None:
+        """The number of the operation that is under way."""
+        return self.bounds.operations[-1] if self.bounds.low < len(self.bounds.operations) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """All crash points of a life, the number of its calls, and what is wrong even where nothing disturbs it."""
+
+    points: tuple[CrashPoint, ...]
+    step_count: int
+    violations: tuple[Violation, ...]
+
+
+def bounds_of(progress: Progress) -> Bounds:
+    """Return what a crash may leave by what was acknowledged and what was begun."""
+    begun: Operations = () if progress.pending is None else (progress.pending,)
+    return Bounds((*progress.committed, *begun), len(progress.committed))
+
+
+class Courses:
+    """The first life of a situation as each model sees it."""
+
+    def __init__(self, situation: Situation) -> None:
+        """Run nothing yet."""
+        self.situation = situation
+        self._known: dict[bool, Course] = {}
+
+    def of(self, model: Model) -> Course:
+        """Return the course under a model; raises NotExplorableError."""
+        key = model.syncs_whole_files
+        if key not in self._known:
+            self._known[key] = course_of(self.situation, model)
+        return self._known[key]
+
+
+def course_of(situation: Situation, model: Model) -> Course:
+    """Run the first life; raises NotExplorableError."""
+    cast = situation.cast()
+    try:
+        world = situation.begin(cast)
+        points = tuple(points_of(world, model))
+        return Course(points=points, step_count=world.nodes[0].depth, violations=world.progress.violations)
+    finally:
+        cast.close()
+
+
+def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
+    """Let the writer go on to its end, and yield every moment at which a crash leaves something else."""
+    bounds = bounds_of(world.progress)
+    before: Call | None = None
+    since: list[Call] = []
+    yield _point(world, bounds, None, since)
+    while world.nodes[0].call is not None:
+        call = world.call(0)
+        world.step(0)
+        take_along(world.kernel, call, model)
+        following = bounds_of(world.progress)
+        matters = call.kind in STEPS
+        if matters:
+            before = call
+            since.append(call)
+        if matters or following != bounds:
+            if following.operations != bounds.operations or following.low != bounds.low:
+                since = []
+            bounds = following
+            yield _point(world, bounds, before, since)
+
+
+def take_along(kernel: Kernel, call: Call, model: Model) -> None:
+    """Let a sync of a part of a file, which was just done, sync all of it where the model says so."""
+    if call.kind is CallKind.MSYNC and model.syncs_whole_files:
+        file = kernel.mappings[0, call.mapping].file
+        kernel.files[file] = kernel.files[file].synced()
+
+
+def _point(world: World, bounds: Bounds, before: Call | None, since: list[Call]) -> CrashPoint:
+    node = world.nodes[0]
+    return CrashPoint(
+        step=node.depth,
+        kernel=world.kernel.fork(),
+        bounds=bounds,
+        before=before,
+        next=node.call,
+        since=tuple(since),
+    )

@@ -1,0 +1,277 @@
+"""One exploration of power cuts: the disks that every crash point leaves under a model, and what they prove to be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tornproof.harness.common.verdict import Finding, HasTime, always
+from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.course import CrashPoint, take_along
+from tornproof.harness.explorers.power_cuts.examination import Bounds, Facts, Verdict
+from tornproof.harness.explorers.power_cuts.judge import LIFE, PowerJudge
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Disk, LegalDisks, legal_disks
+from tornproof.harness.simulator.persistence.legal_files import Limits
+from tornproof.harness.simulator.persistence.legal_names import LegalNames, legal_names
+from tornproof.harness.simulator.persistence.models import Choice, Model
+
+PHASE = "power"
+SHOWN_COUNT = 8
+"""So many disks of each crash point are looked at for must-reach points, which only the first ones show."""
+NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
+
+
+class Cut(NamedTuple):
+    """A crash after so many calls of a life, and the disk that it left."""
+
+    step: int
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How far an exploration goes; `nested_depth` is how many recoveries in a row meet a crash."""
+
+    limits: Limits = DEFAULT_LIMITS
+    nested_limits: Limits = NESTED_LIMITS
+    nested_depth: int = 1
+    stops_at_first: bool = False
+    """Whether one finding is enough."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was explored under one model."""
+
+    points: int = 0
+    legal: int = 0
+    tried: int = 0
+    nested_tried: int = 0
+    nested_legal: int = 0
+    gone_on: int = 0
+    violations: int = 0
+    is_complete: bool = True
+    is_out_of_time: bool = False
+    distinct: dict[tuple[object, Bounds], int] = field(default_factory=dict)
+    nested_distinct: int = 0
+    reached: Counter[str] = field(default_factory=Counter)
+
+
+class Found(NamedTuple):
+    """A violation, with all that is needed to see it again."""
+
+    verdict: Verdict
+    model: Model
+    point: CrashPoint
+    cuts: tuple[Cut, ...]
+    origin: dict[str, Any]
+
+
+class ModelExploration:
+    """Explores crash points under one model, deepest last; `tally` and `found` say what came of it."""
+
+    def __init__(self, judge: PowerJudge, model: Model, settings: Settings, has_time: HasTime = always) -> None:
+        """Explore while there is time."""
+        self.model = model
+        self.tally = Tally()
+        self.found: dict[tuple[object, ...], Found] = {}
+        self._judge = judge
+        self._settings = settings
+        self._has_time = has_time
+        self._gone_on: set[tuple[Facts, Bounds]] = set()
+        self._names: tuple[object, object, LegalNames] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether one finding is enough and there is one, or there is no time left."""
+        if not self.tally.is_out_of_time and not self._has_time():
+            self.tally.is_out_of_time = True
+        return self.tally.is_out_of_time or (self._settings.stops_at_first and bool(self.found))
+
+    def visit(self, point: CrashPoint, origin: dict[str, Any] | None = None) -> None:
+        """Judge every disk that a crash at a point may leave; `origin` says what came before the point's life."""
+        if self.is_over:
+            return
+        tally, model = self.tally, self.model
+        tally.points += 1
+        disks = legal_disks(point.kernel, model, self._settings.limits, self._names_of(point.kernel))
+        tally.legal += disks.legal_count
+        tally.is_complete &= disks.is_complete
+        reached = set(power_points.reached_by_course(point))
+        latest: Disk | None = None
+        tried_before = tally.tried
+        distinct = tally.distinct
+        for picked in disks:
+            disk = picked.disk
+            tally.tried += 1
+            latest = latest or disk
+            if is_shown := tally.tried - tried_before <= SHOWN_COUNT:
+                reached.update(power_points.reached_by_disk(point, latest, disk, model))
+            key = disk.identity(), point.bounds
+            depth = distinct.get(key)
+            if depth == 0:
+                continue
+            distinct[key] = 0
+            if not is_shown and power_points.WRITE_LOST not in reached:
+                reached.update(power_points.reached_by_disk(point, latest, disk, model))
+            verdict, facts = self._judged(disk, point.bounds, is_sample=not disks.is_complete)
+            if verdict.violated:
+                self.find(Found(verdict, model, point, (Cut(point.step, disks.choice(picked)),), origin or {}))
+            else:
+                self._note(point.bounds, verdict, facts, reached)
+                if self._goes_on(facts, point.bounds, is_sample=not disks.is_complete) and self._settings.nested_depth:
+                    cuts = (Cut(point.step, disks.choice(picked)),)
+                    self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
+            if tally.tried % 256 == 0 and self.is_over:
+                break
+        tally.reached.update(reached)
+
+    def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
+        """Judge a disk; of those in a sample that read alike, commits are made on one alone."""
+        if not is_sample:
+            self.tally.gone_on += 1
+            return self._judge.judge(disk, bounds)
+        verdict, facts = self._judge.judge(disk, bounds, commits=False)
+        if not verdict.violated and (facts, bounds) not in self._gone_on:
+            self.tally.gone_on += 1
+            return self._judge.judge(disk, bounds)
+        return verdict, facts
+
+    def _goes_on(self, facts: Facts, bounds: Bounds, *, is_sample: bool) -> bool:
+        """Say whether a recovery meets crashes; of those in a sample that read alike, one does."""
+        is_new = (facts, bounds) not in self._gone_on
+        self._gone_on.add((facts, bounds))
+        return bool(facts.recovery) and (is_new or not is_sample)
+
+    def _note(self, bounds: Bounds, verdict: Verdict, facts: Facts, reached: set[str]) -> None:
+        reached.update(power_points.reached_by_recovery(facts.recovery))
+        if bounds.low < len(bounds.operations):
+            is_old = len(verdict.found) == bounds.low
+            reached.add(power_points.OLD_STATE if is_old else power_points.NEW_STATE)
+
+    def _crash_recovery(
+        self,
+        disk: Disk,
+        facts: Facts,
+        verdict: Verdict,
+        point: CrashPoint,
+        cuts: tuple[Cut, ...],
+        origin: dict[str, Any],
+    ) -> None:
+        """Crash at every step of a recovery that changes something, and judge what that leaves."""
+        tally, depth = self.tally, len(cuts)
+        bounds = point.bounds
+        if not self.model.everything_dies:
+            # What a reader saw survives while only processes die.
+            bounds = Bounds(verdict.found, len(verdict.found))
+        for step, call, kernel in recovery_steps(disk, facts.recovery, self.model):
+            if call.kind not in STEPS:
+                continue
+            tally.reached[power_points.NESTED] += 1
+            disks = legal_disks(kernel, self.model, self._settings.nested_limits)
+            tally.nested_legal += disks.legal_count
+            tally.is_complete &= disks.is_complete
+            if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
+                tally.reached[power_points.NESTED_LOST] += 1
+            self._visit_nested(disks, step, bounds, depth, point, cuts, origin)
+
+    def _visit_nested(
+        self,
+        disks: LegalDisks,
+        step: int,
+        bounds: Bounds,
+        depth: int,
+        point: CrashPoint,
+        cuts: tuple[Cut, ...],
+        origin: dict[str, Any],
+    ) -> None:
+        tally = self.tally
+        for picked in disks:
+            tally.nested_tried += 1
+            key = picked.disk.identity(), bounds
+            known = tally.distinct.get(key)
+            if known is not None and known <= depth:
+                continue
+            tally.distinct[key] = depth
+            tally.nested_distinct += known is None
+            verdict, facts = self._judged(picked.disk, bounds, is_sample=not disks.is_complete)
+            if verdict.violated:
+                deeper = (*cuts, Cut(step, disks.choice(picked)))
+                self.find(Found(verdict, self.model, point, deeper, origin))
+            elif self._goes_on(facts, bounds, is_sample=not disks.is_complete) and depth < self._settings.nested_depth:
+                deeper = (*cuts, Cut(step, disks.choice(picked)))
+                self._crash_recovery(picked.disk, facts, verdict, point, deeper, origin)
+
+    def _names_of(self, kernel: Kernel) -> LegalNames:
+        """Return the names of a kernel; those of the point before mostly serve again."""
+        known = self._names
+        if known is None or known[0] is not kernel.durable_directories or known[1] is not kernel.entry_changes:
+            known = (
+                kernel.durable_directories,
+                kernel.entry_changes,
+                legal_names(kernel, self.model, self._settings.limits),
+            )
+            self._names = known
+        return known[2]
+
+    def find(self, found: Found) -> None:
+        """Keep the smallest finding of each signature, and count the rest."""
+        self.tally.violations += 1
+        before = found.point.before
+        place = None if before is None else (before.kind, before.path.rpartition("/")[2])
+        signature = found.verdict.violated, place, len(found.cuts) > 1, tuple(found.origin)
+        known = self.found.get(signature)
+        if known is None or _size(found) < _size(known):
+            self.found[signature] = found
+
+
+def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list[tuple[int, Call, Kernel]]:
+    """Return each call of a recovery, from 1 on, with the kernel after it."""
+    kernel = disk.kernel()
+    steps = []
+    for step, call in enumerate(recovery, start=1):
+        apply(kernel, LIFE, call)
+        take_along(kernel, call, model)
+        steps.append((step, call, kernel.fork() if call.kind in STEPS else kernel))
+    return steps
+
+
+def finding_of(found: Found, target: str) -> Finding:
+    """Return a finding with the sentence that its evidence gives."""
+    point, cuts = found.point, found.cuts
+    where = f"after {point.step} calls"
+    if point.next is not None:
+        where += f", before the call to {point.next.kind} {point.next.path}"
+    inner = f", and again in {len(cuts) - 1} recoveries" if len(cuts) > 1 else ""
+    before = f"{_words(found.origin)}, then " if found.origin else ""
+    return Finding(
+        property=found.verdict.violated,
+        phase=PHASE,
+        sentence=f"{before}a crash {where}{inner}, in model {found.model.name}: {found.verdict.sentence}.",
+        evidence={
+            "target": target,
+            "model": found.model.name,
+            "operation": point.operation,
+            "step": point.step,
+            "step_kind": None if point.next is None else point.next.kind.value,
+            "path": None if point.next is None else point.next.path,
+            "acknowledged": list(point.bounds.operations[: point.bounds.low]),
+            "cuts": [{"step": cut.step, "choice": cut.choice.text()} for cut in cuts],
+            "origin": found.origin,
+        },
+    )
+
+
+def _words(origin: dict[str, Any]) -> str:
+    if "failed_step" in origin:
+        return f"the sync at call {origin['failed_step']} fails and the process {origin['process']}"
+    return f"a kill after {origin['killed_step']} calls"
+
+
+def _size(found: Found) -> tuple[int, int, int]:
+    deviations = sum(len(choice.blocks) for cut in found.cuts for _, choice in cut.choice.files)
+    return len(found.cuts), deviations, found.point.step

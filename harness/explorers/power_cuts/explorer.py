@@ -1,0 +1,171 @@
+"""The power explorer: a crash after every step, in every model of persistence, also in recovery, and what is left then.
+
+Of each model all legal disks of each crash point are tried, or a sample that the phase calls one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.controls import failed_controls
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.exploration import PHASE, Settings, Tally, finding_of
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
+from tornproof.harness.simulator.process.situation import Situation
+
+COUNTED_MAX = 1 << 53
+IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
+"""What can be explored completely comes before what is a sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """What one model has shown of a situation whose first life makes so many calls and has so many crash points."""
+
+    model: Model
+    call_count: int
+    point_count: int
+    distinct_count: int
+    counts: dict[str, int]
+    reached: Counter[str]
+    bound: str
+    is_complete: bool
+    is_cut: bool
+    findings: tuple[Finding, ...]
+
+
+class Power:
+    """Cuts the power of a situation's one writer; what is learnt under one model serves the others. Close after use."""
+
+    def __init__(self, situation: Situation) -> None:
+        """Explore nothing yet; raises NotExplorableError."""
+        self._courses = Courses(situation)
+        self._judge = PowerJudge(situation)
+
+    def close(self) -> None:
+        """End all greenlets."""
+        self._judge.close()
+
+    def explore(
+        self,
+        model: Model,
+        settings: Settings,
+        has_time: HasTime = always,
+        on_point: OnProgress = lambda done, total: None,
+    ) -> ModelResult:
+        """Crash at every step of the first life under a model; raises NotExplorableError."""
+        course, target = self._courses.of(model), self._courses.situation.target.name
+        exploration = explore_model(
+            self._judge,
+            self._courses,
+            model,
+            settings,
+            has_time=has_time,
+            on_point=lambda done: on_point(done, len(course.points)),
+        )
+        tally = exploration.tally
+        undisturbed = (_undisturbed(target, *violation[::2]) for violation in course.violations)
+        return ModelResult(
+            model=model,
+            call_count=course.step_count,
+            point_count=len(course.points),
+            distinct_count=len(tally.distinct),
+            counts={f"{model}: {name}": count for name, count in _counts(tally).items()},
+            reached=tally.reached,
+            bound=_bound(model, tally),
+            is_complete=tally.is_complete and not tally.is_out_of_time,
+            is_cut=tally.is_out_of_time,
+            findings=(*undisturbed, *(finding_of(each, target) for each in exploration.found.values())),
+        )
+
+
+def explore_power(
+    situation: Situation,
+    *,
+    models: Sequence[Model] = IN_ORDER,
+    settings: Settings | None = None,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+    points: Sequence[str] | None = None,
+) -> Phase:
+    """Cut the power of a situation's one writer at every step of its first life, and of recoveries after it.
+
+    `points` must be reached, by default those of a table's workload. Raises NotExplorableError.
+    """
+    power = Power(situation)
+    try:
+        results = [power.explore(model, settings or Settings(), has_time, on_progress) for model in models]
+    finally:
+        power.close()
+    must_reach = power_points.must_reach_all(models) if points is None else points
+    return power_phase(situation, results, failed_controls(models), must_reach)
+
+
+def power_phase(
+    situation: Situation, results: Sequence[ModelResult], failed: Sequence[str] | None, must_reach: Sequence[str] = ()
+) -> Phase:
+    """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
+    first = results[0]
+    reached: Counter[str] = Counter()
+    counts: dict[str, int] = {"steps": first.call_count, "crash points": first.point_count}
+    for result in results:
+        reached.update(result.reached)
+        counts |= result.counts
+    # What is wrong even undisturbed, each model has seen.
+    findings = list({finding.sentence: finding for result in results for finding in result.findings}.values())
+    missing = [name for name in must_reach if not reached[name]]
+    is_cut = any(result.is_cut for result in results)
+    # Sectors torn into words are too many to try all; the bound says how many were.
+    exhaustive = [result for result in results if result.model != C_8] or results
+    phase = Phase(
+        name=PHASE,
+        explored=sum(result.distinct_count for result in results),
+        complete=not is_cut and all(result.is_complete for result in exhaustive),
+        bound=f"{len(situation.first_life)} commits with {first.call_count} calls, a crash at each of "
+        f"{first.point_count} moments at which it can leave something else; "
+        f"{'; '.join(result.bound for result in results)}",
+        verdict=Verdict.INVALID if findings else Verdict.VALID,
+        counts=counts,
+        reached={name: reached[name] for name in dict.fromkeys((*must_reach, *reached))},
+        findings=tuple(findings),
+    )
+    return phase.with_controls(failed).doubted(
+        f"never reached: {', '.join(missing)}" if missing and not is_cut and not findings else ""
+    )
+
+
+def _counts(tally: Tally) -> dict[str, int]:
+    counts = {
+        "crash points": tally.points,
+        "legal disks": tally.legal,
+        "disks tried": tally.tried,
+        "distinct disks": len(tally.distinct) - tally.nested_distinct,
+        "disks of crashes in recovery tried": tally.nested_tried,
+        "further distinct disks of crashes in recovery": tally.nested_distinct,
+        "disks with commits on top": tally.gone_on,
+        "violations": tally.violations,
+    }
+    return {name: count for name, count in counts.items() if count < COUNTED_MAX}
+
+
+def _bound(model: Model, tally: Tally) -> str:
+    if tally.is_complete and not tally.is_out_of_time:
+        return f"{model} complete: {len(tally.distinct)} distinct disks"
+    legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
+    at = f" at the first {tally.points} moments" if tally.is_out_of_time else ""
+    return f"{model} a sample of {tally.tried} of {legal} disks{at}, {len(tally.distinct)} distinct"
+
+
+def _undisturbed(target: str, violated: str, sentence: str) -> Finding:
+    return Finding(
+        property=violated,
+        phase=PHASE,
+        sentence=f"Without any disturbance: {sentence}.",
+        evidence={"target": target, "cuts": []},
+    )

@@ -1,0 +1,120 @@
+"""What follows a failed sync or a kill: the process dies or goes on, another life recovers, and then power goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.course import CrashPoint, bounds_of, points_of
+from tornproof.harness.explorers.power_cuts.examination import Bounds, Verdict
+from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration
+from tornproof.harness.search.crash_world import fail_sync
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.process.observer import Judge, Progress
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.world import Cast, World
+
+LIFE = 0
+DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
+
+
+class LaterLives:
+    """Explores lives on a disk that is not what the page cache shows; `exploration` judges what power cuts leave."""
+
+    def __init__(self, situation: Situation, exploration: ModelExploration) -> None:
+        """Start the writer that comes after."""
+        self._situation = situation
+        self._exploration = exploration
+        self._cast = second_cast(situation)
+        self._seen: set[object] = set()
+
+    def close(self) -> None:
+        """End all greenlets."""
+        self._cast.close()
+
+    def explore_failed_syncs(self) -> None:
+        """Let each sync of the first life fail once."""
+        cast = self._situation.cast(fails=True)
+        world = self._situation.begin(cast)
+        while world.nodes[LIFE].call is not None and not self._exploration.is_over:
+            if world.call(LIFE).kind in BARRIERS:
+                self._fail(world.fork())
+            world.step(LIFE)
+        cast.close()
+
+    def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
+        """Let another life follow a kill at each of these points, while the machine keeps its page cache."""
+        for point in points:
+            kernel = point.kernel.fork()
+            kernel.kill(LIFE)
+            if self._live(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
+                self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
+
+    def _fail(self, world: World) -> None:
+        step = world.nodes[LIFE].depth
+        fail_sync(world)
+        reached = self._exploration.tally.reached
+        self._die(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
+        origin = {"failed_step": step, "process": GOES_ON, "life": 1}
+        for point in points_of(world, self._exploration.model):
+            self._exploration.visit(point, origin)
+            reached[power_points.CUT_AFTER_FAILURE] += 1
+        reached[power_points.SYNC_FAILED] += 1
+        self._die(world.kernel, bounds_of(world.progress), origin)
+
+    def _die(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
+        origin = {**origin, "life": 2}
+        kept = kernel.fork()
+        kept.kill(LIFE)
+        self._live(kept, bounds, origin)
+        evicted = evicted_of(kept)
+        if evicted is not None:
+            self._exploration.tally.reached[power_points.EVICTED] += 1
+            self._live(evicted, bounds, {**origin, "process": origin["process"] + EVICTED})
+
+    def _live(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> bool:
+        """Recover and commit, and let power go at every step; say whether that was new."""
+        key = kernel.identity(), bounds
+        if key in self._seen or self._exploration.is_over:
+            return False
+        self._seen.add(key)
+        last: CrashPoint | None = None
+        world = begin_life(self._cast, kernel, bounds)
+        for last in points_of(world, self._exploration.model):
+            self._exploration.visit(last, origin)
+        for violation in world.progress.violations:
+            assert last is not None
+            verdict = Verdict(world.progress.committed, violation.property, violation.sentence)
+            self._exploration.find(Found(verdict, self._exploration.model, last, (), origin))
+        return True
+
+
+def second_cast(situation: Situation) -> Cast:
+    """Return the writer that comes after, alone; close it after use."""
+    return Cast(
+        clients=(situation.writer(situation.second_life, looks=True),),
+        judge=Judge(situation.oracle),
+        rules=situation.rules,
+    )
+
+
+def begin_life(cast: Cast, kernel: Kernel, bounds: Bounds) -> World:
+    """Return the world in which another life begins where these commits may be there."""
+    pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
+    return cast.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
+
+
+def evicted_of(kernel: Kernel) -> Kernel | None:
+    """Return the machine after clean pages left memory and came back from the disk; None if they are the same."""
+    evicted = {
+        number: FileState(state.versions[-1], state.versions)
+        for number, state in kernel.files.items()
+        if state.versions[-1] != state.content
+    }
+    if not evicted:
+        return None
+    other = kernel.fork()
+    other.files.update(evicted)
+    return other

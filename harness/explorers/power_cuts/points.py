@@ -1,0 +1,125 @@
+"""Points that an exploration of power cuts must reach, so that a verdict is not one on nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tornproof.harness.explorers.power_cuts.course import CrashPoint
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.persistence.legal_disks import Disk
+from tornproof.harness.simulator.persistence.models import CDIR, D, Model
+
+SECTOR_BYTES = 512
+_TXN, _PM, _DATA = "_txn", "_pm", "data.parquet"
+
+DATA_WRITTEN = "crash between the write of data and its sync"
+PM_WRITTEN = "crash between the pm body and the header patch"
+HEADER_PATCHED = "crash between header patch and version"
+INSIDE_RECORD = "crash inside a record"
+RECORD_STORED = "crash between record and version"
+VERSION_STORED = "crash between version and acknowledgement"
+DIRECTORY_MADE = "crash while a partition's directory is made"
+PURGING = "crash inside a purge"
+OLD_STATE = "the state before the commit was found"
+NEW_STATE = "the state after the commit was found before its acknowledgement"
+RESTATED = "recovery restated a generation, as it met an orphan"
+UNBORN_REMOVED = "recovery removed a directory that never came about"
+NESTED = "crash inside a recovery that writes"
+NESTED_LOST = "crash inside a recovery lost what it wrote"
+WRITE_LOST = "unsynced write lost"
+WRITE_KEPT = "unsynced write kept"
+TORN = "torn record inside a sector"
+NAME_LOST = "directory entry lost"
+SYNC_FAILED = "a sync failed and the process went on"
+CUT_AFTER_FAILURE = "power cut after a failed sync"
+EVICTED = "unwritten pages evicted after a failed sync"
+CUT_AFTER_KILL = "power cut in the life after a kill"
+
+_COURSE: tuple[str, ...] = (DATA_WRITTEN, PM_WRITTEN, HEADER_PATCHED, INSIDE_RECORD, RECORD_STORED, VERSION_STORED)
+_COURSE += (DIRECTORY_MADE, PURGING)
+_DISKS = (OLD_STATE, NEW_STATE, RESTATED, UNBORN_REMOVED, NESTED)
+
+
+def must_reach(model: Model) -> tuple[str, ...]:
+    """Return the points that a table's workload reaches under a model."""
+    if model is D:
+        return (SYNC_FAILED, CUT_AFTER_FAILURE, EVICTED, CUT_AFTER_KILL)
+    if not model.everything_dies:
+        return (*_COURSE, *_DISKS)
+    torn = (TORN,) if model.block_bytes is not None and model.block_bytes < SECTOR_BYTES else ()
+    names = (NAME_LOST,) if model is CDIR else ()
+    return (*_COURSE, *_DISKS, NESTED_LOST, WRITE_LOST, WRITE_KEPT, *torn, *names)
+
+
+def reached_by_course(point: CrashPoint) -> Iterator[str]:
+    """Yield the points that lie at a moment of the writer's life."""
+    is_pending = point.operation is not None
+    before = point.before
+    if before is None:
+        return
+    file = before.path.rpartition("/")[2]
+    if before.kind in (CallKind.UNLINK, CallKind.RMDIR):
+        yield PURGING
+    if not is_pending:
+        return
+    if file == _DATA and before.kind is CallKind.PWRITE:
+        yield DATA_WRITTEN
+    if file == _PM and before.kind is CallKind.PWRITE:
+        yield PM_WRITTEN
+    if any(call.kind is CallKind.MKDIR for call in point.since) and not _version_is_stored(point):
+        yield DIRECTORY_MADE
+    is_patched = any(call.kind is CallKind.STORE and call.path.endswith(_PM) for call in point.since)
+    if _version_is_stored(point):
+        yield VERSION_STORED
+        return
+    if is_patched:
+        yield HEADER_PATCHED
+    if before.path.endswith(_TXN) and before.kind is CallKind.STORE:
+        yield INSIDE_RECORD
+    if before.path.endswith(_TXN) and before.kind is CallKind.MSYNC:
+        yield RECORD_STORED
+
+
+def _version_is_stored(point: CrashPoint) -> bool:
+    return any(
+        call.kind is CallKind.STORE and call.path.endswith(_TXN) and call.offset_bytes == 0 for call in point.since
+    )
+
+
+def reached_by_recovery(recovery: tuple[Call, ...]) -> Iterator[str]:
+    """Yield the points that a recovery's calls show."""
+    if any(call.kind is CallKind.PWRITE and call.path.endswith(_PM) for call in recovery):
+        yield RESTATED
+    if any(call.kind is CallKind.RMDIR for call in recovery):
+        yield UNBORN_REMOVED
+
+
+def reached_by_disk(point: CrashPoint, latest: Disk, disk: Disk, model: Model) -> Iterator[str]:
+    """Yield the points that a disk shows; `latest` has all that was written."""
+    if disk.tree is not latest.tree:
+        yield NAME_LOST
+        return
+    if disk.contents == latest.contents:
+        if any(len(state.versions) > 1 for state in point.kernel.files.values()):
+            yield WRITE_KEPT
+        return
+    yield WRITE_LOST
+    if model.block_bytes is not None and model.block_bytes < SECTOR_BYTES and _is_torn(point, disk):
+        yield TORN
+
+
+def _is_torn(point: CrashPoint, disk: Disk) -> bool:
+    """Say whether a sector of a file holds what it held at no time."""
+    files = disk.files()
+    for path, number in point.kernel.paths():
+        content, versions = files.get(path, b""), point.kernel.files[number].versions
+        for start in range(0, len(content) if len(versions) > 1 else 0, SECTOR_BYTES):
+            sector = content[start : start + SECTOR_BYTES]
+            if all(version[start : start + SECTOR_BYTES] != sector for version in versions):
+                return True
+    return False
+
+
+def must_reach_all(models: Sequence[Model]) -> tuple[str, ...]:
+    """Return the points that a table's workload reaches under these models."""
+    return tuple(dict.fromkeys(name for model in models for name in must_reach(model)))

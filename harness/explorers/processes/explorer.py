@@ -1,0 +1,216 @@
+"""The processes explorer: one writer that is killed over and over, and readers beside it, on real files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
+from tornproof.harness.common.history import EventKind, History, HistoryWriter, read_history, to_arrow
+from tornproof.harness.common.verdict import (
+    PASSED,
+    Finding,
+    HasTime,
+    OnProgress,
+    Phase,
+    Verdict,
+    always,
+    nothing_explored,
+)
+from tornproof.harness.explorers.processes.crew import Crew, NoAnswerError, OutOfTimeError
+from tornproof.harness.explorers.processes.judge import (
+    KILLED_AT,
+    KILLED_IN_COMMIT,
+    MUST_REACH,
+    NOTHING_TO_FALSIFY,
+    PHASE,
+    failed_controls,
+    findings_of,
+    reached_points,
+)
+from tornproof.harness.explorers.processes.messages import Failure, Patch
+from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
+from tornproof.harness.explorers.processes.start import Start, lay_ready, take_stock
+from tornproof.harness.explorers.processes.stop import PLACES
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import TornproofError
+from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.verify import verify_table
+
+HISTORIES = "histories"
+PARENT = "parent"
+
+
+def explore_processes(
+    image: DiskImage | None,
+    path: str,
+    *,
+    directory: Path,
+    seed: int,
+    kills: int = len(PLACES),
+    readers: int = 4,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+    patches: Sequence[Patch] = (),
+) -> Phase:
+    """Run a writer and `readers` on a copy of the table at `path` of an image, or on a new table, in `directory`.
+
+    `kills` writers are killed, by default one at each place where that can happen, and one more ends in order. What all
+    of them commit follows from the seed; readers run freely. The history must be one of snapshot isolation, and the
+    table that is left sound and equal to the last version. No process outlives the call. `directory` must be there; the
+    table and the histories stay in it. `patches` plant faults in the processes.
+    """
+    settings = Settings(seed=seed, reader_count=readers, kills=kills)
+    try:
+        start = lay_ready(image, path, directory)
+    except TornproofError as error:
+        return nothing_explored(PHASE, f"the table cannot be written to: {error}")
+    histories = directory / HISTORIES
+    histories.mkdir()
+    note, is_cut = "", False
+    with (
+        HistoryWriter(histories / f"{PARENT}.history", PARENT) as events,
+        Crew(start, histories, patches, has_time) as crew,
+    ):
+        run = Run(start, crew, events, settings, on_progress)
+        try:
+            run.run()
+        except NoAnswerError as error:
+            note = str(error)
+        except OutOfTimeError:
+            is_cut = True
+        failures = crew.failures()
+        crew.kill_all()
+        is_whole = not (is_cut or note or failures)
+        left = list(_what_is_left(start, run.outcome, events)) if is_whole else []
+        files = crew.histories()
+    if is_cut and not run.outcome.writer_count and not failures:
+        return nothing_explored(PHASE, "the time was over before the first writer was killed")
+    return _phase(read_history(files), run.outcome, settings, failures, left, note, is_cut=is_cut)
+
+
+def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iterator[Finding]:
+    """Judge the table when all processes have ended."""
+    table = open_table(OperatingSystemStorage(), start.table_path)
+    events.record(EventKind.READ_START)
+    try:
+        snapshot = open_snapshot(table)
+        found = take_stock(snapshot, start.form)
+    except TornproofError as error:
+        events.record(EventKind.READ_FAILED, details=str(error))
+        yield _finding("the last version can be read", str(error))
+        return
+    events.record(EventKind.READ_END, version=found.version, digest=found.digest)
+    expected = outcome.account
+    if expected is None or (found.version, found.digest) != (expected.version, expected.digest):
+        wanted = "no version that is known" if expected is None else f"version {expected.version}"
+        yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
+    for problem in verify_table(table).all_problems:
+        yield _finding("a table on disk is sound", str(problem), **dataclasses.asdict(problem))
+    for name in table.unreferenced_directories(snapshot.transaction):
+        yield _finding("what nobody reads is purged", f"{name} is still there after the last purge", directory=name)
+    for version in outcome.pins:
+        yield _finding("pins go with their process", f"version {version} is still pinned by a reader that was killed")
+
+
+def _phase(
+    history: History,
+    outcome: Outcome,
+    settings: Settings,
+    failures: list[Failure],
+    left: list[Finding],
+    note: str,
+    *,
+    is_cut: bool,
+) -> Phase:
+    events = history.events
+    judgement = judge(to_arrow(events))
+    reached = reached_points(events, outcome)
+    controls = failed_controls(events, judgement) if judgement.verdict is not Verdict.UNKNOWN else []
+    failed = [control for control in controls if not (is_cut and control == NOTHING_TO_FALSIFY)]
+    broken = [
+        _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
+        for failure in failures
+        if not failure.is_refusal
+    ]
+    findings = (*findings_of(judgement), *left, *broken)
+    notes = [
+        note,
+        judgement.reason,
+        *(failure.text for failure in failures),
+        *(["a positive control failed"] if failed else []),
+        *([] if is_cut or note or failures else _shortfalls(outcome, settings, reached)),
+    ]
+    notes = [each for each in notes if each]
+    counts = _counts(outcome, judgement)
+    return Phase(
+        name=PHASE,
+        explored=counts["writers"] + counts["commits"],
+        complete=False,
+        bound=_bound(outcome, settings, counts),
+        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        counts=counts,
+        reached={point: int(count > 0) for point, count in reached.items()},
+        controls="; ".join(controls) or PASSED,
+        note="; ".join(notes),
+        findings=findings,
+        varying=_varying(history, outcome, judgement) | reached,
+    )
+
+
+def _bound(outcome: Outcome, settings: Settings, counts: dict[str, int]) -> str:
+    writers = str(settings.writer_count)
+    if outcome.writer_count < settings.writer_count:
+        writers = f"{outcome.writer_count} of {writers}"
+    return (
+        f"process kill: {writers} writers one after the other, {outcome.writer_kills} of them killed at a chosen call, "
+        f"and their {counts['commits']} commits, seed {settings.seed}, on real files; the {settings.reader_count} "
+        "readers beside them run freely, so how often they read is no part of the bound"
+    )
+
+
+def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -> Iterator[str]:
+    """Yield what a run that went through to its end should have done and did not."""
+    if outcome.writer_count < settings.writer_count:
+        yield f"only {outcome.writer_count} of {settings.writer_count} writers came to their end"
+    wanted = [*MUST_REACH]
+    if settings.kills:
+        wanted.append(KILLED_IN_COMMIT)
+    if settings.kills >= len(PLACES):
+        wanted += KILLED_AT
+    missing = [name for name in wanted if not reached[name]]
+    if missing:
+        yield f"never reached: {', '.join(missing)}"
+
+
+def _counts(outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+    """Return what is the same in every run of a sound table."""
+    seen = judgement.denominators
+    return {
+        "writers": outcome.writer_count,
+        "commits": seen.get("commits", 0),
+        "acknowledged": seen.get("acknowledged_commits", 0),
+        "recoveries": seen.get("recoveries", 0),
+        "kills of the writer": outcome.writer_kills,
+        "kills of readers": outcome.reader_kills,
+        "anomalies": sum(judgement.counts.values()),
+    }
+
+
+def _varying(history: History, outcome: Outcome, judgement: Judgement) -> dict[str, int]:
+    """Return what depends on how fast readers run."""
+    seen = judgement.denominators
+    return {
+        "reads": seen.get("reads", 0),
+        "reads of older snapshots": seen.get("reads_of_older_snapshots", 0),
+        "refused reads": seen.get("refused_reads", 0),
+        "history events": len(history.events),
+        "torn frames": history.torn_frames,
+    }
+
+
+def _finding(violated: str, sentence: str, **evidence: object) -> Finding:
+    return Finding(property=violated, phase=PHASE, sentence=f"{sentence}.", evidence=evidence)

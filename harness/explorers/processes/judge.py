@@ -1,0 +1,172 @@
+"""What a run's history says: the verdict of the checker, the points that were reached, and whether lies are noticed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
+from tornproof.harness.common.history import Event, EventKind, to_arrow
+from tornproof.harness.common.verdict import Finding
+from tornproof.harness.explorers.processes.run import Outcome
+from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PURGE, RECOVERY
+from tornproof.harness.explorers.processes.writer import CLIENT
+
+PHASE = "processes"
+READ_DURING_COMMIT = "read while a commit was under way"
+READ_AGAIN = "pinned snapshot read again after 2 commits"
+KILLED_IN_COMMIT = "killed inside a commit"
+KILLED_AT = tuple(f"killed at {place}" for place in COMMIT_PLACES)
+COMMIT_UNDONE, COMMIT_DONE = "kill after which the commit was not there", "kill after which the commit was there"
+KILLED_PUBLISHED = "killed between header and version"
+KILLED_IN_RECOVERY, KILLED_IN_PURGE = "killed inside a recovery", "killed inside a purge"
+RESTATED, REMOVED = "orphan restated", "directory of a killed commit removed"
+PURGED = "directory purged while readers ran"
+PINNED_READER_KILLED = "reader killed while it held a pin"
+PIN_FREED = "pin of a killed reader gone"
+MUST_REACH = (READ_DURING_COMMIT, READ_AGAIN)
+"""What every run reaches, however short; with kills also `KILLED_IN_COMMIT`, with one for each place `KILLED_AT`."""
+
+NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
+_OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
+
+
+def findings_of(judgement: Judgement) -> Iterator[Finding]:
+    """Yield the checker's examples as findings."""
+    for anomaly in judgement.anomalies:
+        evidence = {"events": [dict(event) for event in anomaly.events], "count": judgement.counts[anomaly.kind]}
+        yield Finding(property=anomaly.kind, phase=PHASE, sentence=f"{anomaly.sentence}.", evidence=evidence)
+
+
+def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
+    """Falsify one event of the history in each way, and return the lies that the checker did not notice."""
+    failures = []
+    for kind, falsified in ((_OLDER_DIGEST, _with_older_digest(events)), (_LOST_VERSION, _with_lost_version(events))):
+        if falsified is None:
+            continue
+        counts = judge(to_arrow(falsified)).counts
+        if counts.get(kind, 0) <= judgement.counts.get(kind, 0):
+            failures.append(f"a falsified event was not noticed as {kind}")
+    if _with_older_digest(events) is None:
+        failures.append(NOTHING_TO_FALSIFY)
+    return failures
+
+
+def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
+    """Count how often the run met each situation that makes it worth anything."""
+    reached: Counter[str] = Counter(
+        {
+            READ_DURING_COMMIT: sum(_reads_during_commits(events)),
+            READ_AGAIN: sum(_reads_after_commits(events, 2)),
+            KILLED_PUBLISHED: sum(death.is_published for death in outcome.deaths),
+            PINNED_READER_KILLED: outcome.pinned_reader_kills,
+            PIN_FREED: outcome.freed_pins,
+        }
+    )
+    places = Counter(death.place for death in outcome.deaths)
+    reached.update({point: places[place] for point, place in zip(KILLED_AT, COMMIT_PLACES, strict=True)})
+    reached[KILLED_IN_RECOVERY] = sum(count for place, count in places.items() if place.startswith(RECOVERY))
+    reached[KILLED_IN_PURGE] = sum(count for place, count in places.items() if place.startswith(PURGE))
+    reached.update(dict.fromkeys((KILLED_IN_COMMIT, COMMIT_UNDONE, COMMIT_DONE, RESTATED, REMOVED, PURGED), 0))
+    reached.update(_writer_points(events))
+    return reached
+
+
+def _writer_points(events: Sequence[Event]) -> Counter[str]:
+    points: Counter[str] = Counter()
+    pending: int | None = None
+    is_committing = False
+    for event in events:
+        if event.client != CLIENT:
+            continue
+        match event.kind:
+            case EventKind.COMMIT_START:
+                pending, is_committing = event.version, True
+                points[PURGED] += json.loads(event.details)["purged"]
+            case EventKind.COMMIT_ACKNOWLEDGED:
+                pending, is_committing = None, False
+            case EventKind.KILLED:
+                # Recoveries that are killed after it leave the commit pending.
+                points[KILLED_IN_COMMIT] += is_committing
+                is_committing = False
+            case EventKind.RECOVERED:
+                details = json.loads(event.details)
+                points[RESTATED] += details["restated"]
+                points[REMOVED] += details["removed"]
+                if pending is not None:
+                    points[COMMIT_DONE if event.version == pending else COMMIT_UNDONE] += 1
+                pending = None
+    return points
+
+
+def _reads_during_commits(events: Sequence[Event]) -> Iterator[bool]:
+    """Yield for each read whether it overlapped a commit, from its start to its acknowledgement or the kill."""
+    ends = {EventKind.COMMIT_ACKNOWLEDGED, EventKind.KILLED, EventKind.COMMIT_FAILED}
+    starts_ns: list[int] = []
+    ends_ns: list[int] = []
+    for event in events:
+        if event.kind is EventKind.COMMIT_START:
+            starts_ns.append(event.time_ns)
+        elif event.client == CLIENT and event.kind in ends and len(ends_ns) < len(starts_ns):
+            ends_ns.append(event.time_ns)
+    for start, end in _reads(events):
+        begun = bisect_right(starts_ns, end.time_ns)
+        done = bisect_left(ends_ns, start.time_ns)
+        yield begun > done
+
+
+def _reads_after_commits(events: Sequence[Event], count: int) -> Iterator[bool]:
+    """Yield for each read of a snapshot that was pinned earlier whether that many commits came in between."""
+    acknowledged_ns = [event.time_ns for event in events if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
+    pins: dict[str, Event] = {}
+    starts: dict[str, Event] = {}
+    for event in events:
+        if event.kind in (EventKind.PIN, EventKind.READ_START):
+            (pins if event.kind is EventKind.PIN else starts)[event.client] = event
+        elif event.kind in (EventKind.UNPIN, EventKind.KILLED):
+            pins.pop(event.client, None)
+        elif event.kind is EventKind.READ_END and event.client in pins:
+            start, pin = starts[event.client], pins[event.client]
+            if pin.time_ns < start.time_ns:
+                later = bisect_left(acknowledged_ns, start.time_ns) - bisect_right(acknowledged_ns, pin.time_ns)
+                yield later >= count
+
+
+def _reads(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+    starts: dict[str, Event] = {}
+    for event in events:
+        if event.kind is EventKind.READ_START:
+            starts[event.client] = event
+        elif event.kind is EventKind.READ_END:
+            yield starts[event.client], event
+
+
+def _with_older_digest(events: Sequence[Event]) -> list[Event] | None:
+    """Let the last read of a version that follows another one show the content of the one before."""
+    digests: dict[int | None, str | None] = {}
+    for event in events:
+        if event.kind in (EventKind.RECOVERED, EventKind.COMMIT_START):
+            digests[event.version] = event.digest
+    for place in range(len(events) - 1, -1, -1):
+        event = events[place]
+        if event.kind is EventKind.READ_END and event.version is not None:
+            older = digests.get(event.version - 1)
+            if older is not None and older != event.digest:
+                return [*events[:place], replace(event, digest=older), *events[place + 1 :]]
+    return None
+
+
+def _with_lost_version(events: Sequence[Event]) -> list[Event] | None:
+    """Let the last recovery find the version before everything that was acknowledged."""
+    first = next((event.version for event in events if event.kind is EventKind.RECOVERED), None)
+    acknowledged = [place for place, event in enumerate(events) if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
+    recoveries = [place for place, event in enumerate(events) if event.kind is EventKind.RECOVERED]
+    if not acknowledged or recoveries[-1] < acknowledged[0]:
+        return None
+    place = recoveries[-1]
+    lie = replace(events[place], version=first, digest=None)
+    return list(itertools.chain(events[:place], [lie], events[place + 1 :]))

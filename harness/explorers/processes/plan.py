@@ -1,0 +1,161 @@
+"""What every writer of a run does, and where it is killed: all of it follows from the seed, and nothing from timing.
+
+Each place at which a writer can be killed is met once before any is met again, in an order that is drawn.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tornproof.harness.explorers.processes.account import Change
+from tornproof.harness.explorers.processes.stop import (
+    APPEND_PM,
+    COMMIT,
+    COMMIT_PLACES,
+    DIRECTORIES,
+    HEADERS,
+    MAKE_DIRECTORY,
+    PLACES,
+    PUBLICATION,
+    PURGE,
+    RECOVERY,
+    REMOVE_DIRECTORY,
+    REMOVE_FILE,
+    STORE_RECORD,
+    STORE_VERSION,
+    SYNC_HEADER,
+    SYNC_PM,
+    SYNC_RECORD,
+    WRITES,
+    Stop,
+)
+
+COMMITS_BEFORE_MAX, OCCURRENCES_MAX, SPARE_COMMITS = 2, 3, 2
+"""Commits before those of which one is stopped, steps at a place up to the one, and commits that may lack the place."""
+PURGE_CHANCE = 0.3
+FILE_COUNT = 2
+"""How many files a partition's directory has."""
+_RECOVERY_AFTER = {
+    # What restates an orphan needs one: a generation that was published and that no version names.
+    (APPEND_PM, SYNC_PM): (Change.GROW, (SYNC_HEADER, STORE_RECORD, SYNC_RECORD, STORE_VERSION)),
+    # What removes a directory needs one that no version ever named.
+    (REMOVE_FILE, REMOVE_DIRECTORY): (Change.REWRITE, (*WRITES, *DIRECTORIES)),
+}
+"""Steps of a recovery that only some commits leave a reason for: the change, and where its commit may have ended."""
+
+
+class Act(enum.StrEnum):
+    """What a writer does next; `PAUSE` waits for word of the parent."""
+
+    COMMIT = "commit"
+    PURGE = "purge"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An act; `change` says what a commit is to do at least, and from this step on the writer stops at `stop`."""
+
+    act: Act
+    change: Change = Change.ANY
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one writer does after its recovery, in which it may stop."""
+
+    steps: tuple[Step, ...] = ()
+    stop_in_recovery: Stop | None = None
+    rewrites_early: bool = False
+
+
+def plan_kills(seed: int) -> Iterator[Plan]:
+    """Yield the plans of writers that are killed, without end."""
+    draw = np.random.default_rng(seed)
+    while True:
+        for place, change in _places(draw):
+            yield _plan(place, change, draw)
+
+
+def plan_last(seed: int) -> Plan:
+    """Return the plan of the writer that ends in order.
+
+    Readers that pinned a version inside of its second commit meet a purge of what they pinned, and read it again after
+    two commits; then they pin the newest one, and what was replaced before is purged beside them. The last commit adds
+    rows, so that no content is like the one before.
+    """
+    draw = np.random.default_rng([seed, 0])
+    place = f"{COMMIT}: {PUBLICATION[int(draw.integers(len(PUBLICATION)))]}"
+    return Plan(
+        steps=(
+            Step(act=Act.COMMIT, change=Change.GROW),
+            Step(act=Act.COMMIT, stop=Stop(place=place, occurrence=1, written_part=0.0)),
+            Step(act=Act.COMMIT, change=Change.REWRITE),
+            Step(act=Act.PURGE),
+            Step(act=Act.PAUSE),
+            Step(act=Act.PURGE),
+            Step(act=Act.COMMIT),
+            Step(act=Act.COMMIT, change=Change.GROW),
+        )
+    )
+
+
+def _places(draw: np.random.Generator) -> Iterator[tuple[str, Change]]:
+    """Yield every place once, a commit's first, and each recovery that needs it behind a commit that it goes on from.
+
+    With a place comes the change that leads to it.
+    """
+    followers: dict[str, tuple[str, Change]] = {}
+    for steps, (change, ends) in _RECOVERY_AFTER.items():
+        for step, end in zip(steps, draw.permutation(ends), strict=False):
+            followers[f"{COMMIT}: {end}"] = f"{RECOVERY}: {step}", change
+    led = {place for place, _ in followers.values()}
+    order = [PLACES[number] for number in draw.permutation(len(PLACES)) if PLACES[number] not in led]
+    first = next(number for number, place in enumerate(order) if place in COMMIT_PLACES)
+    for place in (*order[first:], *order[:first]):
+        if place not in followers:
+            yield place, _change(place, draw)
+            continue
+        follower, change = followers[place]
+        yield place, change
+        yield follower, Change.ANY
+
+
+def _change(place: str, draw: np.random.Generator) -> Change:
+    stage, _, step = place.partition(": ")
+    if stage == PURGE or step in (MAKE_DIRECTORY, *DIRECTORIES):
+        return Change.REWRITE
+    if step in HEADERS:
+        return Change.GROW
+    return Change.ANY if step in PUBLICATION else (Change.GROW, Change.REWRITE)[int(draw.integers(2))]
+
+
+def _plan(place: str, change: Change, draw: np.random.Generator) -> Plan:
+    stage, _, step = place.partition(": ")
+    occurrence = int(draw.integers(1, OCCURRENCES_MAX, endpoint=True))
+    before = int(draw.integers(1, COMMITS_BEFORE_MAX, endpoint=True))
+    stop = Stop(place=place, occurrence=occurrence, written_part=float(draw.random()))
+    first = [Step(act=Act.COMMIT)] * before
+    if draw.random() < PURGE_CHANCE:
+        first.append(Step(act=Act.PURGE))
+    match stage:
+        case "recovery":
+            return Plan(stop_in_recovery=_at(stop, 1))
+        case "purge":
+            occurrence = min(occurrence, FILE_COUNT) if step == REMOVE_FILE else 1
+            # At the pause readers pin the newest version, so that none keeps the purge from what was replaced.
+            last = [Step(act=Act.COMMIT, change=change), Step(act=Act.PAUSE)]
+            return Plan(steps=(*first, *last, Step(act=Act.PURGE, stop=_at(stop, occurrence))))
+        case _:
+            last = [Step(act=Act.COMMIT, change=change)] * (occurrence + SPARE_COMMITS)
+            last[0] = Step(act=Act.COMMIT, change=change, stop=stop)
+            return Plan(steps=(*first, *last), rewrites_early=change is not Change.GROW and bool(draw.integers(2)))
+
+
+def _at(stop: Stop, occurrence: int) -> Stop:
+    return Stop(place=stop.place, occurrence=occurrence, written_part=stop.written_part)

@@ -1,0 +1,74 @@
+"""Positive controls of the schedules explorer: toys that each of its methods must convict, and sound ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.explorers.schedules.exploration import METHODS, UNIFORM, Exploration
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
+from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
+
+LETTERS = (b"one", b"t")
+NUMBERS = (5, 7, 9)
+ROUNDS = 60
+PCT_DEPTHS = tuple(method for method in METHODS if method != UNIFORM)
+BROKEN: tuple[tuple[Target, tuple[Any, ...], str], ...] = (
+    (HeaderFirst(), LETTERS, Property.REFUSED),
+    (AcknowledgesFirst(), LETTERS, Property.STALE),
+    (InPlace(), NUMBERS, Property.WRONG_SNAPSHOT),
+    (LooksOnce(), NUMBERS, Property.WRONG_SNAPSHOT),
+)
+SOUND: tuple[tuple[Target, tuple[Any, ...]], ...] = ((Toy(), LETTERS), (Record(), NUMBERS))
+
+
+def control_situation(target: Target, operations: tuple[Any, ...], reader_count: int = 1) -> Situation:
+    """Return a toy's writer beside readers."""
+    return Situation(
+        target=target,
+        path="toy",
+        operations=operations,
+        first_life=tuple(range(len(operations))),
+        readers=(Readers(count=reader_count),),
+    )
+
+
+@cache
+def failed_controls(seed: int) -> tuple[str, ...]:
+    """Explore toys by each method, and return in words which broken one was not convicted, and which sound one was.
+
+    The answer is remembered, because every situation of a run asks for it.
+    """
+    failures = []
+    for target, operations, violated in BROKEN:
+        for method, found in _found(target, operations, seed).items():
+            if violated not in found:
+                failures.append(f"{method} did not convict the toy {target.name!r}: {violated}")
+    for target, operations in SOUND:
+        for method, found in _found(target, operations, seed).items():
+            failures += [f"{method} convicted the sound toy {target.name!r}: {violated}" for violated in sorted(found)]
+    return tuple(failures)
+
+
+def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, set[str]]:
+    """Return what each method finds to be violated."""
+    situation = control_situation(target, operations)
+    methods: dict[str, Callable[[Exploration], object]] = {
+        "DPOR": lambda exploration: exploration.reduce(),
+        "cuts": lambda exploration: exploration.cut(situation.first_life),
+        "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, methods=(UNIFORM,)),
+        "PCT": lambda exploration: exploration.sample(seed, ROUNDS, methods=PCT_DEPTHS),
+    }
+    found = {}
+    for method, explore in methods.items():
+        exploration = Exploration(situation, lambda done, total: None)
+        try:
+            explore(exploration)
+            found[method] = {finding.property for finding in exploration.findings.values()}
+        finally:
+            exploration.close()
+    return found

@@ -1,0 +1,115 @@
+"""The schedules explorer: every order of dependent calls, or of very many the first ones and a sample of the rest.
+
+Three methods look at the same processes. DPOR runs one schedule for each order of dependent calls. Reader cuts settle
+readers that only read, however many there are. Uniform random schedules and PCT run side by side; where DPOR is done,
+they are held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.explorers.schedules.controls import failed_controls
+from tornproof.harness.explorers.schedules.exploration import METHODS, PHASE, CutCounts, Exploration
+from tornproof.harness.explorers.schedules.points import POINTS
+from tornproof.harness.search.dpor import Counts
+from tornproof.harness.simulator.process.situation import Situation
+
+ROUNDS = 24
+"""So many schedules of each random method run beside a complete reduction."""
+GRANULARITY = (
+    "a range within a page is one step, a _txn record is read as one range and stored word by word, and syncs and "
+    "fences are no steps"
+)
+
+
+def explore_schedules(
+    situation: Situation,
+    *,
+    schedules_max: int | None = None,
+    seed: int = 0,
+    has_time: HasTime = always,
+    on_progress: OnProgress = lambda done, total: None,
+    controls: Sequence[str] | None = None,
+) -> Phase:
+    """Run the first life of a situation's writer beside its readers in every order that can matter.
+
+    Of more than `schedules_max` orders that many are run, and as many random schedules; the bound says so. `controls`
+    are those that failed, where they were tried already. Raises NotExplorableError.
+    """
+    controls = failed_controls(seed) if controls is None else controls
+    exploration = Exploration(situation, on_progress)
+    try:
+        cuts = exploration.cut(situation.first_life, has_time)
+        longer: tuple[CutCounts, ...] = ()
+        if situation.second_life and cuts and _are_done(cuts):
+            longer = exploration.cut((*situation.first_life, *situation.second_life), has_time)
+        counts = exploration.reduce(has_time, schedules_max)
+        rounds = ROUNDS if counts.is_done or schedules_max is None else max(ROUNDS, schedules_max // len(METHODS))
+        exploration.sample(seed, rounds, has_time)
+    finally:
+        exploration.close()
+    return _phase(situation, exploration, counts, (cuts, longer)).with_controls(controls)
+
+
+def _phase(
+    situation: Situation,
+    exploration: Exploration,
+    counts: Counts,
+    cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
+) -> Phase:
+    notes = []
+    if counts.is_done and not exploration.sampled <= exploration.reduced:
+        notes.append("a random schedule had an outcome that no reduced one had")
+    cut_count = sum(each.runs for group in cuts for each in group)
+    findings = tuple(exploration.findings.values())
+    return Phase(
+        name=PHASE,
+        explored=counts.complete + exploration.sample_count + cut_count,
+        complete=counts.is_done or (bool(cuts[0]) and _are_done(cuts[0])),
+        bound=f"{_processes(situation)}: {'; '.join(_bounds(situation, exploration, counts, cuts))}; {GRANULARITY}",
+        verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
+        counts={
+            "reduced schedules": counts.complete,
+            "blocked schedules": counts.blocked,
+            "calls in reduced schedules": counts.steps,
+            "reader runs of cuts": cut_count,
+            **exploration.counts,
+            "distinct sampled schedules": len(exploration.traces),
+            "outcomes": len(exploration.reduced | exploration.sampled),
+        },
+        reached={name: exploration.reached[name] for name in POINTS},
+        note="; ".join(notes),
+        findings=findings,
+    )
+
+
+def _processes(situation: Situation) -> str:
+    readers = [
+        f"{group.count} {group.style} reader{'s' * (group.count > 1)} x {group.read_count} reads"
+        for group in situation.readers
+    ]
+    return f"{len(situation.first_life)} commits beside {' and '.join(readers) or 'no reader'}"
+
+
+def _bounds(
+    situation: Situation,
+    exploration: Exploration,
+    counts: Counts,
+    cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
+) -> list[str]:
+    """Say what each method has covered."""
+    if counts.is_done:
+        bounds = [f"every order of dependent calls, in {counts.complete} schedules"]
+    else:
+        bounds = [f"the first {counts.complete} reduced schedules, and {len(exploration.traces)} distinct random ones"]
+    life, whole = len(situation.first_life), len(situation.first_life) + len(situation.second_life)
+    for commit_count, group in zip((life, whole), cuts, strict=True):
+        if group and _are_done(group):
+            bounds.append(f"any number of such readers beside {commit_count} commits, by cuts of one")
+    return bounds
+
+
+def _are_done(cuts: Sequence[CutCounts]) -> bool:
+    return all(each.is_done for each in cuts)

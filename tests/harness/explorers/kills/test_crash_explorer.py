@@ -1,0 +1,561 @@
+"""The crash explorer convicts what is broken, acquits what is sound, and says what it did not try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, looks_at_most
+from tornproof.harness.explorers.kills import explorer as crash
+from tornproof.harness.explorers.kills.exploration import (
+    CUT,
+    FAILING,
+    KILLED_RECOVERY,
+    NEW_STATE,
+    OLD_STATE,
+    WHOLE,
+    WORKING_RECOVERY,
+    Exploration,
+    Plan,
+    crash_phase,
+)
+from tornproof.harness.explorers.kills.explorer import CONTROLS, explore_crashes, failed_controls, replay_crash
+from tornproof.harness.explorers.kills.judge import Course, Judge, Property
+from tornproof.harness.explorers.kills.plan import (
+    WHOLE_BYTES,
+    Kill,
+    Origin,
+    all_cuts,
+    border_cuts,
+    failures,
+    origin_of,
+    sampled_cuts,
+)
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
+from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Refusal, Storage
+
+OPERATIONS = (b"one", b"t", b"three")
+
+
+def explored(target: Toy, has_time: HasTime = always) -> Phase:
+    return explore_crashes(target, OPERATIONS, path="toy", has_time=has_time)
+
+
+def violated(target: Toy) -> set[str]:
+    phase = explored(target)
+    assert phase.verdict is (Verdict.INVALID if phase.findings else Verdict.VALID), phase.note
+    return {finding.property for finding in phase.findings}
+
+
+# Verdicts
+
+
+def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps() -> None:
+    phase = explored(Toy())
+    assert phase.verdict is Verdict.VALID and phase.findings == () and phase.note == ""
+    assert phase.complete and phase.controls == "passed"
+    # Open, truncate, write, sync, rename, sync directory; the writes hold 3, 4 and 9 bytes.
+    assert phase.counts["steps"] == 3 * 6
+    assert phase.counts["whole steps"] == 3 * 6 + 1
+    assert phase.counts["cut writes"] == 2 + 3 + 8
+    # Each commit opens, asks, reads, and then its six steps; those can also be out of space, and the write partly.
+    assert phase.counts["failing calls"] == 3 * (9 + 6) + (2 + 3 + 3)
+    assert "violations" not in phase.counts
+    assert phase.explored == phase.counts["distinct disks"]
+    assert all(phase.reached[point] for point in (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY))
+
+
+@pytest.mark.parametrize(("target", "expected"), CONTROLS, ids=lambda each: getattr(each, "name", each.name))
+def test_a_broken_target_is_convicted_of_its_fault(target: Toy, expected: Property) -> None:
+    assert expected.value in violated(target)
+
+
+class Locked(Toy):
+    """Holds a lock while it writes."""
+
+    name = "locked"
+    gives_back = True
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        file = storage.open_for_writing(f"{path}/lock", OpenMode.EXISTING_OR_NEW)
+        if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1):
+            file.close()
+            raise BusyError(f"{path}: another writer is there")
+        with super().open_writer(storage, path) as writer:
+            if not self.gives_back:
+                yield writer
+                file.close()
+                return
+            try:
+                yield writer
+            finally:
+                file.close()
+
+
+class KeepsLock(Locked):
+    gives_back = False
+
+
+def test_a_lock_that_a_refused_writer_keeps_shuts_the_next_one_out() -> None:
+    assert violated(Locked()) == set()
+    assert violated(KeepsLock()) == {Property.OPENS}
+
+
+class Raises(Toy):
+    """What a disk refuses becomes an exception that names nothing."""
+
+    name = "raises"
+    raised: type[Exception] = KeyError
+
+    def sync(self, file: File) -> None:
+        try:
+            super().sync(file)
+        except StorageError as error:
+            raise self.raised("sync") from error
+
+
+class DeclaresWhatItRaises(Raises):
+    refusals = (KeyError, StorageError)
+
+
+def test_an_exception_that_the_target_does_not_declare_is_a_finding() -> None:
+    assert violated(Raises()) == {Property.ORDERLY}
+    assert violated(DeclaresWhatItRaises()) == set()
+
+
+class Forgets(Toy):
+    """Its recovery goes back to nothing."""
+
+    name = "forgets"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.truncate(0)
+
+
+class RollsBack(Toy):
+    """Undoes a commit that readers may have seen, if it was not acknowledged."""
+
+    name = "rolls back"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/old") is EntryKind.FILE:
+            storage.rename(f"{path}/old", f"{path}/state")
+            if storage.kind(f"{path}/old") is EntryKind.FILE:  # two names of one file: nothing was moved
+                storage.unlink(f"{path}/old")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        storage.link(f"{path}/state", f"{path}/old")
+        super().commit(storage, path, operation)
+        storage.unlink(f"{path}/old")
+
+
+class Flickers(Toy):
+    """Its recovery shows the state before once more, and a kill there leaves it at that."""
+
+    name = "flickers"
+
+    def put(self, storage: Storage, path: str, name: str, content: bytes) -> None:
+        with storage.open_for_writing(f"{path}/put", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+        storage.rename(f"{path}/put", f"{path}/{name}")
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/old") is EntryKind.FILE:
+            with storage.open_for_reading(f"{path}/old") as file:
+                old = file.pread(99, 0)
+            new = self.read(storage, path)
+            if old != new:
+                self.put(storage, path, "state", old)
+                self.put(storage, path, "state", new)
+            storage.unlink(f"{path}/old")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        self.put(storage, path, "old", self.read(storage, path))
+        super().commit(storage, path, operation)
+        storage.unlink(f"{path}/old")
+
+
+class IgnoresRefusals(Toy):
+    """Acknowledges a commit whose rename was refused."""
+
+    name = "ignores"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        with suppress(StorageError):
+            super().commit(storage, path, operation)
+        with suppress(StorageError):
+            storage.sync_directory(path)
+
+
+class Stumbles(Toy):
+    """After a recovery, the next commit is acknowledged and lost."""
+
+    name = "stumbles"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        storage.rename(f"{path}/new", f"{path}/stumbled")
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        if storage.kind(f"{path}/stumbled") is EntryKind.MISSING:
+            super().commit(storage, path, operation)
+
+
+class CutsUnderAMapping(HeaderFirst):
+    """Loads from a mapping after it cut the file."""
+
+    name = "cuts"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        with storage.open_for_writing(f"{path}/state") as file, file.map(8) as mapping:
+            count = mapping.load_u64(0)
+            if file.size_bytes() < 8 + count:
+                file.truncate(4)
+            mapping.load_u64(0)
+            return file.pread(count, 8)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Forgets(), {Property.DURABLE}),
+        (Flickers(), {Property.MONOTONIC}),
+        (IgnoresRefusals(), {Property.DURABLE, Property.SYNCED}),
+        (RollsBack(), {Property.MONOTONIC}),
+        (Stumbles(), {Property.GOES_ON}),
+        (CutsUnderAMapping(), {Property.ORDERLY}),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_a_broken_target_violates_exactly_what_it_breaks(target: Toy, expected: set[Property]) -> None:
+    assert violated(target) == expected
+
+
+class TearsWhileAppending(HeaderFirst):
+    """Body first, then a header of single bytes: only a kill inside the header's write shows another number."""
+
+    name = "tears"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        count = len(self.read(storage, path))
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.pwrite(operation, 8 + count)
+            file.pwrite((count + len(operation)).to_bytes(8, "little"), 0)
+
+
+def test_a_kill_inside_a_write_is_tried_at_every_length() -> None:
+    """Counts below 256 change one byte of the header, so every cut is a sound state; above, one cut is not."""
+    short = explore_crashes(TearsWhileAppending(), [b"x" * 100], path="t")
+    assert short.verdict is Verdict.VALID
+    long = explore_crashes(TearsWhileAppending(), [b"x" * 200, b"y" * 200], path="t")
+    assert {finding.property for finding in long.findings} & {Property.READABLE, Property.ATOMIC}
+    assert all(finding.evidence["kills"][0][1] == 1 for finding in long.findings if "failure" not in finding.evidence)
+
+
+class KeepsLog(Toy):
+    """Every recovery leaves another disk than all before it."""
+
+    name = "keeps a log"
+
+    def recover(self, storage: Storage, path: str) -> None:
+        with storage.open_for_writing(f"{path}/log", OpenMode.EXISTING_OR_NEW) as file:
+            file.pwrite(b".", file.size_bytes())
+        super().recover(storage, path)
+
+
+def test_recoveries_that_never_repeat_themselves_are_killed_so_often_and_no_further() -> None:
+    phase = explored(KeepsLog())
+    assert phase.verdict is Verdict.VALID
+    assert phase.counts["recoveries killed no further"] > 0
+    assert "kills in up to 2 recoveries" in phase.bound
+
+
+class Unsteady(Toy):
+    """Makes another call in every second commit."""
+
+    name = "unsteady"
+
+    def __init__(self) -> None:
+        self.commit_count = 0
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        super().commit(storage, path, operation)
+        self.commit_count += 1
+        if self.commit_count % 2:
+            storage.listdir(path)
+
+
+def test_a_fault_that_never_fires_leaves_no_verdict() -> None:
+    phase = explored(Unsteady())
+    assert phase.verdict is Verdict.UNKNOWN and "failing calls never came" in phase.note
+
+
+class Failing(Toy):
+    name = "failing"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        raise StorageError(file=path, operation="commit", reason=Refusal.READ_ONLY)
+
+
+def test_a_target_that_fails_without_a_disturbance_is_invalid_and_says_why() -> None:
+    phase = explored(Failing())
+    assert phase.verdict is Verdict.INVALID and not phase.complete
+    assert [finding.property for finding in phase.findings] == [Property.UNDISTURBED]
+    assert "the file system is read-only" in phase.findings[0].sentence
+
+
+def test_expected_observations_are_compared_with_what_readers_see() -> None:
+    right = (b"", b"one", b"onet", b"onetthree")
+    for expected, verdict in ((right, Verdict.VALID), ((*right[:2], b"other", right[3]), Verdict.INVALID)):
+        phase = explore_crashes(Toy(), OPERATIONS, path="toy", expected=expected)
+        assert phase.verdict is verdict
+    assert "after 2 commits a reader sees b'onet' instead of b'other'" in phase.findings[0].sentence
+
+
+def test_an_exploration_starts_from_a_given_state() -> None:
+    storage = MemoryStorage()
+    Toy().create(storage, "given")
+    with Toy().open_writer(storage, "given") as writer:
+        writer.commit(b"before")
+    phase = explore_crashes(
+        Toy(),
+        [b"after"],
+        start=storage.image(),
+        path="given",
+        expected=(b"before", b"beforeafter"),
+    )
+    assert phase.verdict is Verdict.VALID
+    assert phase.counts["cut writes"] == len("beforeafter") - 1
+
+
+def test_no_operations_are_no_exploration() -> None:
+    phase = explore_crashes(Toy(), [], path="toy")
+    assert phase.verdict is Verdict.UNKNOWN and "never reached" in phase.note
+
+
+# Bounds
+
+
+def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
+    phase, whole = explored(Toy(), looks_at_most(10)), explored(Toy())
+    assert (phase.verdict, phase.complete, whole.complete) == (Verdict.VALID, False, True)
+    tried = {name: phase.counts.get(name, 0) for name in (WHOLE, FAILING, CUT)}
+    for name, count in tried.items():
+        assert f"{whole.counts[name] - count} {name} were not tried" in phase.bound
+        assert f"{name} were not tried" not in whole.bound
+    assert 0 < phase.explored < whole.explored
+
+
+def test_a_finding_counts_even_where_the_ceiling_was_low() -> None:
+    assert explored(HeaderFirst(), looks_at_most(10)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("cuts_max", [None, 400, 50, 0])
+def test_of_many_cuts_about_as_many_as_asked_for_are_tried_and_the_bound_says_which(cuts_max: int | None) -> None:
+    phase = explore_crashes(Toy(), [b"x" * 700], path="toy", cuts_max=cuts_max)
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
+    steps = Judge(Toy(), [b"x" * 700], start=None, path="toy").course.steps
+    lengths = [len(all_cuts(step)) for step in steps if all_cuts(step)]
+    nth = 1 if cuts_max is None else max(1, -(-sum(lengths) // max(1, cuts_max)))
+    few = 3 * len(lengths)
+    assert sum(lengths) // nth <= phase.counts[CUT] <= sum(lengths) // nth + len(lengths) + few
+    assert ("at every length up to" if nth == 1 else f"at every {nth}th length") in phase.bound
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_shares_of_the_points_find_what_one_process_finds(size: int) -> None:
+    judge = Judge(KeepsLog(), OPERATIONS, start=None, path="toy")
+    plan = Plan.of(judge, 30, 1)
+    whole = crash_phase(plan, [Exploration(judge, "log", plan).run()])
+    parts = [Exploration(judge, "log", plan).run([share]) for share in plan.shares(judge, size)]
+    phase = crash_phase(plan, parts)
+    assert (phase.explored, phase.complete, phase.bound) == (whole.explored, whole.complete, whole.bound)
+    assert {name: phase.counts[name] for name in (WHOLE, FAILING, CUT)} == {
+        name: whole.counts[name] for name in (WHOLE, FAILING, CUT)
+    }
+    assert {each.property for each in phase.findings} == {each.property for each in whole.findings}
+
+
+def test_recoveries_are_killed_after_whole_steps_but_not_after_torn_writes() -> None:
+    phase = explored(Toy())
+    whole = explore_crashes(Toy(), [b"x" * 20], path="toy")
+    longer = explore_crashes(Toy(), [b"x" * 60], path="toy")
+    assert phase.reached["a kill inside a recovery"] > 0
+    assert longer.reached["a kill inside a recovery"] == whole.reached["a kill inside a recovery"]
+    assert longer.counts["cut writes"] > whole.counts["cut writes"]
+
+
+def test_progress_counts_the_disks_that_were_seen() -> None:
+    seen: list[int] = []
+    phase = explore_crashes(Toy(), OPERATIONS, path="toy", on_progress=lambda done, total: seen.append(done))
+    assert seen == sorted(seen) and seen[0] == 0 < seen[-1] <= phase.explored
+
+
+# Controls
+
+
+def test_the_controls_pass_and_a_blind_explorer_fails_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failed_controls() == []
+    monkeypatch.setattr("tornproof.harness.explorers.kills.judge.Judge._observe", lambda *_: 0)
+    failed = failed_controls()
+    assert any("header first" in each for each in failed)
+    phase = explored(Toy())
+    assert phase.verdict is not Verdict.VALID and phase.controls == "; ".join(failed)
+    assert "a positive control failed" in phase.note
+
+
+def test_a_control_that_is_not_convicted_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash, "CONTROLS", ((Toy(), Property.DURABLE),))
+    phase = explored(Toy())
+    assert phase.verdict is Verdict.UNKNOWN
+    assert phase.controls == f"the toy that 'toy' was not convicted: {Property.DURABLE}"
+
+
+# Findings
+
+
+@pytest.mark.parametrize(
+    "target", [*(target for target, _ in CONTROLS), Flickers(), KeepsLock()], ids=lambda target: target.name
+)
+def test_every_finding_is_seen_again_from_its_evidence_as_text_and_not_on_a_sound_target(target: Toy) -> None:
+    phase = explored(target)
+    assert phase.findings
+    for finding in phase.findings:
+        read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+        assert finding.evidence["target"] == target.name
+        assert replay_crash(target, OPERATIONS, read_back, path="toy") is Verdict.INVALID
+        assert replay_crash(Toy(), OPERATIONS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
+
+
+def test_findings_are_the_same_in_every_run() -> None:
+    assert explored(RecoversInPlace()).findings == explored(RecoversInPlace()).findings
+
+
+def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
+    phase = explored(RecoversInPlace())
+    finding = next(each for each in phase.findings if each.property == Property.DURABLE)
+    assert finding.evidence["kills"][0] == [7, 0] and len(finding.evidence["kills"]) == 2
+    assert (finding.evidence["acknowledged"], finding.evidence["started"]) == (1, 2)
+    assert finding.evidence["step_kind"] == "truncate" and finding.evidence["path"] == "toy/new"
+    assert finding.sentence.startswith("After a kill behind 7 steps, before the call to truncate toy/new, and 1 in rec")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {},
+        {"kills": []},
+        {"kills": [[99, 0]]},
+        {"kills": [[0, 5]]},
+        {"kills": [["x", 0]]},
+        {"kills": 5},
+        {"kills": [], "failure": {"operation": 0}},
+        {
+            "kills": [],
+            "failure": {
+                "operation": 9,
+                "call": 0,
+                "call_kind": "write",
+                "path": "",
+                "reason": "it is closed",
+                "written_bytes": 0,
+            },
+        },
+    ],
+)
+def test_evidence_that_does_not_fit_the_run_gives_no_verdict(evidence: dict[str, object]) -> None:
+    finding = replace(explored(HeaderFirst()).findings[0], evidence=evidence)
+    assert replay_crash(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
+
+
+def test_an_origin_comes_back_from_its_evidence() -> None:
+    call = Call(kind=CallKind.PWRITE, path="table/_pm", content=b"12345678")
+    failure = next(each for each in failures(3, [call]) if each.fault.written_bytes == 4)
+    for origin in (Origin((Kill(3, 5),)), Origin((Kill(3, 5), Kill(1, 0))), Origin((Kill(2, 0),), failure)):
+        again = origin_of(json.loads(json.dumps(origin.evidence())))
+        assert again.kills == origin.kills
+        assert again.recovery_kill_count == origin.recovery_kill_count
+        if origin.failure is not None:
+            assert again.failure is not None
+            assert (again.failure.operation, again.failure.fault) == (3, origin.failure.fault)
+
+
+# The plan
+
+
+def write(size_bytes: int, offset_bytes: int = 0) -> Call:
+    return Call(kind=CallKind.PWRITE, path="file", offset_bytes=offset_bytes, content=bytes(size_bytes))
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 2, 100, WHOLE_BYTES])
+def test_a_short_write_is_cut_at_every_length(size_bytes: int) -> None:
+    assert list(border_cuts(write(size_bytes))) == list(range(1, size_bytes))
+    assert list(sampled_cuts(write(size_bytes))) == []
+
+
+@pytest.mark.parametrize("offset_bytes", [0, 1, 511, 512, 5000])
+@pytest.mark.parametrize("size_bytes", [WHOLE_BYTES + 1, 5000, 100_000])
+def test_a_long_write_is_cut_at_its_ends_around_borders_of_the_file_and_between(
+    size_bytes: int, offset_bytes: int
+) -> None:
+    step = write(size_bytes, offset_bytes)
+    cuts, sample = border_cuts(step), sampled_cuts(step)
+    assert list(cuts) == sorted(set(cuts)) and min(cuts) == 1 and max(cuts) == size_bytes - 1
+    assert {*range(1, 65), *range(size_bytes - 64, size_bytes)} < set(cuts)
+    for border in range(0, offset_bytes + size_bytes, 512 if size_bytes <= 5000 else 4096):
+        for cut in (border - offset_bytes - 1, border - offset_bytes, border - offset_bytes + 1):
+            assert cut in cuts or not 0 < cut < size_bytes
+    assert not set(cuts) & set(sample) and 0 < len(sample) <= 64 and max(sample) < size_bytes
+
+
+def test_each_call_fails_in_the_ways_in_which_it_can() -> None:
+    kinds = (CallKind.PREAD, CallKind.LOAD, CallKind.PWRITE, CallKind.UNLINK, CallKind.FSYNC)
+    calls = [Call(kind=kind, path="file", content=bytes(8)) for kind in kinds]
+    planned = [(each.fault.at, each.fault.reason, each.fault.written_bytes) for each in failures(0, calls)]
+    error, full = Refusal.INPUT_OUTPUT, Refusal.NO_SPACE
+    assert planned == [
+        (0, error, 0),
+        (2, error, 0),
+        (2, full, 0),
+        (2, full, 1),
+        (2, full, 4),
+        (2, full, 7),
+        (3, error, 0),
+        (4, error, 0),
+        (4, full, 0),
+    ]
+
+
+def test_bounds_count_what_was_acknowledged_and_what_had_started() -> None:
+    course = Course(
+        start=MemoryStorage(), steps=(), started=(2, 5, 9), acknowledged=(5, 8, 9), observations=(0, 1, 2, 3)
+    )
+    bounds = {
+        point: course.bounds(*point) for point in ((0, 0), (2, 0), (2, 1), (3, 0), (5, 0), (5, 2), (8, 0), (9, 0))
+    }
+    assert bounds == {
+        (0, 0): (0, 0),
+        (2, 0): (0, 0),
+        (2, 1): (0, 1),
+        (3, 0): (0, 1),
+        (5, 0): (1, 1),
+        (5, 2): (1, 2),
+        (8, 0): (2, 2),
+        (9, 0): (3, 3),
+    }

@@ -1,0 +1,457 @@
+"""The machine's stories convict what is broken, acquit what is sound, and end the same way every time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from depth import sampled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.counterexamples.story_document import document_of, operation_of
+from tornproof.harness.explorers.kills.exploration import (
+    FAILED_CALL,
+    KILLED_RECOVERY,
+    NEW_STATE,
+    OLD_STATE,
+    WORKING_RECOVERY,
+)
+from tornproof.harness.explorers.kills.judge import Property
+from tornproof.harness.explorers.own_system import machine as target_machine
+from tornproof.harness.explorers.own_system.machine import (
+    CONTROLS,
+    explore_stories,
+    failed_controls,
+    replay_story,
+)
+from tornproof.harness.explorers.own_system.retelling import COMMITS, OPENINGS, told, without_needless_steps
+from tornproof.harness.explorers.own_system.story import Story
+from tornproof.harness.systems.table import TableOperation, TableTarget
+from tornproof.harness.systems.toy import (
+    AcknowledgesFirst,
+    HeaderFirst,
+    NeverDone,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+    ToyWriter,
+)
+from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage
+
+OPERATIONS = (b"one", b"t", b"three")
+LETTERS = st.binary(min_size=1, max_size=6)
+
+
+def explored(
+    target: Target, operations: Any = OPERATIONS, *, steps: int = 20, examples: int = 60, seed: int = 1
+) -> Phase:
+    return explore_stories(target, operations, path="toy", steps=steps, examples=examples, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def convicted() -> Finding:
+    """What the machine says of a target whose header comes first."""
+    (finding,) = explored(HeaderFirst()).findings
+    return finding
+
+
+class OverwritesInPlace(Toy):
+    """Cuts the state and writes it again."""
+
+    name = "overwrites in place"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.truncate(0)
+            file.pwrite(content, 0)
+            file.fdatasync()
+
+
+class ForgetsRecovery(Toy):
+    """Cannot commit over what a killed writer left."""
+
+    name = "forgets recovery"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        yield ToyWriter(self, storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        storage.open_for_writing(f"{path}/new", OpenMode.NEW).close()
+        super().commit(storage, path, operation)
+
+
+class RollsBack(Toy):
+    """Undoes a commit that readers may have seen, if it was not acknowledged."""
+
+    name = "rolls back"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/old") is EntryKind.FILE:
+            storage.rename(f"{path}/old", f"{path}/state")
+            if storage.kind(f"{path}/old") is EntryKind.FILE:  # two names of one file: nothing was moved
+                storage.unlink(f"{path}/old")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        storage.link(f"{path}/state", f"{path}/old")
+        super().commit(storage, path, operation)
+        storage.unlink(f"{path}/old")
+
+
+class KeepsLock(Toy):
+    """A refused commit keeps the writer's lock."""
+
+    name = "keeps its lock"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        file = storage.open_for_writing(f"{path}/lock", OpenMode.EXISTING_OR_NEW)
+        if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1):
+            raise BusyError(f"{path}: another writer is there")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+            file.close()
+
+
+class Raises(Toy):
+    """What a disk refuses becomes an exception that it does not declare."""
+
+    name = "raises"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        try:
+            super().commit(storage, path, operation)
+        except StorageError as error:
+            raise KeyError("commit") from error
+
+
+BROKEN = [
+    (HeaderFirst(), {Property.READABLE}),
+    (AcknowledgesFirst(), {Property.UNDISTURBED, Property.DURABLE}),
+    (SwallowsErrors(), {Property.SYNCED}),
+    (RecoversInPlace(), {Property.DURABLE}),
+    (NeverDone(), {Property.IDEMPOTENT}),
+    (OverwritesInPlace(), {Property.ATOMIC, Property.DURABLE}),
+    (ForgetsRecovery(), {Property.GOES_ON}),
+    (RollsBack(), {Property.MONOTONIC}),
+    (KeepsLock(), {Property.OPENS}),
+    (Raises(), {Property.ORDERLY}),
+]
+
+
+def named(value: object) -> str:
+    return getattr(value, "name", "")
+
+
+@pytest.mark.parametrize("operations", [OPERATIONS, LETTERS], ids=["list", "strategy"])
+def test_a_sound_target_is_valid_and_every_point_is_reached(operations: Any) -> None:
+    phase = explored(Toy(), operations)
+    assert phase.verdict is Verdict.VALID and phase.findings == () and phase.controls == "passed"
+    assert phase.explored == phase.counts["stories"] >= 60
+    for point in (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL):
+        assert phase.reached[point] > 0, point
+    assert phase.bound == f"a sample: {phase.explored} stories of up to 20 steps, drawn from seed 1"
+
+
+@pytest.mark.parametrize(("target", "expected"), sampled(3, BROKEN), ids=named)
+def test_a_broken_target_is_convicted_by_a_short_story_that_replays_ten_times(
+    target: Toy, expected: set[Property]
+) -> None:
+    phase = explored(target, LETTERS, steps=8, examples=400)
+    assert phase.verdict is Verdict.INVALID
+    (finding,) = phase.findings
+    assert finding.property in {each.value for each in expected}
+    assert 1 <= len(finding.evidence["steps"]) <= 4
+    read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+    assert {replay_story(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
+    assert replay_story(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
+
+
+def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]) -> bool:
+    try:
+        violation = told(target, "toy", steps)
+    except ValueError:
+        return False
+    return violation is not None and violation.violated is violated
+
+
+@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[place] for place in (0, 1, 3)], ids=named)
+def test_needless_steps_of_a_story_are_left_out_and_needed_ones_stay(
+    target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
+) -> None:
+    # Hypothesis alone once left nine steps of a story that takes three.
+    reopen = {"do": "reopen", "choices": ()}
+    padded = (reopen, reopen, *steps)
+    assert is_broken(target, violated, padded)
+    kept = without_needless_steps(target, "toy", padded, violated)
+    assert len(kept) <= len(steps) and is_broken(target, violated, kept)
+    assert not any(is_broken(target, violated, kept[:place] + kept[place + 1 :]) for place in range(len(kept)))
+
+
+def test_operations_of_a_list_are_found_again_by_their_place(convicted: Finding) -> None:
+    assert all(set(step["operation"]) == {"index"} for step in convicted.evidence["steps"] if "operation" in step)
+    assert replay_story(HeaderFirst(), OPERATIONS, convicted, path="toy") is Verdict.INVALID
+    assert replay_story(HeaderFirst(), (), convicted, path="toy") is Verdict.UNKNOWN
+
+
+def test_the_same_seed_tells_the_same_stories_and_another_seed_others() -> None:
+    first, again, other = (explored(Toy(), LETTERS, examples=10, seed=seed) for seed in (3, 3, 4))
+    assert (first.counts, first.reached) == (again.counts, again.reached)
+    assert first.counts != other.counts
+    assert explored(HeaderFirst(), seed=3).findings == explored(HeaderFirst(), seed=3).findings
+
+
+def test_our_own_tables_survive_the_machine() -> None:
+    phase = explored(TableTarget(), [TableOperation()], examples=5)
+    assert phase.findings == ()
+    assert phase.counts["commits"] > 0
+
+
+# What a step of a story does
+
+
+def step(do: str, *choices: int) -> dict[str, Any]:
+    return {"do": do, "operation": {"bytes": b"one".hex()}, "choices": choices}
+
+
+class SwallowsTheSecondSync(Toy):
+    """Syncs twice, and listens to the first only."""
+
+    name = "swallows the second sync"
+
+    def sync(self, file: File) -> None:
+        super().sync(file)
+        with suppress(StorageError):
+            super().sync(file)
+
+
+class AlwaysRollsBack(RollsBack):
+    """Every opening undoes the last commit."""
+
+    name = "always rolls back"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        storage.link(f"{path}/state", f"{path}/old")
+        Toy.commit(self, storage, path, operation)
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "expected"),
+    [
+        # What is refused after a kill was not refused without a disturbance, also where the call that fails never came.
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.GOES_ON),
+        (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.GOES_ON),
+        # The call that fails is the one that was chosen, not another one of its kind.
+        (SwallowsTheSecondSync(), [step("commit failing", 11)], None),
+        (SwallowsTheSecondSync(), [step("commit failing", 13)], Property.SYNCED),
+        # Behind its last step a commit is as good as acknowledged.
+        (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.DURABLE),
+        (AlwaysRollsBack(), [step("commit killed", 6), step("reopen")], Property.MONOTONIC),
+    ],
+)
+def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: Property | None) -> None:
+    violation = told(target, "toy", steps)
+    assert (violation and violation.violated) == expected
+
+
+def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
+    for step_count, reached in ((0, 0), (1, 1)):
+        story = Story(Toy(), "toy")
+        story.commit_killed(b"one", lambda count, chosen=step_count: chosen)  # type: ignore[misc]
+        assert story.reached[OLD_STATE] == reached
+        story.end()
+
+
+# What a story says
+
+
+def told_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> list[str]:
+    story = Story(target, "toy")
+    for do, operation, choices in steps:
+        remaining = iter(choices)
+
+        def choose(count: int, remaining: Iterator[int] = remaining) -> int:
+            return next(remaining)
+
+        if operation is None:
+            OPENINGS[do](story, choose)
+        else:
+            COMMITS[do](story, operation, choose)
+    story.end()
+    return story.lines
+
+
+def test_a_story_tells_each_step_with_the_place_of_its_disturbance() -> None:
+    lines = told_lines(
+        Toy(),
+        ("commit", b"one", ()),
+        ("commit killed", b"two", (2, 5)),
+        ("recovery killed", None, (0,)),
+        ("commit killed", b"three", (6,)),
+        ("commit failing", b"four", (12,)),
+        ("commit failing", b"four", (11,)),
+        ("reopen", None, ()),
+        ("reopen", None, ()),
+    )
+    assert lines == [
+        "open the writer",
+        "commit b'one'",
+        "commit b'two', killed behind 2 of 6 steps, 5 of 6 bytes into: write toy/new",
+        "open the writer, killed behind 0 of 1 steps, before: unlink toy/new",
+        "open the writer",
+        "commit b'three', killed behind 6 of 6 steps",
+        "open the writer",
+        "commit b'four', while a call fails: sync the data toy/new (input/output error): refused",
+        "open the writer",
+        "commit b'four', while a call fails: write toy/new after 11 bytes (no space is left): refused",
+        "open the writer",
+        "close the writer, open another",
+    ]
+
+
+def test_a_commit_that_a_kill_took_away_is_taken_from_the_twin_too() -> None:
+    """The story goes on with other operations than those that were lost, and stays right."""
+    steps = (("commit killed", b"lost", (0,)), ("commit", b"kept", ()), ("commit killed", b"there", (4,)))
+    assert told_lines(Toy(), *steps, ("commit", b"!", ()))[-1] == "commit b'!'"
+
+
+# When there is no verdict
+
+
+class Unsteady(Toy):
+    """Breaks in every fifth story, whatever the story."""
+
+    name = "unsteady"
+    story_count = 0
+
+    def create(self, storage: Storage, path: str) -> None:
+        self.story_count += 1
+        super().create(storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        if self.story_count % 5 == 0:
+            raise KeyError("chance")
+        super().commit(storage, path, operation)
+
+
+def test_a_target_that_leaves_something_to_chance_gets_no_verdict() -> None:
+    phase = explored(Unsteady())
+    assert phase.verdict is Verdict.UNKNOWN and phase.findings == ()
+    assert phase.note == "the same story did not end the same way twice"
+
+
+def test_too_few_stories_to_meet_a_kill_inside_a_commit_are_no_verdict() -> None:
+    phase = explore_stories(Toy(), OPERATIONS, path="toy", steps=1, examples=1, seed=0)
+    assert phase.verdict is Verdict.UNKNOWN and phase.note.startswith("never reached: ")
+
+
+def test_a_control_that_is_not_convicted_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failed_controls() == []
+    monkeypatch.setattr(target_machine, "CONTROLS", ((Toy(), Property.SYNCED, CONTROLS[2][2]),))
+    phase = explored(Toy(), examples=30)
+    assert phase.verdict is Verdict.UNKNOWN and phase.note == "a positive control failed"
+    assert phase.controls == f"the toy that 'toy' was not convicted: {Property.SYNCED}"
+
+
+def test_a_sound_toy_that_is_convicted_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_machine, "Toy", HeaderFirst)
+    assert failed_controls()[-1].startswith("the sound toy was convicted: ")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        None,
+        [{}],
+        [{"do": "dance", "choices": []}],
+        [{"do": "commit", "choices": []}],
+        [{"do": "commit", "operation": {"index": 9}, "choices": []}],
+        [{"do": "commit", "operation": {"unwritable": "Foo is no plain data"}, "choices": []}],
+        [{"do": "commit", "operation": {"bytes": "zz"}, "choices": []}],
+        [{"do": "commit killed", "operation": {"bytes": "00"}, "choices": [99]}],
+        [{"do": "commit killed", "operation": {"bytes": "00"}, "choices": [-1]}],
+        [{"do": "commit killed", "operation": {"bytes": "00"}, "choices": []}],
+    ],
+)
+def test_steps_that_the_target_does_not_do_give_no_verdict(convicted: Finding, steps: Any) -> None:
+    finding = replace(convicted, evidence={**convicted.evidence, "steps": steps})
+    assert replay_story(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
+
+
+def test_another_violation_than_the_finding_gives_no_verdict(convicted: Finding) -> None:
+    finding = replace(convicted, property=Property.OPENS.value)
+    assert replay_story(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
+
+
+class Failing(Toy):
+    """Refuses to be made."""
+
+    name = "failing"
+
+    def create(self, storage: Storage, path: str) -> None:
+        raise StorageError(file=path, operation="create", reason="it is Sunday")
+
+
+def test_a_target_that_cannot_be_made_is_invalid_and_says_why() -> None:
+    (finding,) = explored(Failing()).findings
+    assert finding.property == Property.UNDISTURBED
+    assert finding.sentence.endswith("making an empty state was refused: toy: cannot create: it is Sunday.")
+    violation = told(Failing(), "toy", ())
+    assert violation is not None and violation.violated is Property.UNDISTURBED
+
+
+# Operations in files
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.binary() | st.integers(), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(operation=PLAIN)
+def test_plain_data_comes_back_from_a_file_as_it_was(operation: object) -> None:
+    again = operation_of(json.loads(json.dumps(document_of(operation))), None)
+    assert again == operation and repr(again) == repr(operation)
+
+
+@pytest.mark.parametrize("operation", [{1, 2}, object(), bytearray(b"x"), (Toy(),), {"key": Property.OPENS}])
+def test_anything_else_is_not_written(operation: object) -> None:
+    with pytest.raises(TypeError, match="is no plain data"):
+        document_of(operation)
+
+
+def test_an_operation_that_is_not_written_is_named_in_the_finding() -> None:
+    (finding,) = explored(HeaderFirst(), st.just(_Letters(b"x"))).findings
+    assert finding.evidence["steps"][0]["operation"] == {"unwritable": "_Letters is no plain data"}
+
+
+class _Letters(bytes):
+    """Bytes of a kind of their own."""
+
+
+def test_nothing_of_a_target_outlives_a_kill() -> None:
+    """The kill is no exception that `except BaseException` could catch, and `finally` repairs nothing."""
+
+    class Repairs(HeaderFirst):
+        def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+            with suppress(BaseException):
+                super().commit(storage, path, operation)
+
+    steps = CONTROLS[0][2]
+    violation = told(Repairs(), "toy", steps)
+    assert violation is not None and violation.violated is Property.READABLE

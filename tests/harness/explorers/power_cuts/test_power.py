@@ -1,0 +1,279 @@
+"""Power cuts on toys and on tables: what each model convicts, what it must not, and what a phase says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pyarrow as pa
+import pytest
+import table_builder as tb
+from depth import nightly
+
+from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, looks_at_most
+from tornproof.harness.explorers.power_cuts import controls as power_controls
+from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.controls import convicts, failed_controls, toy_situation
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
+from tornproof.harness.explorers.power_cuts.explorer import explore_power
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.lives import LaterLives
+from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.simulator.persistence.legal_files import Limits
+from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.toy import (
+    HeaderFirst,
+    NeverDone,
+    NeverSyncs,
+    NeverSyncsNames,
+    RecoversInPlace,
+    SwallowsErrors,
+    Toy,
+)
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.storage.interface import Storage
+from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.commit import HARDENED, RecoveryAction
+
+FEW = Settings(
+    limits=Limits(file_count=64, disk_count=256), nested_limits=Limits(file_count=16, names_count=16, disk_count=32)
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembering() -> Iterator[None]:
+    with remembered_decoding():
+        yield
+
+
+@pytest.fixture(scope="module")
+def table() -> Situation:
+    start = made_image()
+    return Situation(
+        target=TableTarget(encode=remembered_encoder()),
+        path=MADE_PATH,
+        operations=crash_operations(start, MADE_PATH),
+        first_life=(0, 1, 2),
+        second_life=(3,),
+        start=start,
+    )
+
+
+def phase_of(situation: Situation, *models: Model, settings: Settings = FEW, **more: object) -> Phase:
+    return explore_power(
+        situation,
+        models=models,
+        settings=settings,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) -> None:
+    assert not convicts(model, Toy())
+    assert convicts(model, NeverSyncs()) is (model is not A)
+    assert convicts(model, NeverSyncsNames()) is (model is CDIR)
+    assert convicts(model, SwallowsErrors()) is (model is D)
+    assert convicts(model, NeverDone())
+    assert failed_controls([model]) == []
+
+
+def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(power_controls, "convicts", lambda model, target: False)
+    assert failed_controls([B]) == ["the toy 'never syncs' was not convicted in B"]
+    phase = phase_of(toy_situation(Toy()), B, points=())
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not convicted in B")
+
+
+@pytest.mark.parametrize("target", [HeaderFirst(), RecoversInPlace()], ids=lambda target: target.name)
+def test_model_a_finds_what_a_kill_alone_breaks(target: Target) -> None:
+    assert convicts(A, target)
+
+
+def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
+    found = {}
+    for depth in (0, 1):
+        situation = toy_situation(RecoversInPlace())
+        judge = PowerJudge(situation)
+        found[depth] = explore_model(judge, Courses(situation), A, Settings(nested_depth=depth)).found
+        judge.close()
+    assert found[0] == {}
+    assert {len(each.cuts) for each in found[1].values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        (NeverSyncs(), C_4096),
+        (NeverSyncsNames(), CDIR),
+        (RecoversInPlace(), A),
+        (SwallowsErrors(), D),
+        (NeverSyncs(), D),
+    ],
+    ids=lambda value: value.name,
+)
+def test_a_finding_is_seen_again_from_its_evidence_alone(target: Target, model: Model) -> None:
+    situation = toy_situation(target)
+    phase = phase_of(situation, model, points=())
+    assert phase.verdict is Verdict.INVALID and phase.findings
+    for finding in phase.findings:
+        assert replay_power(situation, finding) is Verdict.INVALID
+        assert replay_power(toy_situation(Toy()), finding) is not Verdict.INVALID
+        other = dataclasses.replace(finding, property="something else")
+        assert replay_power(situation, other) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "evidence", [{}, {"cuts": [{"step": 0}]}, {"cuts": [{"step": 9999, "choice": "[]"}], "origin": {}}]
+)
+def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> None:
+    finding = Finding(property="", phase="power", sentence="", evidence=evidence)
+    assert replay_power(toy_situation(Toy()), finding) is Verdict.UNKNOWN
+
+
+# `test_barriers` explores the same commits in every model, and stops at a finding.
+@pytest.mark.parametrize(
+    "model",
+    [C_512, CDIR, *(nightly(model) for model in (A, B, C_4096))],
+    ids=str,
+)
+def test_the_hardened_commit_is_safe_and_explored_completely(table: Situation, model: Model) -> None:
+    settings = Settings(limits=Limits(file_count=1024))
+    phase = phase_of(table, model, settings=settings)
+    assert (phase.verdict, phase.complete, phase.findings, phase.note) == (Verdict.VALID, True, (), "")
+    assert phase.counts[f"{model}: distinct disks"] >= 60
+    assert phase.counts[f"{model}: disks tried"] == phase.counts[f"{model}: legal disks"]
+    assert set(power_points.must_reach(model)) <= {name for name, count in phase.reached.items() if count}
+    assert phase.explored == sum(
+        phase.counts[f"{model}: {part}distinct disks{rest}"]
+        for part, rest in (("", ""), ("further ", " of crashes in recovery"))
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", [A, B, C_4096, C_512, CDIR], ids=str)
+def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(table: Situation, model: Model) -> None:
+    once, twice = (phase_of(table, model, settings=Settings(nested_depth=depth)) for depth in (1, 2))
+    assert (twice.verdict, twice.findings) == (Verdict.VALID, ())
+    assert twice.explored >= once.explored
+
+
+@pytest.mark.parametrize(
+    ("first_life", "points"),
+    [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.must_reach(C_8)))],
+)
+def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
+    table: Situation, first_life: tuple[int, ...], points: tuple[str, ...]
+) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=first_life), C_8, points=points)
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert "C-8 a sample of " in phase.bound and " of about 2^" in phase.bound
+    assert phase.reached[power_points.TORN]
+
+
+@pytest.mark.parametrize("first_life", [(0,), nightly((0, 1, 2))], ids=len)
+def test_the_hardened_commit_is_safe_when_syncs_fail(table: Situation, first_life: tuple[int, ...]) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=first_life), D)
+    assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")
+    assert len(power_points.must_reach_all(MODELS)) >= 12
+
+
+@pytest.mark.parametrize("follows", ["a kill", "a failed sync"])
+def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_lives_on(
+    table: Situation, follows: str
+) -> None:
+    kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
+    assert isinstance(table.target, TableTarget)
+    target = dataclasses.replace(table.target, protocol=dataclasses.replace(HARDENED, recovery=kept))
+    situation = dataclasses.replace(table, target=target, first_life=(0,))
+    assert phase_of(situation, B, points=()).verdict is Verdict.VALID
+    judge = PowerJudge(situation)
+    exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
+    lives = LaterLives(situation, exploration)
+    if follows == "a kill":
+        lives.explore_kills(Courses(situation).of(D).points)
+    else:
+        lives.explore_failed_syncs()
+    (found,) = exploration.found.values()
+    assert found.verdict.violated == Property.LOST
+    assert replay_power(situation, finding_of(found, "")) is Verdict.INVALID
+    lives.close()
+    judge.close()
+
+
+def version_again_and_not_the_size(storage: Storage, table_path: str, version: int) -> None:
+    with storage.open_for_writing(f"{table_path}/_txn") as file, file.map(file.size_bytes()) as mapping:
+        mapping.store_u64(0, version)
+        mapping.msync()
+
+
+@pytest.mark.parametrize("is_size_synced", [True, False])
+def test_a_commit_killed_before_the_sync_of_a_longer_txn_costs_no_later_one(is_size_synced: bool) -> None:
+    # Its `_txn` has no room for another record.
+    start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()
+    situation = Situation(
+        target=TableTarget(encode=remembered_encoder()),
+        path="/table",
+        operations=crash_operations(start, "/table"),
+        first_life=(0,),
+        second_life=(1,),
+        start=start,
+    )
+    place = "tornproof.impl.write.recovery:_store_version_again"
+    with nullcontext() if is_size_synced else replaced(place, version_again_and_not_the_size):
+        judge = PowerJudge(situation)
+        exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
+        lives = LaterLives(situation, exploration)
+        lives.explore_kills(Courses(situation).of(D).points)
+        found = [each.verdict.violated for each in exploration.found.values()]
+        lives.close()
+        judge.close()
+    assert found == ([] if is_size_synced else [Property.REFUSED])
+
+
+def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
+    phase = phase_of(toy_situation(Toy()), B, points=("a blue moon",))
+    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "never reached: a blue moon")
+    assert phase_of(toy_situation(Toy()), B, points=()).verdict is Verdict.VALID
+
+
+def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: Situation) -> None:
+    phase = phase_of(table, A, has_time=looks_at_most(50))
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
+    assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ moments", phase.bound)
+
+
+def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> None:
+    situation = toy_situation(Toy())
+    phase = explore_power(situation, has_time=looks_at_most(20), models=[A, C_8], points=())
+    assert (phase.verdict, phase.complete) == (Verdict.VALID, False), phase.note
+    assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
+
+
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: Situation) -> None:
+    phase = phase_of(dataclasses.replace(table, first_life=(0,)), A, C_8, points=())
+    assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
+
+
+def test_progress_of_a_model_ends_at_its_total() -> None:
+    said: list[tuple[int, int | None]] = []
+    phase_of(toy_situation(Toy()), A, points=(), on_progress=lambda done, total: said.append((done, total)))
+    assert said[-1][0] == said[-1][1] == len(said)
+
+
+def test_the_same_exploration_gives_the_same_phase(table: Situation) -> None:
+    one_commit = dataclasses.replace(table, first_life=(0,))
+    first, second = (phase_of(one_commit, C_512) for _ in range(2))
+    assert first == second

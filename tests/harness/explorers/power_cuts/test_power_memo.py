@@ -1,0 +1,142 @@
+"""Examinations remembered by what they read: they must say what stepping says, on disks of every kind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.explorers.barriers.explorer import protocol_with
+from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, committing, settling
+from tornproof.harness.explorers.power_cuts.judge import recovered
+from tornproof.harness.explorers.power_cuts.known import Known, Read
+from tornproof.harness.explorers.power_cuts.memo import Examiner
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Handle
+from tornproof.harness.simulator.persistence.legal_disks import Disk, legal_disks
+from tornproof.harness.simulator.persistence.legal_files import Limits
+from tornproof.harness.simulator.persistence.legal_names import tree_of
+from tornproof.harness.simulator.persistence.models import C_512, CDIR
+from tornproof.harness.simulator.process.client import Say
+from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.storage.interface import Storage
+
+
+def test_the_memory_says_what_stepping_says_on_every_disk_of_a_run_without_barriers() -> None:
+    start = made_image()
+    target = TableTarget(encode=remembered_encoder())
+    situation = Situation(
+        target=dataclasses.replace(target, protocol=protocol_with(())),
+        path=MADE_PATH,
+        operations=crash_operations(start, MADE_PATH),
+        first_life=(0,),
+        second_life=(3,),
+        start=start,
+    )
+    disks: dict[Disk, None] = {}
+    for model in (C_512, CDIR):
+        for point in Courses(situation).of(model).points[::3]:
+            disks |= {picked.disk: None for picked in legal_disks(point.kernel, model, Limits(disk_count=30))}
+    assert len(disks) > 100
+    with remembered_decoding():
+        memory, commits = (
+            Examiner(settling(target, MADE_PATH)),
+            Examiner(committing(target, MADE_PATH, [situation.operations[3]])),
+        )
+        outcomes = set()
+        for disk in disks:
+            facts = memory.examine(disk)
+            assert facts.answers() == memory.step(disk)[0].answers()
+            assert memory.examine(disk) is facts
+            outcomes.add(facts.refused and facts.refused[0])
+            if facts.refused is None:
+                after = recovered(disk, facts)
+                assert commits.examine(after).answers() == commits.step(after)[0].answers()
+        assert {None, Stage.READ} <= outcomes
+        memory.close()
+        commits.close()
+
+
+def disk_of(**contents: bytes) -> Disk:
+    tree, _ = tree_of({0: {name: number for number, name in enumerate(contents, start=1)}})
+    return Disk(tree, tuple(contents.values()))
+
+
+def examiner(read: object) -> Examiner:
+    def program(storage: Storage, say: Say) -> None:
+        say(SAW, (Stage.READ, read(storage)))  # type: ignore[operator]
+
+    return Examiner(program)
+
+
+def seen(memory: Examiner, disk: Disk) -> object:
+    return memory.examine(disk).seen[Stage.READ]
+
+
+def test_disks_that_differ_where_nobody_reads_are_stepped_once() -> None:
+    def read(storage: Storage) -> bytes:
+        with storage.open_for_reading("f") as file:
+            return file.pread(2, 1)
+
+    memory = examiner(read)
+    assert seen(memory, disk_of(f=b"abcdef", g=b"")) == b"bc"
+    assert seen(memory, disk_of(f=b"xbcxyz!", g=b"other")) == b"bc"
+    assert memory.stepped_count == 1
+    assert seen(memory, disk_of(f=b"abxdef", g=b"")) == b"bx"
+    assert seen(memory, disk_of(f=b"ab", g=b"")) == b"b"
+    assert memory.stepped_count == 3
+    assert seen(memory, disk_of(f=b"abcdef", h=b"")) == b"bc"
+    assert memory.stepped_count == 4
+
+
+def test_what_a_program_has_written_itself_is_not_asked_of_the_disk_but_the_size_is() -> None:
+    def read(storage: Storage) -> tuple[bytes, int]:
+        with storage.open_for_writing("f") as file:
+            file.pwrite(b"new", 2)
+            return file.pread(4, 1), file.size_bytes()
+
+    memory = examiner(read)
+    assert seen(memory, disk_of(f=b"abcdef")) == (b"bnew", 6)
+    assert seen(memory, disk_of(f=b"xbxxxx")) == (b"bnew", 6)
+    assert memory.stepped_count == 1
+    assert seen(memory, disk_of(f=b"abcdefg")) == (b"bnew", 7)
+    assert seen(memory, disk_of(f=b"a")) == (b"\0new", 5)
+
+
+def test_a_truncation_makes_what_follows_known() -> None:
+    def read(storage: Storage) -> bytes:
+        with storage.open_for_writing("f") as file:
+            file.truncate(1)
+            file.truncate(3)
+            return file.pread(9, 0)
+
+    memory = examiner(read)
+    assert seen(memory, disk_of(f=b"abc")) == b"a\0\0"
+    assert seen(memory, disk_of(f=b"axx")) == b"a\0\0"
+    assert memory.stepped_count == 1
+    assert seen(memory, disk_of(f=b"xbc")) == b"x\0\0"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([(0, 4), (2, 6)], [(0, 4), (4, 6)]),
+        ([(4, 6), (0, 2), (0, 8)], [(4, 6), (0, 2), (2, 4), (6, 8)]),
+        ([(0, 8), (2, 3), (0, 8)], [(0, 8)]),
+        ([(0, 2), (2, 4), (1, 3), (0, 5)], [(0, 2), (2, 4), (4, 5)]),
+        ([(3, 3)], []),
+    ],
+)
+def test_no_byte_is_looked_at_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    disk = disk_of(f=bytes(8))
+    kernel = disk.kernel()
+    known = Known(disk.tree.places(), kernel)
+    kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
+    for start, stop in ranges:
+        call = Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=stop - start)
+        known.read(call, 0)
+    assert known.reads == [Read(0, *each) for each in expected]

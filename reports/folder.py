@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tornproof.reports.campaign.files import CAMPAIGN_FILE
 from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import Fields
+from tornproof.reports.kit.json_fields import Fields, read_document
 from tornproof.reports.kit.page import as_key
 from tornproof.reports.run.document import Run, run_of
 
 RUNS, FINDINGS, TABLES = "runs", "findings", "tables"
 FINDING_FOLDERS = (FINDINGS, "tornproof-findings")
 """The second is where `check` puts findings if it is not told where."""
-CAMPAIGN_FILE = "campaign.json"
 CAMPAIGN_KEY = "campaign"
 """Of the page that campaigns have."""
 CAMPAIGN_PREFIX = "campaign-"
 FINDING_FORMATS = (1, 2)
-DOCUMENT_BYTES_READ_MAX = 256 << 20
 _RUN_FILE = re.compile(r"run-(\d{4,9})\.json")
 
 
@@ -121,28 +119,6 @@ def next_run_number(directory: Path) -> int:
 def run_file(number: int) -> str:
     """Return the name of a run's file."""
     return f"{RUNS}/run-{number:04}.json"
-
-
-def read_document(path: Path) -> Any:
-    """Return the JSON in a file; raises ResultError."""
-    try:
-        if not path.is_file():
-            raise ResultError(file=str(path), field="the file", expected="a file", actual="something else")
-        size_bytes = path.stat().st_size
-        if size_bytes > DOCUMENT_BYTES_READ_MAX:
-            expected = f"at most {DOCUMENT_BYTES_READ_MAX:,} bytes"
-            raise ResultError(file=str(path), field="the file", expected=expected, actual=f"{size_bytes:,}")
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        actual = error.strerror or str(error)
-        raise ResultError(file=str(path), field="the file", expected="a readable file", actual=actual) from error
-    except RecursionError as error:
-        actual = "one that is nested too deeply"
-        raise ResultError(file=str(path), field="the document", expected="JSON", actual=actual) from error
-    except ValueError as error:
-        if isinstance(error, ResultError):
-            raise
-        raise ResultError(file=str(path), field="the document", expected="JSON", actual=str(error)) from error
 
 
 def _json_files(directory: Path) -> list[Path]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from tornproof.reports.dedupe import Fold, folded
 from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
+from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.errors import ResultError
 from tornproof.reports.kit.json_fields import printable
 from tornproof.reports.kit.page import Page

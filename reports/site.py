@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from tornproof.reports.campaign.page import campaign_page
-from tornproof.reports.dedupe import Fold, folded
 from tornproof.reports.finding.page import finding_page
-from tornproof.reports.folder import FindingFile, Folder, read_document, results_in
+from tornproof.reports.folder import FindingFile, Folder, results_in
 from tornproof.reports.junit import junit_of
+from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import read_document
 from tornproof.reports.kit.page import Page, as_document, fits, worst
 from tornproof.reports.omissions import LeftOut, Room
 from tornproof.reports.run.document import Run

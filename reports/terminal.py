@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.reports.dedupe import Fold, by_property
 from tornproof.reports.folder import FindingFile
+from tornproof.reports.kit.dedupe import Fold, by_property
 from tornproof.reports.run.document import Run
 from tornproof.reports.run.page import counted, reasons_of, verdict_sentence
 from tornproof.reports.site import Site

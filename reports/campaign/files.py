@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tornproof.reports.folder import CAMPAIGN_FILE, read_document
 from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import Fields, shortened, visible
+from tornproof.reports.kit.json_fields import Fields, read_document, shortened, visible
 from tornproof.reports.kit.page import VERDICTS
 
+CAMPAIGN_FILE = "campaign.json"
 SUMMARY_FILE = "summary.json"
 RESULTS = "results"
 GROUPS_MAX = 1000

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tornproof.reports.kit.errors import ResultError
 
 SHOWN_CHARACTERS_MAX = 60
+DOCUMENT_BYTES_READ_MAX = 256 << 20
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
@@ -126,3 +129,25 @@ def printable(text: str, characters_max: int) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def read_document(path: Path) -> Any:
+    """Return the JSON in a file; raises ResultError."""
+    try:
+        if not path.is_file():
+            raise ResultError(file=str(path), field="the file", expected="a file", actual="something else")
+        size_bytes = path.stat().st_size
+        if size_bytes > DOCUMENT_BYTES_READ_MAX:
+            expected = f"at most {DOCUMENT_BYTES_READ_MAX:,} bytes"
+            raise ResultError(file=str(path), field="the file", expected=expected, actual=f"{size_bytes:,}")
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        actual = error.strerror or str(error)
+        raise ResultError(file=str(path), field="the file", expected="a readable file", actual=actual) from error
+    except RecursionError as error:
+        actual = "one that is nested too deeply"
+        raise ResultError(file=str(path), field="the document", expected="JSON", actual=actual) from error
+    except ValueError as error:
+        if isinstance(error, ResultError):
+            raise
+        raise ResultError(file=str(path), field="the document", expected="JSON", actual=str(error)) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tornproof.reports.dedupe import Fold, by_property, folded
+from tornproof.reports.kit.dedupe import Fold, by_property, folded
 from tornproof.reports.kit.json_fields import shortened
 from tornproof.reports.kit.page import Page, fill
 from tornproof.reports.run.document import Listed, PhaseResult, Run

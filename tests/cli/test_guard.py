@@ -20,7 +20,7 @@ from interrupting import processes_of, wait_until
 SCRIPT = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, tempfile, time, types
 from pathlib import Path
-from tornproof import entry, interruption
+from tornproof.cli import entry, interruption
 
 def at_work():
     print("at work", flush=True)

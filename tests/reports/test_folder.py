@@ -10,7 +10,6 @@ import pytest
 from finding_documents import finding_document
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
-from tornproof.reports import folder as folders
 from tornproof.reports.folder import next_run_number, results_in, run_file
 from tornproof.reports.kit.errors import ResultError
 
@@ -140,7 +139,7 @@ def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_document_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "DOCUMENT_BYTES_READ_MAX", 10)
+    monkeypatch.setattr("tornproof.reports.kit.json_fields.DOCUMENT_BYTES_READ_MAX", 10)
     write_run(tmp_path, 1, VALID_RUN)
     assert "expected at most 10 bytes, found" in str(results_in(tmp_path).damaged[0])
 

@@ -1,1 +1,1 @@
-"""A user's own system under kills and failing calls, as stories that Hypothesis makes small. Begin with `machine.py`."""
+"""A user's own system under kills and failing calls; Hypothesis makes the stories small. Begin with `machine.py`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from tornproof import __version__
@@ -21,36 +21,41 @@ from tornproof.cli.output import ExitCode, complain, exit_code_of
 from tornproof.impl.errors import TornproofError
 
 COMPLETION = "_TORNPROOF_COMPLETE"
-COMMANDS = (
-    "check",
-    "verify",
-    "recover",
-    "migrate",
-    "inspect",
-    "read",
-    "replay",
-    "report",
-    "barriers",
-    "campaign",
-    "history",
-    "archive",
-)
+COMMANDS = {
+    "check": "Explore a table from a copy: flipped bits, commits beside readers, kills at every step, failing calls.",
+    "verify": "Say whether a table on disk is sound, and name what is wrong: file, field, offset, expected, found.",
+    "recover": "Cut off what a killed writer left, so that every release can go on from the committed version.",
+    "migrate": "Give every parquet partition that has no _pm its own, made from data.parquet as it is committed.",
+    "inspect": "Show what stands in a file: structure, statistics, what every byte is for, and what is wrong.",
+    "read": "Return the rows of the committed version's parquet partitions; native partitions are named and left out.",
+    "replay": "Run a finding again from its file: exit 1 if it happens again, 0 if not.",
+    "report": "Make report.html and junit.xml of the results in a folder; the exit code is the verdict of the "
+    "newest ones.",
+    "barriers": "Find out which barriers F1 to F6 a commit needs: all 64 sets, under every model of what a crash may "
+    "leave.",
+    "campaign": "Run the simulator by seed on scenarios, presets and planted faults; each run has a verdict and a "
+    "history.",
+    "history": "Judge recorded events for snapshot isolation, monotonic reads, real-time visibility and durability.",
+    "archive": "Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added "
+    "twice.",
+}
+"""What each command says of itself first, for those who ask what there is: some take long to import."""
 
 
 class _Commands(TyperGroup):
-    """Each command is a module of its name, imported when it is run or when help is asked for: some take long."""
+    """Each command is a module of its name, imported when it is run."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in COMMANDS.items()}
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # Typer looks among all for what somebody may have meant.
-        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
-            if name not in self.commands:
-                own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-                own.command(name)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
-                self.add_command(typer.main.get_command(own), name)
-        return self.commands.get(cmd_name)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and name in COMMANDS:
+            own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            own.command(name)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
+            command = typer.main.get_command(own)
+        return name, command, rest
 
 
 def _say_version(is_asked: bool) -> None:

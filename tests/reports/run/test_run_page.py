@@ -12,7 +12,7 @@ import pytest
 from markupsafe import Markup
 from run_documents import HOSTILE, invalid_run, listed, phase_document, run_document
 
-from tornproof.reports.dedupe import folded
+from tornproof.reports.kit.dedupe import folded
 from tornproof.reports.kit.errors import ResultError
 from tornproof.reports.kit.page import Page
 from tornproof.reports.run.document import Run, run_of

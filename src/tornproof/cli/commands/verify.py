@@ -13,7 +13,6 @@ from rich.text import Text
 from tornproof.api.steady import verify_steadily
 from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
-from tornproof.cli.table_result import inspections_of, table_result, write_table_result
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.verify.verify import PartitionReport, TableReport
@@ -56,7 +55,9 @@ def verify(
         )
         inspected = None
         if report_directory is not None:
-            # Before anything else, while a server has not gone on for long.
+            # Before anything else, while a server has not gone on for long. It takes what `inspect` does.
+            from tornproof.cli.table_result import inspections_of
+
             inspected = inspections_of(
                 storage, table, report, lambda name: progress.update(task, description=f"inspecting {name}")
             )
@@ -71,6 +72,8 @@ def verify(
     if outlook is not None:
         _print_outlook(console, outlook)
     if report_directory is not None and inspected is not None:
+        from tornproof.cli.table_result import table_result, write_table_result
+
         write_table_result(report_directory, table, table_result(document, inspected))
         write_report(report_directory, console)
     goes_on = outlook is None or (outlook.readable and outlook.writable)

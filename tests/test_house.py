@@ -46,14 +46,23 @@ def project_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_is_imported_from_this_checkout_and_by_one_name_alone(folder: str) -> None:
+def test_a_folder_is_imported_from_this_checkout_and_by_one_name_alone(folder: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"tornproof.{folder}")
     assert module.__file__ is not None
     assert Path(module.__file__).resolve() == ROOT / folder / "__init__.py"
-    bare = [f"import {folder}", f"from {folder} import *", f"__import__({folder!r})"]
-    for line in bare:
-        done = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.stderr.endswith(f"ImportError: this is tornproof.{folder}, and was imported as {folder}\n"), line
+    inside = sorted(path.stem for path in (ROOT / folder).glob("[a-z]*.py"))[0]
+    ways = [
+        ("-c", f"import {folder}"),
+        ("-c", f"import tornproof.{folder}, {folder}"),
+        ("-c", f"from {folder} import {inside}"),
+        ("-c", f"import importlib; importlib.import_module('{folder}.{inside}')"),
+        ("-m", f"{folder}.{inside}"),
+    ]
+    for way in ways:
+        here = subprocess.run([sys.executable, *way], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert f"this is tornproof.{folder}, and was imported as {folder}" in here.stderr, way
+        elsewhere = subprocess.run([sys.executable, *way], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert f"No module named '{folder}'" in elsewhere.stderr, way
 
 
 def test_links_lead_to_every_folder() -> None:

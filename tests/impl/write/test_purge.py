@@ -121,6 +121,8 @@ def test_pin_of_another_process_keeps_its_directories(tmp_path: Path) -> None:
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=hold_pin, args=(path, theirs))
     process.start()
+    # What is left to the child alone ends with it, and nobody waits for a child that is gone.
+    theirs.close()
     try:
         assert ours.recv() == (1, True)
         rewrite(storage, path)

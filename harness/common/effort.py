@@ -9,6 +9,13 @@ DEFAULT = "medium"
 EFFORT_MAX = 10_000
 
 
+def effort_of(asked: int | str) -> int | None:
+    """Return the effort that a word or a number names, or None for what names none."""
+    if isinstance(asked, str):
+        asked = EFFORTS.get(asked) or (int(asked) if asked.isascii() and asked.isdigit() else 0)
+    return asked if 1 <= asked <= EFFORT_MAX else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """So many cases an explorer tries at most; where there are fewer, it tries them all.

@@ -118,11 +118,3 @@ _MAKERS: dict[TypeTag, Callable[[int], Any]] = {
     TypeTag.LONG256: lambda number: _mixed(number).to_bytes(32, "little"),
     TypeTag.IPV4: lambda number: _mixed(number) % 0xFFFF_FFFF + 1,
 }
-
-
-def arrow_bytes(rows: pa.Table) -> bytes:
-    """Return a table as an Arrow stream, which `pa.ipc.open_stream` reads."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    return bytes(sink.getvalue())

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tornproof.harness.common.made_rows import arrow_bytes
+from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.patch import replaced
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.write.partition_change import RowGroupEncoder

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.harness.common.made_rows import arrow_bytes
+from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.counterexamples.story_document import document_of, operation_of

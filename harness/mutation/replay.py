@@ -18,7 +18,7 @@ def replay_planted(finding: Finding, target: Target | None = None) -> Replayed:
         return replay_log(finding, target)
     try:
         planting = Planting(fault_named(finding.evidence[FAULT]))
+        with planting.planted():
+            return replay_log(finding, target or planting.target)
     except UNUSABLE as error:
         return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")
-    with planting.planted():
-        return replay_log(finding, target or planting.target)

@@ -2,7 +2,7 @@
 
 The probe commit adds copies of rows that are there, so it needs no new symbol. It merges into the newest row group of
 every parquet partition that can be written to. Where bytes stand behind the committed end it is tried twice: as short
-as it comes, and long enough to cover them (docs/reports.md).
+as it comes, and long enough to cover them (docs/presets.md).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tornproof.harness.common.made_rows import arrow_bytes
+from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
 from tornproof.harness.systems.answer import read_answer
 from tornproof.impl.errors import CorruptError, FileMissingError, TornproofError

@@ -140,6 +140,15 @@ class Snapshot:
         parts = [compare(designated, operator, limit) for operator, limit in limits if limit is not None]
         return And(parts=tuple(parts if where is None else [*parts, where]))
 
+    def condition(self, where: str | None) -> Predicate | None:
+        """Return what a text in SQL demands of a row, or None where there is none; raises PredicateError."""
+        if where is None:
+            return None
+        # The parser takes longer to import than most reads take.
+        from tornproof.impl.query.predicate_text import parse_predicate
+
+        return parse_predicate(where, self.columns)
+
     def _designated_timestamp(self) -> SnapshotColumn:
         for column in self.columns:
             if column.id == self.timestamp_id and pa.types.is_timestamp(column.arrow_type):

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.storage.file_pieces import pieces_of
 from tornproof.impl.storage.interface import EntryKind, OpenMode, ReadableStorage, Storage
-from tornproof.impl.storage.operating_system_file import pieces_of
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.partition_names import looks_like_partition
 

@@ -70,7 +70,7 @@ def find_committed(
 
 
 def committed_file(data: bytes, place: FooterPlace, *, file: str) -> CommittedFile:
-    """Return the `_pm` that ends with the generation at `place` of `data` and has no dead bytes (docs/reports.md).
+    """Return the `_pm` that ends with the generation at `place` of `data` and has no dead bytes (docs/recover.md).
 
     Where the generation's chain jumps over orphans or is broken, it is encoded alone, unless it has sections that
     nobody here knows how to move. Raises CorruptError, UnsupportedError.

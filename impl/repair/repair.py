@@ -76,7 +76,7 @@ class PartitionPlan:
 def heal_table(
     storage: Storage, path: str, *, dry_run: bool = False, progress: Progress = lambda _: None
 ) -> HealReport:
-    """Recover the table at `path`, partition by partition; with `dry_run` only say how (docs/reports.md).
+    """Recover the table at `path`, partition by partition; with `dry_run` only say how (docs/recover.md).
 
     A run that was interrupted is finished by the next one. Raises BusyError when a writer or reader of this library
     holds the table, NotATableError, StorageError.

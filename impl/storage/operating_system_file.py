@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, LockMode, Mapping, ReadableFile, Refusal
-
-PIECE_BYTES = 4 * 1024 * 1024
-
-
-def pieces_of(file: ReadableFile, start_bytes: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, bytes) from `start_bytes` on until the file ends."""
-    while piece := file.pread(PIECE_BYTES, start_bytes):
-        yield start_bytes, piece
-        start_bytes += len(piece)
-
+from tornproof.impl.storage.interface import File, LockMode, Mapping, Refusal
 
 # Some systems refuse to move 2 GiB or more in one call instead of moving less.
 _CALL_BYTES_MAX = 1 << 30

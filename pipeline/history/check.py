@@ -36,7 +36,7 @@ from tornproof.harness.checkers.snapshot_isolation import (
     unknown,
 )
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
-from tornproof.harness.common.made_rows import arrow_bytes
+from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.pipeline.history.events import Slice, event_files, plan_slices, read_slice
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from tornproof.impl.errors import StorageError
+from tornproof.impl.storage.file_pieces import pieces_of
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.storage.operating_system_file import pieces_of
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.partition_names import directory_names, interval_start
 from tornproof.impl.table.table import Table, open_table

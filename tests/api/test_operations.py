@@ -50,6 +50,12 @@ def test_a_table_of_an_older_release_gets_its_metadata_files(copy_of: Callable[[
     assert tornproof.migrate(table).is_complete and list(table.glob("*/_pm"))
 
 
+@pytest.mark.parametrize("operation", [tornproof.verify, tornproof.recover, tornproof.migrate])
+def test_what_is_no_table_is_none_to_every_operation(tmp_path: Path, operation: Callable[[Path], object]) -> None:
+    with pytest.raises(tornproof.NotATableError):
+        operation(tmp_path)
+
+
 def test_a_check_explores_what_is_named(questdb_data: Path) -> None:
     outcome = tornproof.check(questdb_data / CHAIN, only=["roundtrip", "crash"], effort=1, seed=2, workers=1)
     assert [phase.name for phase in outcome.phases] == ["roundtrip", "crash"]

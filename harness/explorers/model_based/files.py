@@ -63,15 +63,21 @@ class Process(FaultyStorage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The published generations of a directory, newest first, and where the row group blocks of each begin."""
+    """The published generations of a directory, newest first, in the bytes that hold them."""
 
     places: tuple[FooterPlace, ...]
-    blocks: tuple[frozenset[int], ...]
+    content: bytes
+    file: str
 
     @property
     def end_bytes(self) -> int:
         """The published size."""
         return self.places[0].end_bytes
+
+    def blocks_of(self, place: FooterPlace) -> frozenset[int]:
+        """Return where the row group blocks of a generation begin."""
+        header = decode_header(self.content, file=self.file)
+        return frozenset(decode_block_offsets(self.content, place, header, file=self.file))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +91,7 @@ class Files:
     names: dict[DirectoryName, str] = field(default_factory=dict)
     _published: dict[DirectoryName, bytes] = field(default_factory=dict)
     _committed: dict[DirectoryName, bytes] = field(default_factory=dict)
-    _chains: dict[DirectoryName, tuple[bytes, Chain]] = field(default_factory=dict)
+    _chains: dict[DirectoryName, Chain] = field(default_factory=dict)
     _snapshot: Snapshot | None = None
 
     def table(self) -> Table:
@@ -121,14 +127,10 @@ class Files:
         published = read_published(files).content
         self._check_unchanged(directory, self._published, published, PUBLISHED_SIZE_BYTES, PM_FILE)
         known = self._chains.get(directory)
-        if known is not None and known[0] == published:
-            return known[1]
-        places = tuple(walk(published, file=files.pm_label))
-        header = decode_header(published, file=files.pm_label)
-        blocks = (decode_block_offsets(published, place, header, file=files.pm_label) for place in places)
-        chain = Chain(places=places, blocks=tuple(map(frozenset, blocks)))
-        self._chains[directory] = published, chain
-        return chain
+        if known is None or known.content != published:
+            places = tuple(walk(published, file=files.pm_label))
+            known = self._chains[directory] = Chain(places=places, content=published, file=files.pm_label)
+        return known
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:
         """Watch data.parquet up to a token from now on; ViolationError where bytes watched before have changed."""

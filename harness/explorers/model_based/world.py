@@ -62,11 +62,11 @@ class Facts:
     @classmethod
     def of(cls, chain: Chain, token: int) -> Facts:
         """Return the facts of the generation with a token, which need not be the newest: an orphan may follow it."""
-        place, blocks = next(each for each in zip(chain.places, chain.blocks, strict=True) if each[0].token == token)
+        place = next(each for each in chain.places if each.token == token)
         return cls(
             unused_bytes=place.fixed.unused_bytes,
             footer_bytes=place.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
-            blocks=blocks,
+            blocks=chain.blocks_of(place),
             token=token,
         )
 

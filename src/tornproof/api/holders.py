@@ -13,6 +13,8 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 PROCESSES = Path("/proc")
 HOLDERS_NAMED = 5
+RECOVERED_OFFLINE = "recovery works offline"
+MIGRATED_OFFLINE = "a server knows only the files that were there when it started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,17 @@ class _TableFiles:
 
     def has(self, path: str, identity: tuple[int, int]) -> bool:
         return path.startswith(self.prefixes) or identity in self.identities
+
+
+def demand_offline(table: str, *, because: str, writes: bool) -> None:
+    """Raise UsageError where another process has a table open, or, for who `writes`, where files of ours do not belong.
+
+    What is no table is not judged here. `because` is that of `refuse_if_held`.
+    """
+    if (Path(table) / TXN_FILE).is_file():
+        refuse_if_held(table, because=because)
+        if writes:
+            demand_owner(table)
 
 
 def refuse_if_held(table: str, *, because: str) -> None:

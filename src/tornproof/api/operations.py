@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 
 from tornproof.api.captured import capture_steadily
-from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_offline
 from tornproof.api.steady import verify_steadily
 from tornproof.api.tables import TablePath
 from tornproof.harness.check import CheckQuestion, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.migrate.plan import Migration
@@ -38,9 +38,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> HealReport:
     StorageError.
     """
     table = os.fspath(path)
-    refuse_if_held(table, because="recovery works offline")
-    if not dry_run:
-        demand_owner(table)
+    demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
     return heal_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
@@ -51,9 +49,7 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     UsageError and BusyError while somebody has the table open, NotATableError, StorageError.
     """
     table = os.fspath(path)
-    refuse_if_held(table, because="a server knows only the files that were there when it started")
-    if not dry_run:
-        demand_owner(table)
+    demand_offline(table, because=MIGRATED_OFFLINE, writes=not dry_run)
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
@@ -73,8 +69,8 @@ def check(
     answer. Raises NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an effort or an
     explorer that there is not.
     """
-    factor = EFFORTS.get(effort, 0) if isinstance(effort, str) else effort
-    if not 1 <= factor <= EFFORT_MAX:
+    factor = effort_of(effort)
+    if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
     table, image = (MADE_PATH, made_image()) if path is None else capture_steadily(os.fspath(path))
     question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=Bounds.of(factor))

@@ -9,7 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from tornproof.impl.errors import NotATableError, TornproofError
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read import reader
@@ -48,8 +48,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """Arrow names, types and nullability of the columns; raises as `version` does."""
-        with self.snapshot() as snapshot:
-            return snapshot.schema
+        return reader.open_snapshot(self._directory()).schema
 
     def snapshot(self) -> Snapshot:
         """Pin the committed version of now, to be read until the `with` block ends.
@@ -125,7 +124,7 @@ class Snapshot:
         self._demand_pin()
         times = self._snapshot.time_range(start, end)
         names = None if columns is None else list(columns)
-        predicate = None if where is None else self._predicate(where)
+        predicate = self._snapshot.condition(where)
         schema = self._snapshot.schema_of(self._snapshot.selected(names))
         return Scan(self, schema, names, times, predicate)
 
@@ -149,12 +148,6 @@ class Snapshot:
     def __exit__(self, *exception: object) -> None:
         """Release."""
         self.release()
-
-    def _predicate(self, where: str) -> Predicate:
-        # The parser takes longer to import than most reads take.
-        from tornproof.impl.query.predicate_text import parse_predicate
-
-        return parse_predicate(where, self._snapshot.columns)
 
     def _demand_pin(self) -> None:
         if self._is_released:
@@ -230,26 +223,20 @@ def create(
     with older ones in all `deduplication_keys`, the timestamp among them, replace these. Raises TableRefusedError for
     what no table can have, StorageError.
     """
-    codes = {name: type_code(kind) for name, kind in columns.items()}
-    for name, code in codes.items():
+    made = []
+    for name, kind in columns.items():
+        code = type_code(kind)
         if code is None:
-            raise TableRefusedError(f"column {name!r}: there is no type {columns[name]!r}")
+            raise TableRefusedError(f"column {name!r}: there is no type {kind!r}")
+        made.append(NewColumn(name=name, type=code, is_dedup_key=name in deduplication_keys))
     for key in deduplication_keys:
         if key not in columns:
             raise TableRefusedError(f"the deduplication key {key!r} is not among the columns")
     intervals = {each.name: each for each in PartitionBy}
     if partition_by.upper() not in intervals:
         raise TableRefusedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
-    made = [
-        NewColumn(name=name, type=code, is_dedup_key=name in deduplication_keys)
-        for name, code in codes.items()
-        if code is not None
-    ]
     directory = os.fspath(path)
     create_table(
         OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]
     )
     return Table(directory)
-
-
-__all__ = ["NotATableError", "Scan", "Snapshot", "SnapshotReleasedError", "Table", "create", "open"]

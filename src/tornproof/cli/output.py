@@ -31,7 +31,7 @@ PIPE_WIDTH = 220
 
 
 class ExitCode(enum.IntEnum):
-    """What a command's exit code means (docs/reports.md)."""
+    """What a command's exit code means (README.md)."""
 
     VALID = 0
     INVALID = 1

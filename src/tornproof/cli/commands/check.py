@@ -21,7 +21,7 @@ from tornproof.cli.output import ExitCode, JsonOption, error_console, result_con
 from tornproof.cli.preset_option import preset_named
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 from tornproof.harness.check import CheckQuestion, PhaseName, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds, effort_of
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.parallel.tasks import OnProgress, Progress
 from tornproof.harness.systems.releases import HARDENED_PRESET
@@ -33,10 +33,9 @@ RATE_SECONDS_MIN = 0.1
 """A phase that is over sooner has no speed."""
 
 
-def effort_of(text: str) -> int:
-    """Return the effort that a word or a number names; raises typer.BadParameter."""
-    effort = EFFORTS.get(text) or (int(text) if text.isascii() and text.isdigit() else 0)
-    if not 1 <= effort <= EFFORT_MAX:
+def _effort(text: str) -> int:
+    effort = effort_of(text)
+    if effort is None:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(EFFORTS)}, and no number from 1 to {EFFORT_MAX:,}")
     return effort
 
@@ -49,7 +48,7 @@ def check(
     effort: Annotated[
         int,
         typer.Option(
-            parser=effort_of,
+            parser=_effort,
             metavar="|".join((*EFFORTS, "N")),
             help="How many cases are tried: the bound of every explorer, as a factor to that of `small`.",
         ),

@@ -18,7 +18,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import MIGRATED_OFFLINE, demand_offline
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
@@ -114,9 +114,7 @@ class Job:
                 out=self._target(source),
             )
         if self.out is None:
-            refuse_if_held(source.path, because="a server knows only the files that were there when it started")
-            if not self.dry_run:
-                demand_owner(source.path)
+            demand_offline(source.path, because=MIGRATED_OFFLINE, writes=not self.dry_run)
         return plan_table(self.storage, source.path, only=source.only)
 
     def publish(self, source: Source, plan: TablePlan, converted: Iterable[Conversion]) -> Migration:

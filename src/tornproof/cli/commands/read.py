@@ -17,7 +17,6 @@ from tornproof.api.steady import steadily
 from tornproof.cli.csv_text import text_batch, text_schema
 from tornproof.cli.output import JsonOption, complain, copy_to_stdout, progress_bar, replacing, write_json
 from tornproof.impl.errors import UsageError
-from tornproof.impl.query.predicate import Predicate
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.account import ReadAccount
 from tornproof.impl.read.decoding import by_threads
@@ -77,7 +76,7 @@ def read(
         schema = snapshot.schema_of(snapshot.selected(names))
         account = ReadAccount()
         with by_threads() as decoding:
-            batches = snapshot.batches(names, times, _predicate(snapshot, where), account, decoding)
+            batches = snapshot.batches(names, times, snapshot.condition(where), account, decoding)
             row_count = _write(batches, schema, out, suffix)
         return Result(snapshot=snapshot, schema=schema, row_count=row_count, account=account)
 
@@ -117,15 +116,6 @@ def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: b
             row_count += batch.num_rows
             progress.update(task, advance=batch.num_rows)
     return row_count
-
-
-def _predicate(snapshot: Snapshot, where: str | None) -> Predicate | None:
-    if where is None:
-        return None
-    # The parser takes longer to import than most reads take.
-    from tornproof.impl.query.predicate_text import parse_predicate
-
-    return parse_predicate(where, snapshot.columns)
 
 
 def _explanation(account: ReadAccount) -> Iterator[str]:

@@ -10,15 +10,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
 from tornproof.impl.errors import BusyError, UsageError
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
-from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.txn.transaction import TXN_FILE
 
 LINES_SHOWN = 500
 SENTENCES = {
@@ -94,10 +92,7 @@ def _recover(table: str, *, dry_run: bool) -> HealReport:
     storage = OperatingSystemStorage()
     if not dry_run:
         say_if_interrupted(f"{table} holds the same version all the time, and the same command does what is left")
-    if storage.kind(f"{table}/{TXN_FILE}") is EntryKind.FILE:
-        refuse_if_held(table, because="recovery works offline")
-        if not dry_run:
-            demand_owner(table)
+    demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
     with progress_bar() as progress:
         task = progress.add_task("recovering", total=None)
 

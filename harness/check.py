@@ -139,6 +139,16 @@ def complaint_of(image: DiskImage, path: str) -> object:
         return str(error)
 
 
+def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
+    """Return the bounds of an effort for a copied table: of a damaged one, all that is said is what is wrong."""
+    bounds = Bounds.of(effort)
+    with suppress(ProblemError):
+        table = open_table(image, path)
+        row_group_count = verify_table(table, quick=True).counts.row_groups
+        return bounds.of_table(row_group_count * len(table.metadata.columns if table.metadata else ()))
+    return bounds
+
+
 def check_image(
     question: CheckQuestion,
     phases: Sequence[PhaseName] = tuple(PhaseName),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 EFFORTS = {"small": 1, "medium": 4, "large": 40}
 DEFAULT = "medium"
 EFFORT_MAX = 10_000
+CHUNKS_OF_A_CASE = 128
+"""What reads a whole table decodes so many column chunks; where there are more, there are fewer cases."""
 
 
 def effort_of(asked: int | str) -> int | None:
@@ -20,9 +22,10 @@ def effort_of(asked: int | str) -> int | None:
 class Bounds:
     """So many cases an explorer tries at most; where there are fewer, it tries them all.
 
-    `damages` are flips and lengths of a table's files, `pairs` of flips, `rules` of the state machine, `schedules`
-    reduced ones of a test case, `states` those of a reader beside a crash under one model, `torn_disks` those with
-    sectors torn into words at one crash point, `situations` drawn ones, `cuts` lengths at which writes tear, `kills` of
+    `damages` are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of
+    flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
+    crash under one model, `crash_points` those at which the power is cut under one model, `torn_disks` those with
+    sectors torn into words at one of them, `situations` random ones, `cuts` lengths at which writes tear, `kills` of
     writer processes.
     """
 
@@ -31,6 +34,7 @@ class Bounds:
     rules: int
     schedules: int
     states: int
+    crash_points: int
     torn_disks: int
     situations: int
     cuts: int
@@ -45,8 +49,15 @@ class Bounds:
             rules=150 * effort,
             schedules=1_000 * effort,
             states=25_000 * effort,
+            crash_points=250 * effort,
             torn_disks=6 * effort,
             situations=10 * effort,
             cuts=20 * effort,
             kills=6 * effort,
         )
+
+    def of_table(self, chunk_count: int) -> Bounds:
+        """Return those for a table of so many column chunks: each case takes longer where it reads many of them."""
+        times = -(-chunk_count // CHUNKS_OF_A_CASE) or 1
+        fewer = {name: -(-count // times) for name, count in asdict(self).items() if name != "damages"}
+        return replace(self, **fewer)

@@ -335,10 +335,9 @@ class _Product(_Way):
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
-    """Return how many disks of a crash point are tried under a model: sectors torn into words leave too many."""
-    if model is not C_8:
-        return Settings(limits=Limits(seed=seed))
-    return Settings(limits=Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks, seed=seed))
+    """Return how many crash points are tried, and disks of each: sectors torn into words leave too many."""
+    torn = {"file_count": bounds.torn_disks, "disk_count": bounds.torn_disks} if model is C_8 else {}
+    return Settings(limits=Limits(**torn, seed=seed), points_max=bounds.crash_points)
 
 
 def explore_words(

@@ -24,7 +24,7 @@ from tornproof.harness.parallel.workers import ENDING_SIGNALS, Failed, Message, 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 
-STOP_SECONDS = 0.5
+STOP_SECONDS = 1.0
 """How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
 LOOK_SECONDS = 0.1
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))

@@ -12,8 +12,8 @@ import pytest
 import table_builder as tb
 
 from tornproof.harness import check
-from tornproof.harness.check import CheckQuestion, PhaseName, capture_table, check_image
-from tornproof.harness.common.effort import Bounds
+from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, capture_table, check_image
+from tornproof.harness.common.effort import CHUNKS_OF_A_CASE, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -46,6 +46,21 @@ def test_a_table_that_can_be_explored_is_verified_encoded_and_damaged() -> None:
     assert list(phases) == ["verify", "roundtrip", "damage"]
     assert [phase.verdict for phase in phases.values()] == [Verdict.VALID] * 3
     assert [phase.note for phase in phases.values()] == [""] * 3
+
+
+@pytest.mark.parametrize(("chunk_count", "times"), [(0, 1), (CHUNKS_OF_A_CASE, 1), (CHUNKS_OF_A_CASE + 1, 2), (900, 8)])
+def test_where_a_case_reads_more_chunks_there_are_fewer_cases(chunk_count: int, times: int) -> None:
+    bounds = Bounds.of(4).of_table(chunk_count)
+    assert bounds.damages == Bounds.of(4).damages, "these are weighed one by one"
+    assert (bounds.schedules, bounds.kills) == (4_000 // times, 24 // times)
+    assert Bounds.of(1).of_table(10**9).rules == 1, "at least one of each is tried"
+
+
+def test_the_bounds_of_a_wide_table_follow_from_its_chunks(questdb_data: Path) -> None:
+    for name, chunk_count in (("wide", 900), ("chain", 24)):
+        path = questdb_data / f"tables/9.4.2/{name}/table"
+        assert bounds_of(4, captured(path), str(path)) == Bounds.of(4).of_table(chunk_count)
+    assert bounds_of(4, TABLE.with_file("_meta", b"").image(), "/table") == Bounds.of(4)
 
 
 def test_a_table_of_an_older_release_is_sound_and_the_rest_is_unknown(questdb_data: Path) -> None:

@@ -34,13 +34,21 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How far an exploration goes; `nested_depth` is how many recoveries in a row meet a crash."""
+    """How far an exploration goes; `nested_depth` is how many recoveries in a row meet a crash.
+
+    Of more crash points than `points_max`, every n-th is visited.
+    """
 
     limits: Limits = DEFAULT_LIMITS
     nested_limits: Limits = NESTED_LIMITS
     nested_depth: int = 1
+    points_max: int | None = None
     stops_at_first: bool = False
     """Whether one finding is enough."""
+
+    def every(self, point_count: int) -> int:
+        """Return how far apart the crash points are that are visited of so many."""
+        return -(-point_count // (self.points_max or point_count)) if point_count else 1
 
 
 @dataclass(slots=True)

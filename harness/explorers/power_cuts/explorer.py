@@ -61,13 +61,14 @@ class Power:
     ) -> ModelResult:
         """Crash at every step of the first life under a model; raises NotExplorableError."""
         course, target = self._courses.of(model), self._courses.situation.target.name
+        every = settings.every(len(course.points))
         exploration = explore_model(
             self._judge,
             self._courses,
             model,
             settings,
             has_time=has_time,
-            on_point=lambda done: on_point(done, len(course.points)),
+            on_point=lambda done: on_point(done, len(course.points[::every])),
         )
         tally = exploration.tally
         undisturbed = (_undisturbed(target, *violation[::2]) for violation in course.violations)
@@ -78,8 +79,8 @@ class Power:
             distinct_count=len(tally.distinct),
             counts={f"{model}: {name}": count for name, count in _counts(tally).items()},
             reached=tally.reached,
-            bound=_bound(model, tally),
-            is_complete=tally.is_complete and not tally.is_out_of_time,
+            bound=_bound(model, tally, every),
+            is_complete=tally.is_complete and not tally.is_out_of_time and every == 1,
             is_cut=tally.is_out_of_time,
             findings=(*undisturbed, *(finding_of(each, target) for each in exploration.found.values())),
         )
@@ -154,11 +155,13 @@ def _counts(tally: Tally) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count < COUNTED_MAX}
 
 
-def _bound(model: Model, tally: Tally) -> str:
-    if tally.is_complete and not tally.is_out_of_time:
+def _bound(model: Model, tally: Tally, every: int) -> str:
+    if tally.is_complete and not tally.is_out_of_time and every == 1:
         return f"{model} complete: {len(tally.distinct)} distinct disks"
     legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
-    at = f" at the first {tally.points} moments" if tally.is_out_of_time else ""
+    first = f" at the first {tally.points} moments" if tally.is_out_of_time else ""
+    apart = "" if every == 1 else f", one in {every} of them" if first else f" at one in {every} of the moments"
+    at = first + apart
     return f"{model} a sample of {tally.tried} of {legal} disks{at}, {len(tally.distinct)} distinct"
 
 

@@ -25,17 +25,18 @@ def explore_model(
 
     The judge may be one of another situation, if that has the same table and commits.
     """
-    course = courses.of(model)
+    points = courses.of(model).points
+    points = points[:: settings.every(len(points))]
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
-        for done, point in enumerate(course.points, start=1):
+        for done, point in enumerate(points, start=1):
             exploration.visit(point)
             on_point(done)
         return exploration
     exploration = ModelExploration(judge, C_4096, settings, has_time)
     lives = LaterLives(courses.situation, exploration)
     lives.explore_failed_syncs()
-    for done, point in enumerate(course.points, start=1):
+    for done, point in enumerate(points, start=1):
         lives.explore_kills((point,))
         on_point(done)
     lives.close()

@@ -9,8 +9,8 @@ from tornproof.api.captured import capture_steadily
 from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_offline
 from tornproof.api.steady import verify_steadily
 from tornproof.api.tables import TablePath
-from tornproof.harness.check import CheckQuestion, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds, effort_of
+from tornproof.harness.check import CheckQuestion, bounds_of, check_image
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.migrate.plan import Migration
@@ -73,7 +73,8 @@ def check(
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
     table, image = (MADE_PATH, made_image()) if path is None else capture_steadily(os.fspath(path))
-    question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=Bounds.of(factor))
+    bounds = bounds_of(factor, image, table)
+    question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=bounds)
     phases = [name for name in question.phases if only is None or name in only]
     if unknown := [name for name in only or () if name not in question.phases]:
         raise ValueError(f"only: expected some of {', '.join(question.phases)}, found {unknown[0]!r}")

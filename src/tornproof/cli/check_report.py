@@ -52,7 +52,9 @@ class Asked:
         return "a small new table" if self.table is None else self.table
 
 
-def check_document(asked: Asked, outcome: CheckOutcome, saved: list[dict[str, str]], workers: int) -> dict[str, Any]:
+def check_document(
+    asked: Asked, bounds: Bounds, outcome: CheckOutcome, saved: list[dict[str, str]], workers: int
+) -> dict[str, Any]:
     """Return the JSON form of a check (docs/reports.md).
 
     Two runs of the same question differ in `times`, and in `varying`, counts of processes that run freely.
@@ -64,7 +66,7 @@ def check_document(asked: Asked, outcome: CheckOutcome, saved: list[dict[str, st
         "preset": asked.preset,
         "seed": asked.seed,
         "effort": asked.effort,
-        "bounds": asdict(Bounds.of(asked.effort)),
+        "bounds": asdict(bounds),
         "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
         "verdict": _verdict(phases).name,
         "phases": [

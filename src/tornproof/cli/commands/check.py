@@ -20,8 +20,8 @@ from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_wi
 from tornproof.cli.output import ExitCode, JsonOption, error_console, result_console, write_json
 from tornproof.cli.preset_option import preset_named
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
-from tornproof.harness.check import CheckQuestion, PhaseName, check_image
-from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, Bounds, effort_of
+from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image
+from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.parallel.tasks import OnProgress, Progress
 from tornproof.harness.systems.releases import HARDENED_PRESET
@@ -98,7 +98,7 @@ def check(
         preset=None if chosen is None else chosen.name,
         scenarios=tuple(scenario or ()),
         seed=seed,
-        bounds=Bounds.of(effort),
+        bounds=bounds_of(effort, image, path),
     )
     asked = Asked(table=table, preset=(chosen or HARDENED_PRESET).name, seed=seed, effort=effort)
     phases = _phases(only, question)
@@ -106,7 +106,7 @@ def check(
         outcome = check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
     place = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
     saved = save_findings(outcome.phases, asked.target, path, image, place)
-    document = check_document(asked, outcome, saved, workers)
+    document = check_document(asked, question.bounds, outcome, saved, workers)
     write_json(document, json_target)
     print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)
     if report is not None:

@@ -267,9 +267,28 @@ def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: Situat
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_progress_of_a_model_ends_at_its_total() -> None:
+def test_of_more_crash_points_than_asked_for_every_nth_is_visited_and_the_bound_says_so() -> None:
+    situation = toy_situation(Toy())
+    whole = phase_of(situation, A, points=())
+    count = whole.counts["A: crash points"]
+    for points_max in (count - 1, count // 2, 1):
+        every = -(-count // points_max)
+        phase = phase_of(situation, A, points=(), settings=dataclasses.replace(FEW, points_max=points_max))
+        assert phase.counts["A: crash points"] == len(range(0, count, every)) <= points_max
+        assert not phase.complete and f" at one in {every} of the moments" in phase.bound
+    assert phase_of(situation, A, points=(), settings=dataclasses.replace(FEW, points_max=count)) == whole
+
+
+@pytest.mark.parametrize("points_max", [None, 7])
+def test_progress_of_a_model_ends_at_its_total(points_max: int | None) -> None:
     said: list[tuple[int, int | None]] = []
-    phase_of(toy_situation(Toy()), A, points=(), on_progress=lambda done, total: said.append((done, total)))
+    phase_of(
+        toy_situation(Toy()),
+        A,
+        points=(),
+        settings=dataclasses.replace(FEW, points_max=points_max),
+        on_progress=lambda done, total: said.append((done, total)),
+    )
     assert said[-1][0] == said[-1][1] == len(said)
 
 

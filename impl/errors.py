@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with one file: where it stands, what should stand there, what does.
 
-    `offset_bytes` is the place in `file`, or None where the whole file is meant.
+    The parts come in the order of the sentence that says it. `offset_bytes` is the place in `file`, or None where the
+    whole file is meant.
     """
 
     file: str
@@ -31,25 +32,17 @@ class TornproofError(Exception):
 class ProblemError(TornproofError):
     """Base of the errors that name a field of a file."""
 
-    def __init__(self, *, file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> None:
-        self.problem = Problem(
-            file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual)
-        )
+    def __init__(self, file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> None:
+        self.problem = Problem(file, field, offset_bytes, str(expected), str(actual))
         super().__init__(str(self.problem))
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
         """Return the error that reports `problem`."""
-        return cls(
-            file=problem.file,
-            field=problem.field,
-            offset_bytes=problem.offset_bytes,
-            expected=problem.expected,
-            actual=problem.actual,
-        )
+        return cls(problem.file, problem.field, problem.offset_bytes, problem.expected, problem.actual)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments do not survive the default pickling, and worker processes raise these.
+        # The default pickling would give the message alone to the constructor, and worker processes raise these.
         return type(self).of, (self.problem,), self.__dict__
 
 

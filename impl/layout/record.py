@@ -24,7 +24,7 @@ from typing import (
 
 import numpy as np
 
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -109,6 +109,33 @@ class Layout:
             yield start, raw.hex(" "), spec.format_name, raw.hex() if isinstance(value, bytes) else str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """Where a record stands, or should: what is wrong with one of its fields is said in terms of it.
+
+    `of` follows the names of its fields where a file has many such records: " of column 3".
+    """
+
+    layout: Layout
+    file: str
+    offset_bytes: int
+    of: str = ""
+
+    def problem(self, name: str, expected: object, actual: object) -> Problem:
+        """Return what is wrong with the field of that name."""
+        field = self.layout.field(name)
+        offset_bytes = self.offset_bytes + field.offset_bytes
+        return Problem(self.file, field.format_name + self.of, offset_bytes, str(expected), str(actual))
+
+    def corrupt(self, name: str, expected: object, actual: object) -> CorruptError:
+        """Return the error for bytes that contradict the format, or each other."""
+        return CorruptError.of(self.problem(name, expected, actual))
+
+    def unsupported(self, name: str, expected: object, actual: object) -> UnsupportedError:
+        """Return the error for bytes that this reader does not know, or refuses to spend memory on."""
+        return UnsupportedError.of(self.problem(name, expected, actual))
+
+
 class Record:
     """Base of all layout classes; `layout` is filled in by the decorator `layout_of`."""
 
@@ -120,14 +147,15 @@ class Record:
         """Decode the record at `offset_bytes`; CorruptError when it does not fit into `data`."""
         layout = cls.layout
         if offset_bytes < 0 or offset_bytes + layout.size_bytes > len(data):
-            raise CorruptError(
-                file=file,
-                field=layout.title,
-                offset_bytes=offset_bytes,
-                expected=f"{layout.size_bytes} bytes inside the first {len(data)}",
-                actual=f"a record that ends at byte {offset_bytes + layout.size_bytes}",
-            )
+            expected = f"{layout.size_bytes} bytes inside the first {len(data)}"
+            actual = f"a record that ends at byte {offset_bytes + layout.size_bytes}"
+            raise CorruptError(file, layout.title, offset_bytes, expected, actual)
         return cls(**dict(zip(layout.names, layout.packer.unpack_from(data, offset_bytes), strict=True)))
+
+    @classmethod
+    def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPlace:
+        """Return the place of such a record in a file, for what is wrong with its fields."""
+        return RecordPlace(cls.layout, file, offset_bytes, of)
 
     def pack(self) -> bytes:
         """Encode the record; a value that does not fit its field is our bug and raises struct.error."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.bits import Bits
-from tornproof.impl.layout.record import Buffer
+from tornproof.impl.layout.record import Buffer, RecordPlace
 
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
 STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1
@@ -77,13 +77,8 @@ def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_by
     header = layout.RowGroupHeader.unpack(window, offset_bytes, file=file)
     region_start = region_offset(offset_bytes, column_count)
     if region_start > limit_bytes:
-        raise CorruptError(
-            file=file,
-            field="BLOCK_OFFSET",
-            offset_bytes=offset_bytes,
-            expected=f"{column_count} column chunks before byte {limit_bytes}",
-            actual=f"a block that ends at byte {region_start}",
-        )
+        expected = f"{column_count} column chunks before byte {limit_bytes}"
+        raise CorruptError(file, "BLOCK_OFFSET", offset_bytes, expected, f"a block that ends at byte {region_start}")
     region = _Region(window, region_start)
     records = layout.ColumnChunk.layout.packer.iter_unpack(window[chunk_offset(offset_bytes, 0) : region_start])
     chunks = tuple(
@@ -120,13 +115,7 @@ def bitset_interval(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: 
     start = offset_bytes + layout.BloomBitset.layout.size_bytes
     length = layout.BloomBitset.unpack(window, offset_bytes, file=file).length
     if not 0 < length <= limit_bytes - start:
-        raise CorruptError(
-            file=file,
-            field="bloom bitset LENGTH",
-            offset_bytes=offset_bytes,
-            expected=f"1 to {limit_bytes - start}",
-            actual=length,
-        )
+        raise CorruptError(file, "bloom bitset LENGTH", offset_bytes, f"1 to {limit_bytes - start}", length)
     return offset_bytes, start + length
 
 
@@ -217,35 +206,29 @@ def _decode_chunk(record: tuple[int, ...], place: int, region: _Region, index: i
     codec, encodings, flags, sizes, reserved, num_values, start, size, nulls, distinct, low, high = record
     minimum, maximum, has_nulls, has_distinct = _known(flags, sizes)
 
-    def reject(name: str, expected: str, actual: object) -> None:
-        raise CorruptError(
-            file=file,
-            field=f"{name.upper()} of column {index}",
-            offset_bytes=place + layout.ColumnChunk.layout.offset_of(name),
-            expected=expected,
-            actual=actual,
-        )
+    def at() -> RecordPlace:
+        return layout.ColumnChunk.at(file, place, f" of column {index}")
 
     if codec >= len(layout.CODEC_NAMES):
-        reject("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", codec)
+        raise at().corrupt("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", codec)
     if reserved:
-        reject("reserved", "0", reserved)
+        raise at().corrupt("reserved", "0", reserved)
 
     def statistic(known: _Known, word: int) -> Statistic | None:
         if not known.is_present:
             return None
         if known.is_inlined:
             if not 0 < known.size_bytes <= layout.INLINE_STATISTIC_LIMIT_BYTES:
-                reject("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)
+                raise at().corrupt("stat_sizes", f"1 to 8 bytes for an inlined {known.name.upper()}", known.size_bytes)
             value = word.to_bytes(8, "little")
             if any(value[known.size_bytes :]):
-                reject(known.name, f"zeros after its {known.size_bytes} bytes", value.hex())
+                raise at().corrupt(known.name, f"zeros after its {known.size_bytes} bytes", value.hex())
             return Statistic(value=value[: known.size_bytes], exact=known.is_exact)
         stored = region.statistic(word)
         if stored is None:
             length, offset = layout.STAT_REFERENCE_LENGTH.get(word), layout.STAT_REFERENCE_OFFSET.get(word)
             expected = f"bytes of its own from {region.start_bytes} to {len(region.window)}"
-            reject(known.name, expected, f"{length} at +{offset}")
+            raise at().corrupt(known.name, expected, f"{length} at +{offset}")
         return Statistic(value=bytes(stored), exact=known.is_exact) if stored else None
 
     return Chunk(

@@ -48,11 +48,7 @@ def bitset_of(
         bitset = _external(reference, reference.length_bytes, metadata, ordinal, column_index, read_data, file)
     if len(bitset) % BLOCK_BYTES:
         raise CorruptError(
-            file=file,
-            field="bloom bitset LENGTH",
-            offset_bytes=reference.offset_bytes,
-            expected=f"a multiple of {BLOCK_BYTES}",
-            actual=len(bitset),
+            file, "bloom bitset LENGTH", reference.offset_bytes, f"a multiple of {BLOCK_BYTES}", len(bitset)
         )
     return bitset
 
@@ -78,13 +74,9 @@ def _external(
     def reject(expected: str, actual: object) -> NoReturn:
         header, place = metadata.header, metadata.generation.place
         name = header.columns[column_index].name
-        raise CorruptError(
-            file=file,
-            field=f"bloom reference of column {name!r} of row group {ordinal}",
-            offset_bytes=bloom_reference_offset(place, header, ordinal, header.bloom_columns.index(column_index)),
-            expected=expected,
-            actual=actual,
-        )
+        field = f"bloom reference of column {name!r} of row group {ordinal}"
+        offset_bytes = bloom_reference_offset(place, header, ordinal, header.bloom_columns.index(column_index))
+        raise CorruptError(file, field, offset_bytes, expected, actual)
 
     longest = min(metadata.token - reference.offset_bytes, SIZE_MAX_BYTES + HEADER_MAX_BYTES)
     if not 0 < length_bytes <= longest:

@@ -78,20 +78,12 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
         if prev == 0:
             return
         if not GENERATION_END_MINIMUM <= prev <= place.offset_bytes:
-            raise CorruptError(
-                file=file,
-                field="PREV_PARQUET_META_FILE_SIZE",
-                offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("prev_parquet_meta_file_size"),
-                expected=f"0, or {GENERATION_END_MINIMUM} to {place.offset_bytes}",
-                actual=prev,
+            raise layout.Footer.at(file, place.offset_bytes).corrupt(
+                "prev_parquet_meta_file_size", f"0, or {GENERATION_END_MINIMUM} to {place.offset_bytes}", prev
             )
         newer, end = place, prev
     raise UnsupportedError(
-        file=file,
-        field="PREV_PARQUET_META_FILE_SIZE",
-        offset_bytes=None,
-        expected=f"a chain of at most {GENERATION_COUNT_LIMIT} generations",
-        actual="more",
+        file, "PREV_PARQUET_META_FILE_SIZE", None, f"a chain of at most {GENERATION_COUNT_LIMIT} generations", "more"
     )
 
 
@@ -106,11 +98,7 @@ def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPlace, int
             return place, len(tokens)
         tokens.append(place.token)
     error = TokenMissingError(
-        file=file,
-        field="token",
-        offset_bytes=None,
-        expected=f"one of the chain's {len(tokens)}: {', '.join(map(str, tokens[:8]))}",
-        actual=token,
+        file, "token", None, f"one of the chain's {len(tokens)}: {', '.join(map(str, tokens[:8]))}", token
     )
     error.tokens = tuple(tokens)
     raise error
@@ -135,13 +123,8 @@ def check_checksum(data: Buffer, place: FooterPlace, *, file: str) -> None:
     """Raise CorruptError unless CHECKSUM is the CRC of all that stands before it."""
     computed = checksum_of(data, place)
     if computed != place.trailer.checksum:
-        raise CorruptError(
-            file=file,
-            field="CHECKSUM",
-            offset_bytes=place.checksum_offset,
-            expected=f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}",
-            actual=f"{place.trailer.checksum:#010x}",
-        )
+        expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}"
+        raise CorruptError(file, "CHECKSUM", place.checksum_offset, expected, f"{place.trailer.checksum:#010x}")
 
 
 def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
@@ -205,10 +188,5 @@ def _check_restated(data: Buffer, newer: FooterPlace, older: FooterPlace, header
     # Only a footer that restates its predecessor may repeat a token; otherwise a token would name two snapshots.
     if same_but_history(data, newer, older, header, file=file):
         return
-    raise CorruptError(
-        file=file,
-        field="PARQUET_FOOTER_OFFSET",
-        offset_bytes=older.offset_bytes,
-        expected=f"a token below {newer.token}, the next newer generation's",
-        actual=older.token,
-    )
+    expected = f"a token below {newer.token}, the next newer generation's"
+    raise CorruptError(file, "PARQUET_FOOTER_OFFSET", older.offset_bytes, expected, older.token)

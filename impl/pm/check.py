@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
-from tornproof.impl.layout.record import Buffer
+from tornproof.impl.layout.record import Buffer, RecordPlace
 from tornproof.impl.pm.block import Block, Chunk, chunk_offset, region_offset
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
-from tornproof.impl.pm.footer import FOOTER_LENGTH_BYTES, bloom_reference_offset
+from tornproof.impl.pm.footer import bloom_reference_offset
 from tornproof.impl.pm.header import Column, FileHeader, descriptor_offset
 from tornproof.impl.pm.statistics import Bound, bounds_of, in_order
 from tornproof.impl.types.physical import PhysicalType
@@ -34,31 +34,28 @@ def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metada
         if block.offset_bytes in checked:
             continue
         for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True)):
-            place = chunk_offset(block.offset_bytes, index)
-            label = f"column {column.name!r} of row group {ordinal}"
-            for field, expected, actual in _check_chunk(column, chunk, block, metadata):
-                offset = place + layout.ColumnChunk.layout.offset_of(field)
-                yield _problem(file, f"{field.upper()} of {label}", offset, expected, actual)
+            for found in _check_chunk(column, chunk, block, metadata):
+                yield _chunk_place(metadata, ordinal, index, file).problem(*found)
     if not checked.issuperset(metadata.generation.block_offsets):
         yield from _check_ranges(metadata, file)
         yield from _check_row_order(metadata, file)
 
 
-def _problem(file: str, field: str, offset_bytes: int, expected: object, actual: object) -> Problem:
-    return Problem(file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual))
+def _chunk_place(metadata: Metadata, ordinal: int, index: int, file: str) -> RecordPlace:
+    place = chunk_offset(metadata.blocks[ordinal].offset_bytes, index)
+    of = f" of column {metadata.header.columns[index].name!r} of row group {ordinal}"
+    return layout.ColumnChunk.at(file, place, of)
 
 
 def _check_columns(metadata: Metadata, file: str) -> Iterator[Problem]:
     for index, column in enumerate(metadata.header.columns):
-        place = descriptor_offset(index)
-        for field, expected, actual in _check_column(index, column, metadata.header):
-            offset = place + layout.ColumnDescriptor.layout.offset_of(field)
-            yield _problem(file, f"{field.upper()} of column {column.name!r}", offset, expected, actual)
+        at = layout.ColumnDescriptor.at(file, descriptor_offset(index), f" of column {column.name!r}")
+        for found in _check_column(index, column, metadata.header):
+            yield at.problem(*found)
     header = metadata.header
     dts = header.designated_timestamp
     if dts >= 0 and header.sorting[:1] != (dts,):
-        place = layout.Header.layout.offset_of("designated_timestamp")
-        yield _problem(file, "DESIGNATED_TIMESTAMP", place, "the first of the sorting columns", dts)
+        yield layout.Header.at(file, 0).problem("designated_timestamp", "the first of the sorting columns", dts)
 
 
 def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tuple[str, object, object]]:
@@ -76,22 +73,16 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
 
 def _check_footer(metadata: Metadata, file: str) -> Iterator[Problem]:
     place = metadata.generation.place
-    fixed = place.fixed
-
-    def problem(name: str, expected: str, actual: object) -> Problem:
-        offset = place.offset_bytes + layout.Footer.layout.offset_of(name)
-        return _problem(file, name.upper(), offset, expected, actual)
-
+    fixed, at = place.fixed, layout.Footer.at(file, place.offset_bytes)
     if fixed.parquet_footer_offset < len(MAGIC):
-        yield problem("parquet_footer_offset", f"{len(MAGIC)} or more", fixed.parquet_footer_offset)
+        yield at.problem("parquet_footer_offset", f"{len(MAGIC)} or more", fixed.parquet_footer_offset)
     if fixed.unused_bytes > fixed.parquet_footer_offset:
         expected = f"at most {fixed.parquet_footer_offset}, the bytes before the Thrift footer"
-        yield problem("unused_bytes", expected, fixed.unused_bytes)
+        yield at.problem("unused_bytes", expected, fixed.unused_bytes)
     if metadata.header.size_bytes > place.offset_bytes:
         expected = f"a footer after the header, which ends at byte {metadata.header.size_bytes}"
-        yield _problem(
-            file, "FOOTER_LENGTH", place.end_bytes - FOOTER_LENGTH_BYTES, expected, f"a footer at {place.offset_bytes}"
-        )
+        trailer = layout.Trailer.at(file, place.checksum_offset)
+        yield trailer.problem("footer_length", expected, f"a footer at {place.offset_bytes}")
 
 
 def _check_blocks(data: Buffer, metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -100,7 +91,8 @@ def _check_blocks(data: Buffer, metadata: Metadata, file: str) -> Iterator[Probl
     for start, ordinal, free_from in _overlaps(intervals, metadata.header.size_bytes):
         entry = entries + ordinal * layout.RowGroupEntry.layout.size_bytes
         expected = f"a block at byte {free_from} or later, where the header and the blocks before it end"
-        yield _problem(file, f"BLOCK_OFFSET of row group {ordinal}", entry, expected, f"byte {start}")
+        at = layout.RowGroupEntry.at(file, entry, f" of row group {ordinal}")
+        yield at.problem("block_offset", expected, f"byte {start}")
 
 
 def _check_bitsets(data: Buffer, metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -120,7 +112,7 @@ def _bloom_problem(metadata: Metadata, ordinal: int, position: int, expected: st
     header, generation = metadata.header, metadata.generation
     offset = bloom_reference_offset(generation.place, header, ordinal, position)
     name = header.columns[header.bloom_columns[position]].name
-    return _problem(file, f"bloom reference of column {name!r} of row group {ordinal}", offset, expected, actual)
+    return Problem(file, f"bloom reference of column {name!r} of row group {ordinal}", offset, expected, actual)
 
 
 def _overlaps(intervals: list[Interval], free_from: int) -> Iterator[tuple[int, int, int]]:
@@ -188,11 +180,8 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
     ]
     for start, nth, free_from in _overlaps([interval for *_, interval in chunks], 0):
         ordinal, index, _ = chunks[nth]
-        block = metadata.blocks[ordinal]
-        place = chunk_offset(block.offset_bytes, index)
-        offset = place + layout.ColumnChunk.layout.offset_of("byte_range_start")
-        field = f"BYTE_RANGE_START of column {metadata.header.columns[index].name!r} of row group {ordinal}"
-        yield _problem(file, field, offset, f"{free_from} or more: chunks do not overlap", start)
+        expected = f"{free_from} or more: chunks do not overlap"
+        yield _chunk_place(metadata, ordinal, index, file).problem("byte_range_start", expected, start)
 
 
 def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -207,8 +196,6 @@ def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
         if bounds is None or isinstance(bounds, str) or not isinstance(bounds[0], int):
             continue
         if isinstance(newest, int) and bounds[0] < newest:
-            place = chunk_offset(block.offset_bytes, dts)
-            offset = place + layout.ColumnChunk.layout.offset_of("min_stat")
-            field = f"MIN_STAT of column {column.name!r} of row group {ordinal}"
-            yield _problem(file, field, offset, f"{newest} or more, the row group before", bounds[0])
+            expected = f"{newest} or more, the row group before"
+            yield _chunk_place(metadata, ordinal, dts, file).problem("min_stat", expected, bounds[0])
         newest = bounds[1]

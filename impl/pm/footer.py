@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import ParquetTail
 from tornproof.impl.layout.record import Buffer
@@ -79,24 +79,15 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
     Source: docs/format.md: the trailer's last word says how far back the footer starts.
     """
     if not GENERATION_END_MINIMUM <= end_bytes <= len(data):
-        raise CorruptError(
-            file=file,
-            field="PARQUET_META_FILE_SIZE",
-            offset_bytes=0,
-            expected=f"a generation's end, {GENERATION_END_MINIMUM} to {len(data)}",
-            actual=end_bytes,
-        )
+        expected = f"a generation's end, {GENERATION_END_MINIMUM} to {len(data)}"
+        raise layout.Header.at(file, 0).corrupt("parquet_meta_file_size", expected, end_bytes)
     trailer = layout.Trailer.unpack(data, end_bytes - TRAILER_BYTES, file=file)
     offset_bytes = end_bytes - FOOTER_LENGTH_BYTES - trailer.footer_length
     longest = end_bytes - FOOTER_LENGTH_BYTES - layout.Header.layout.size_bytes
     if not FOOTER_BYTES + CHECKSUM_BYTES <= trailer.footer_length <= longest:
-        raise CorruptError(
-            file=file,
-            field="FOOTER_LENGTH",
-            offset_bytes=end_bytes - FOOTER_LENGTH_BYTES,
-            expected=f"{FOOTER_BYTES + CHECKSUM_BYTES} to {longest} for the generation that ends at byte {end_bytes}",
-            actual=trailer.footer_length,
-        )
+        expected = f"{FOOTER_BYTES + CHECKSUM_BYTES} to {longest} for the generation that ends at byte {end_bytes}"
+        at = layout.Trailer.at(file, end_bytes - TRAILER_BYTES)
+        raise at.corrupt("footer_length", expected, trailer.footer_length)
     return FooterPlace(
         end_bytes=end_bytes,
         offset_bytes=offset_bytes,
@@ -123,13 +114,9 @@ def decode_generation(
         sections, position = _decode_sections(data, position, place, file)
     if position < place.checksum_offset:
         if not _has_unknown_bits(place, header):
-            raise CorruptError(
-                file=file,
-                field="FOOTER_LENGTH",
-                offset_bytes=place.end_bytes - FOOTER_LENGTH_BYTES,
-                expected=f"{position + CHECKSUM_BYTES - place.offset_bytes}, all that the flags announce",
-                actual=place.trailer.footer_length,
-            )
+            expected = f"{position + CHECKSUM_BYTES - place.offset_bytes}, all that the flags announce"
+            at = layout.Trailer.at(file, place.checksum_offset)
+            raise at.corrupt("footer_length", expected, place.trailer.footer_length)
         unknown = bytes(data[position : place.checksum_offset])
         sections = replace(sections, unknown=unknown)
     return Generation(place=place, block_offsets=block_offsets, blooms=blooms, sections=sections)
@@ -195,13 +182,9 @@ def check_flags(place: FooterPlace, *, file: str) -> None:
     required = place.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
     if required:
         covering = layout.COVERING_INDEX_REQUIRED.get(required)
-        raise UnsupportedError(
-            file=file,
-            field="FOOTER_FEATURE_FLAGS",
-            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("footer_feature_flags"),
-            expected="no required feature bit that this reader does not know",
-            actual=f"{required:#x}" + (" (COVERING_INDEX)" if covering else ""),
-        )
+        expected = "no required feature bit that this reader does not know"
+        actual = f"{required:#x}" + (" (COVERING_INDEX)" if covering else "")
+        raise layout.Footer.at(file, place.offset_bytes).unsupported("footer_feature_flags", expected, actual)
 
 
 def _has_unknown_bits(place: FooterPlace, header: FileHeader) -> bool:
@@ -214,23 +197,15 @@ def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
     start = place.offset_bytes + FOOTER_BYTES
     row_bytes = ENTRY_BYTES + _reference_layout_bytes(header) * len(header.bloom_columns)
     end = start + place.fixed.row_group_count * row_bytes
+    at = layout.Footer.at(file, place.offset_bytes)
     if end > place.checksum_offset:
-        raise CorruptError(
-            file=file,
-            field="ROW_GROUP_COUNT",
-            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
-            expected=f"entries that fit into the footer's {place.checksum_offset - start} bytes",
-            actual=place.fixed.row_group_count,
-        )
+        expected = f"entries that fit into the footer's {place.checksum_offset - start} bytes"
+        raise at.corrupt("row_group_count", expected, place.fixed.row_group_count)
     chunk_count = place.fixed.row_group_count * max(1, len(header.columns))
     if place.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
-        raise UnsupportedError(
-            file=file,
-            field="ROW_GROUP_COUNT",
-            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
-            expected=f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks",
-            actual=f"{place.fixed.row_group_count} row groups of {len(header.columns)} columns",
-        )
+        expected = f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks"
+        actual = f"{place.fixed.row_group_count} row groups of {len(header.columns)} columns"
+        raise at.unsupported("row_group_count", expected, actual)
     return end
 
 
@@ -290,25 +265,15 @@ def _decode_scratchpad(window: memoryview, position: int, file: str) -> tuple[tu
     position += layout.Scratchpad.layout.size_bytes
     room = (len(window) - position) // entry_bytes
     if not 0 < count <= room:
-        raise CorruptError(
-            file=file,
-            field="SCRATCHPAD",
-            offset_bytes=position - layout.Scratchpad.layout.size_bytes,
-            expected=f"1 to {room} entries",
-            actual=count,
-        )
+        start = position - layout.Scratchpad.layout.size_bytes
+        raise CorruptError(file, "SCRATCHPAD", start, f"1 to {room} entries", count)
     entries = []
     for _ in range(count):
         entry = layout.ScratchpadEntry.unpack(window, position, file=file)
         start = position + entry_bytes
         if entry.length > len(window) - start:
-            raise CorruptError(
-                file=file,
-                field="SCRATCHPAD",
-                offset_bytes=position,
-                expected=f"an entry of at most {len(window) - start} bytes",
-                actual=entry.length,
-            )
+            expected = f"an entry of at most {len(window) - start} bytes"
+            raise CorruptError(file, "SCRATCHPAD", position, expected, entry.length)
         position = start + entry.length
         entries.append((entry.code, bytes(window[start:position])))
     return tuple(entries), position

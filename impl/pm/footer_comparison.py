@@ -29,9 +29,7 @@ def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> I
     columns = metadata.header.columns
 
     def problem(field: str, offset_bytes: int, expected: object, actual: object) -> Problem:
-        return Problem(
-            file=file, field=field, offset_bytes=offset_bytes, expected=f"{expected}, as in _pm", actual=str(actual)
-        )
+        return Problem(file, field, offset_bytes, f"{expected}, as in _pm", str(actual))
 
     if len(footer.leaves) != len(columns):
         yield problem("schema", footer.offset_bytes, f"{len(columns)} columns", len(footer.leaves))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
-from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
 
@@ -162,46 +162,33 @@ def encode_header(header: FileHeader, *, parquet_meta_file_size: int) -> bytes:
 
 
 def _check_fixed(fixed: layout.Header, data: Buffer, file: str) -> None:
-    def place(name: str) -> int:
-        return layout.Header.layout.offset_of(name)
-
+    at = layout.Header.at(file, 0)
     unknown = fixed.feature_flags & layout.REQUIRED_FEATURES.mask & ~layout.HEADER_FEATURES.known_mask
     if unknown:
-        raise UnsupportedError(
-            file=file,
-            field="FEATURE_FLAGS",
-            offset_bytes=place("feature_flags"),
-            expected="no required feature bit that this reader does not know",
-            actual=f"bits {_bit_numbers(unknown)}",
-        )
-
-    def reject(name: str, expected: str, actual: object) -> None:
-        raise CorruptError(file=file, field=name.upper(), offset_bytes=place(name), expected=expected, actual=actual)
-
+        expected = "no required feature bit that this reader does not know"
+        raise at.unsupported("feature_flags", expected, f"bits {_bit_numbers(unknown)}")
     flags = fixed.feature_flags
     if layout.BLOOM_FILTERS_EXTERNAL.get(flags) and not layout.BLOOM_FILTERS.get(flags):
-        reject("feature_flags", "BLOOM_FILTERS_EXTERNAL only together with BLOOM_FILTERS", hex(flags))
+        raise at.corrupt("feature_flags", "BLOOM_FILTERS_EXTERNAL only together with BLOOM_FILTERS", hex(flags))
     if layout.SORTING_IS_DTS_ASC.get(flags) and fixed.designated_timestamp < 0:
-        reject("designated_timestamp", "a column index, because SORTING_IS_DTS_ASC is set", fixed.designated_timestamp)
+        raise at.corrupt(
+            "designated_timestamp", "a column index, because SORTING_IS_DTS_ASC is set", fixed.designated_timestamp
+        )
     if layout.SORTING_IS_DTS_ASC.get(flags) and fixed.sorting_column_count:
-        reject("sorting_column_count", "0, because SORTING_IS_DTS_ASC is set", fixed.sorting_column_count)
+        raise at.corrupt("sorting_column_count", "0, because SORTING_IS_DTS_ASC is set", fixed.sorting_column_count)
     if fixed.reserved:
-        reject("reserved", "0", fixed.reserved)
+        raise at.corrupt("reserved", "0", fixed.reserved)
     room = (len(data) - layout.Header.layout.size_bytes) // DESCRIPTOR_BYTES
     if fixed.column_count > room:
-        reject("column_count", f"at most {room}, the descriptors that fit into the file", fixed.column_count)
+        raise at.corrupt("column_count", f"at most {room}, the descriptors that fit into the file", fixed.column_count)
     if fixed.column_count > COLUMN_COUNT_LIMIT:
-        raise UnsupportedError(
-            file=file,
-            field="COLUMN_COUNT",
-            offset_bytes=place("column_count"),
-            expected=f"at most {COLUMN_COUNT_LIMIT} columns",
-            actual=fixed.column_count,
-        )
+        raise at.unsupported("column_count", f"at most {COLUMN_COUNT_LIMIT} columns", fixed.column_count)
     if not -1 <= fixed.designated_timestamp < fixed.column_count:
-        reject("designated_timestamp", f"-1 to {fixed.column_count - 1}", fixed.designated_timestamp)
+        raise at.corrupt("designated_timestamp", f"-1 to {fixed.column_count - 1}", fixed.designated_timestamp)
     if fixed.sorting_column_count > fixed.column_count:
-        reject("sorting_column_count", f"at most {fixed.column_count}, the columns", fixed.sorting_column_count)
+        raise at.corrupt(
+            "sorting_column_count", f"at most {fixed.column_count}, the columns", fixed.sorting_column_count
+        )
 
 
 def _bit_numbers(word: int) -> str:
@@ -213,9 +200,7 @@ def _indices(data: Buffer, position: int, count: int, limit: int, name: str, fil
     for offset_bytes in range(position, position + count * U32_BYTES, U32_BYTES):
         index = layout.SortingColumn.unpack(data, offset_bytes, file=file).index
         if index >= limit:
-            raise CorruptError(
-                file=file, field=name, offset_bytes=offset_bytes, expected=f"a column index below {limit}", actual=index
-            )
+            raise CorruptError(file, name, offset_bytes, f"a column index below {limit}", index)
         indices.append(index)
     return tuple(indices)
 
@@ -237,13 +222,9 @@ def _column(data: Buffer, descriptor: layout.ColumnDescriptor, index: int, names
     try:
         name = bytes(data[descriptor.name_offset : descriptor.name_offset + descriptor.name_length]).decode()
     except UnicodeDecodeError as error:
-        raise CorruptError(
-            file=file,
-            field=f"NAME_STRINGS of column {index}",
-            offset_bytes=descriptor.name_offset + error.start,
-            expected="UTF-8",
-            actual=f"byte 0x{error.object[error.start]:02x}",
-        ) from error
+        actual = f"byte 0x{error.object[error.start]:02x}"
+        field = f"NAME_STRINGS of column {index}"
+        raise CorruptError(file, field, descriptor.name_offset + error.start, "UTF-8", actual) from error
     return Column(
         name=name,
         id=descriptor.id,
@@ -259,20 +240,17 @@ def _column(data: Buffer, descriptor: layout.ColumnDescriptor, index: int, names
 def _check_descriptor(
     descriptor: layout.ColumnDescriptor, base: int, names_start: int, size_bytes: int, file: str
 ) -> None:
-    def reject(name: str, expected: str, actual: object) -> None:
-        place = base + layout.ColumnDescriptor.layout.offset_of(name)
-        raise CorruptError(file=file, field=name.upper(), offset_bytes=place, expected=expected, actual=actual)
-
+    at = layout.ColumnDescriptor.at(file, base)
     if not names_start <= descriptor.name_offset <= size_bytes:
-        reject("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
+        raise at.corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
-        reject("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
+        raise at.corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
     if descriptor.physical_type >= len(layout.PHYSICAL_TYPE_NAMES):
-        reject("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
+        raise at.corrupt("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
-        reject("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
+        raise at.corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:
-        reject("reserved", "0", descriptor.reserved)
+        raise at.corrupt("reserved", "0", descriptor.reserved)
 
 
 def _bloom_columns(data: Buffer, fixed: layout.Header, position: int, file: str) -> tuple[tuple[int, ...], int]:
@@ -280,21 +258,9 @@ def _bloom_columns(data: Buffer, fixed: layout.Header, position: int, file: str)
         return (), position
     count = layout.BloomColumns.unpack(data, position, file=file).bloom_col_count
     if not 0 < count <= fixed.column_count:
-        raise CorruptError(
-            file=file,
-            field="BLOOM_COL_COUNT",
-            offset_bytes=position,
-            expected=f"1 to {fixed.column_count}",
-            actual=count,
-        )
+        raise CorruptError(file, "BLOOM_COL_COUNT", position, f"1 to {fixed.column_count}", count)
     position += layout.BloomColumns.layout.size_bytes
     columns = _indices(data, position, count, fixed.column_count, "BLOOM_FILTER_COLUMNS", file)
     if any(left >= right for left, right in itertools.pairwise(columns)):
-        raise CorruptError(
-            file=file,
-            field="BLOOM_FILTER_COLUMNS",
-            offset_bytes=position,
-            expected="ascending and unique column indices",
-            actual=columns,
-        )
+        raise CorruptError(file, "BLOOM_FILTER_COLUMNS", position, "ascending and unique column indices", columns)
     return columns, position + count * U32_BYTES

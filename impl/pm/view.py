@@ -149,23 +149,16 @@ def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file:
     count = place.fixed.row_group_count
     room = (place.checksum_offset - place.offset_bytes - FOOTER_BYTES) // ENTRY_BYTES
     if count > room:
-        raise CorruptError(
-            file=file,
-            field="ROW_GROUP_COUNT",
-            offset_bytes=place.offset_bytes + layout.Footer.layout.offset_of("row_group_count"),
-            expected=f"at most {room}, the entries that fit into the footer",
-            actual=count,
+        raise layout.Footer.at(file, place.offset_bytes).corrupt(
+            "row_group_count", f"at most {room}, the entries that fit into the footer", count
         )
     offsets = block_offsets_at(content, place)
     limit = place.offset_bytes - region_offset(0, column_count)
     outside = np.flatnonzero(offsets > limit)
     if len(outside):
         ordinal = int(outside[0])
-        raise CorruptError(
-            file=file,
-            field=f"BLOCK_OFFSET of row group {ordinal}",
-            offset_bytes=place.offset_bytes + FOOTER_BYTES + ordinal * ENTRY_BYTES,
-            expected=f"at most {limit}, so that {column_count} column chunks lie before the footer",
-            actual=int(offsets[ordinal]),
-        )
+        expected = f"at most {limit}, so that {column_count} column chunks lie before the footer"
+        actual = int(offsets[ordinal])
+        field = f"BLOCK_OFFSET of row group {ordinal}"
+        raise CorruptError(file, field, place.offset_bytes + FOOTER_BYTES + ordinal * ENTRY_BYTES, expected, actual)
     return offsets

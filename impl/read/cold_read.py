@@ -59,10 +59,6 @@ def _check_size(column: SnapshotColumn, chunk: Chunk, file: str) -> None:
     """Refuse a few bytes, or none, that stand for gigabytes."""
     bound_bytes = batch_bound_bytes([chunk])
     if chunk.num_values * column.width_bytes > bound_bytes:
-        raise UnsupportedError(
-            file=file,
-            field="NUM_VALUES",
-            offset_bytes=chunk.byte_range_start,
-            expected=f"values of at most {bound_bytes} bytes in memory",
-            actual=f"{chunk.num_values} values of {column.width_bytes} bytes",
-        )
+        expected = f"values of at most {bound_bytes} bytes in memory"
+        actual = f"{chunk.num_values} values of {column.width_bytes} bytes"
+        raise UnsupportedError(file, "NUM_VALUES", chunk.byte_range_start, expected, actual)

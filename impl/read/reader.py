@@ -242,13 +242,9 @@ def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol =
 def _resolve_migrated(reader: ReaderProtocol, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
     """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
     if not partition.parquet_was_generated and not files.has_pm():
-        raise UnsupportedError(
-            file=files.pm_label,
-            field="file",
-            offset_bytes=None,
-            expected="a metadata file",
-            actual="none: the table was written by a release before 9.4.0 and was not migrated",
-        )
+        expected = "a metadata file"
+        actual = "none: the table was written by a release before 9.4.0 and was not migrated"
+        raise UnsupportedError(files.pm_label, "file", None, expected, actual)
     return reader.resolve(files, partition)
 
 
@@ -273,15 +269,13 @@ def _columns_of_partitions(
                 fixed_byte_len=column.fixed_byte_len,
             )
             if columns.setdefault(key, found).arrow_type != found.arrow_type:
-                raise _disagreement(files, f"TYPE of column {column.name!r}", columns[key].type, column.type)
+                field = f"TYPE of column {column.name!r}"
+                raise CorruptError(files.pm_label, field, None, columns[key].type, column.type)
             columns[key] = found
         if header.designated_timestamp >= 0:
             dts = header.designated_timestamp
             timestamp_id = column_key(dts, header.columns[dts])
         if len({column.name for column in columns.values()}) < len(columns):
-            raise _disagreement(files, "NAME_STRINGS", "a name of its own for each column", "one name for two columns")
+            expected = "a name of its own for each column"
+            raise CorruptError(files.pm_label, "NAME_STRINGS", None, expected, "one name for two columns")
     return tuple(columns.values()), timestamp_id
-
-
-def _disagreement(files: PartitionFiles, field: str, expected: object, actual: object) -> CorruptError:
-    return CorruptError(file=files.pm_label, field=field, offset_bytes=None, expected=expected, actual=actual)

@@ -122,13 +122,9 @@ class _Group:
     def _check(self) -> None:
         held_bytes = self.held_bytes + sum(self.awaited_bytes.values())
         if held_bytes > self.bound_bytes:
-            raise UnsupportedError(
-                file=self.resolved.files.pm_label,
-                field="NUM_ROWS",
-                offset_bytes=self.block.offset_bytes,
-                expected=f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time",
-                actual=f"{held_bytes} bytes or more",
-            )
+            expected = f"columns of at most {self.bound_bytes} bytes in memory; read fewer columns at a time"
+            actual = f"{held_bytes} bytes or more"
+            raise UnsupportedError(self.resolved.files.pm_label, "NUM_ROWS", self.block.offset_bytes, expected, actual)
 
 
 def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
@@ -143,10 +139,5 @@ def batch_bound_bytes(chunks: Iterable[Chunk]) -> int:
 
 def _check_row_count(resolved: Described, block: Block) -> None:
     if block.num_rows > VALUE_COUNT_MAX:
-        raise UnsupportedError(
-            file=resolved.files.pm_label,
-            field="NUM_ROWS",
-            offset_bytes=block.offset_bytes,
-            expected=f"at most {VALUE_COUNT_MAX} rows in a row group",
-            actual=block.num_rows,
-        )
+        expected = f"at most {VALUE_COUNT_MAX} rows in a row group"
+        raise UnsupportedError(resolved.files.pm_label, "NUM_ROWS", block.offset_bytes, expected, block.num_rows)

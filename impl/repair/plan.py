@@ -124,13 +124,8 @@ def _parquet_footer(files: PartitionFiles, token: int) -> tuple[int, int]:
     tail = ParquetTail.unpack(raw, 0, file=files.data_label)
     offset_bytes = token - TAIL_BYTES - tail.footer_length
     if tail.magic != MAGIC or offset_bytes < len(MAGIC):
-        raise CorruptError(
-            file=files.data_label,
-            field=ParquetTail.layout.title,
-            offset_bytes=token - TAIL_BYTES,
-            expected="a Thrift footer's length, and PAR1",
-            actual=raw.hex(),
-        )
+        expected = "a Thrift footer's length, and PAR1"
+        raise CorruptError(files.data_label, ParquetTail.layout.title, token - TAIL_BYTES, expected, raw.hex())
     return offset_bytes, tail.footer_length
 
 

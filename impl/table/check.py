@@ -34,12 +34,13 @@ def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iter
     for wanted in metadata.columns:
         found = by_key.get(wanted.id)
         if found is not None and not is_same_type(found, wanted.type):
-            yield _meta_problem(f"TYPE of column {wanted.name!r}", f"{found.type}, as in {label}", wanted.type)
+            expected = f"{found.type}, as in {label}"
+            yield Problem(META_FILE, f"TYPE of column {wanted.name!r}", None, expected, str(wanted.type))
     dts = header.designated_timestamp
     if dts >= 0 and metadata.timestamp_id >= 0:
         key = column_key(dts, header.columns[dts])
         if key != metadata.timestamp_id:
-            yield _meta_problem("TIMESTAMP_INDEX", f"{key}, as in {label}", metadata.timestamp_id)
+            yield Problem(META_FILE, "TIMESTAMP_INDEX", None, f"{key}, as in {label}", str(metadata.timestamp_id))
 
 
 def is_same_type(column: Column, table_type: int) -> bool:
@@ -67,13 +68,9 @@ def _check_times(resolved: ResolvedPartition, metadata: TableMetadata | None) ->
         ends += [] if end is None else [end]
     if low < partition.timestamp or any(high >= end for end in ends):
         until = f", before {min(ends)}" if ends else ""
-        yield Problem(
-            file=TXN_FILE,
-            field=f"TIMESTAMP of {resolved.files.name}",
-            offset_bytes=partition.entry_offset_bytes,
-            expected=f"rows from {partition.timestamp} on{until}",
-            actual=f"rows from {low} to {high} in {resolved.files.pm_label}",
-        )
+        expected = f"rows from {partition.timestamp} on{until}"
+        actual = f"rows from {low} to {high} in {resolved.files.pm_label}"
+        yield Problem(TXN_FILE, f"TIMESTAMP of {resolved.files.name}", partition.entry_offset_bytes, expected, actual)
 
 
 def _times_of(metadata: Metadata) -> tuple[int, int] | None:
@@ -86,7 +83,3 @@ def _times_of(metadata: Metadata) -> tuple[int, int] | None:
         if isinstance(bounds, tuple):
             times += [bound for bound in bounds if isinstance(bound, int)]
     return (min(times), max(times)) if times else None
-
-
-def _meta_problem(field: str, expected: str, actual: object) -> Problem:
-    return Problem(file=META_FILE, field=field, offset_bytes=None, expected=expected, actual=str(actual))

@@ -20,9 +20,7 @@ def read_name_txns(storage: ReadableStorage, path: str, *, version: int) -> dict
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         if size_bytes > CV_LIMIT_BYTES:
-            raise UnsupportedError(
-                file=CV_FILE, field="size", offset_bytes=None, expected=f"at most {CV_LIMIT_BYTES}", actual=size_bytes
-            )
+            raise UnsupportedError(CV_FILE, "size", None, f"at most {CV_LIMIT_BYTES}", size_bytes)
         return decode_name_txns(file.pread(size_bytes, 0), version=version, file=CV_FILE)
 
 
@@ -34,23 +32,13 @@ def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]
     """
     header = layout.ColumnVersionsHeader.unpack(data, 0, file=file)
     if header.version - version not in (0, 1):
-        raise CorruptError(
-            file=file,
-            field="VERSION",
-            offset_bytes=0,
-            expected=f"{version}, as in `_txn`, or 1 more",
-            actual=header.version,
-        )
+        raise CorruptError(file, "VERSION", 0, f"{version}, as in `_txn`, or 1 more", header.version)
     name = "ab"[version % 2]
     offset, size = getattr(header, f"{name}_offset"), getattr(header, f"{name}_size")
     if size < 0 or size % ENTRY_BYTES or offset < 0 or offset + size > len(data):
-        raise CorruptError(
-            file=file,
-            field=f"{name.upper()}_SIZE",
-            offset_bytes=layout.ColumnVersionsHeader.layout.offset_of(f"{name}_size"),
-            expected=f"a multiple of {ENTRY_BYTES} that fits behind {offset} into {len(data)} bytes",
-            actual=size,
-        )
+        expected = f"a multiple of {ENTRY_BYTES} that fits behind {offset} into {len(data)} bytes"
+        field = f"{name.upper()}_SIZE"
+        raise CorruptError(file, field, layout.ColumnVersionsHeader.layout.offset_of(f"{name}_size"), expected, size)
     entries = (
         layout.ColumnVersion.unpack(data, place, file=file) for place in range(offset, offset + size, ENTRY_BYTES)
     )

@@ -64,13 +64,7 @@ def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
     with storage.open_for_reading(path) as file:
         size_bytes = file.size_bytes()
         if size_bytes > META_LIMIT_BYTES:
-            raise UnsupportedError(
-                file=META_FILE,
-                field="size",
-                offset_bytes=None,
-                expected=f"at most {META_LIMIT_BYTES}",
-                actual=size_bytes,
-            )
+            raise UnsupportedError(META_FILE, "size", None, f"at most {META_LIMIT_BYTES}", size_bytes)
         return decode_metadata_file(file.pread(size_bytes, 0), file=META_FILE)
 
 
@@ -94,13 +88,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
         if record.type >= 0:
             _check_free(slots[slot_of[index]], index, record, file)
             if name in seen:
-                raise CorruptError(
-                    file=file,
-                    field=f"name of column {index}",
-                    offset_bytes=None,
-                    expected="a name of its own",
-                    actual=repr(name),
-                )
+                raise CorruptError(file, f"name of column {index}", None, "a name of its own", repr(name))
             seen.add(name)
             slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
@@ -163,47 +151,29 @@ def _record(column: TableColumn) -> layout.MetaColumn:
 
 
 def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None:
-    def reject(name: str, expected: str, actual: object) -> None:
-        offset_bytes = layout.MetaHeader.layout.offset_of(name)
-        raise CorruptError(file=file, field=name.upper(), offset_bytes=offset_bytes, expected=expected, actual=actual)
-
+    at = layout.MetaHeader.at(file, 0)
     room = (size_bytes - HEADER_BYTES) // (COLUMN_BYTES + LENGTH_BYTES)
     if not 0 < header.column_count <= room:
-        reject("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
+        raise at.corrupt("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
     if header.column_count > COLUMN_COUNT_LIMIT:
-        raise UnsupportedError(
-            file=file,
-            field="COLUMN_COUNT",
-            offset_bytes=layout.MetaHeader.layout.offset_of("column_count"),
-            expected=f"at most {COLUMN_COUNT_LIMIT} columns",
-            actual=header.column_count,
-        )
+        raise at.unsupported("column_count", f"at most {COLUMN_COUNT_LIMIT} columns", header.column_count)
     if header.partition_by not in set(PartitionBy):
-        reject("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
+        raise at.corrupt("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
     if not -1 <= header.timestamp_index < header.column_count:
-        reject("timestamp_index", f"-1 to {header.column_count - 1}", header.timestamp_index)
+        raise at.corrupt("timestamp_index", f"-1 to {header.column_count - 1}", header.timestamp_index)
 
 
 def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:
     if taken is not None:
-        raise CorruptError(
-            file=file,
-            field=f"REPLACING_INDEX of column {index}",
-            offset_bytes=HEADER_BYTES + index * COLUMN_BYTES + layout.MetaColumn.layout.offset_of("replacing_index"),
-            expected=f"the place of a dropped column, not that of {taken.name!r}",
-            actual=record.replacing_index,
-        )
+        at = layout.MetaColumn.at(file, HEADER_BYTES + index * COLUMN_BYTES, f" of column {index}")
+        expected = f"the place of a dropped column, not that of {taken.name!r}"
+        raise at.corrupt("replacing_index", expected, record.replacing_index)
 
 
 def _check_timestamp(header: layout.MetaHeader, records: list[layout.MetaColumn], file: str) -> None:
     if header.timestamp_index >= 0 and tag_of(records[header.timestamp_index].type) is not TypeTag.TIMESTAMP:
-        raise CorruptError(
-            file=file,
-            field="TIMESTAMP_INDEX",
-            offset_bytes=layout.MetaHeader.layout.offset_of("timestamp_index"),
-            expected=f"a live column of type {TypeTag.TIMESTAMP.name}, or -1",
-            actual=header.timestamp_index,
-        )
+        expected = f"a live column of type {TypeTag.TIMESTAMP.name}, or -1"
+        raise layout.MetaHeader.at(file, 0).corrupt("timestamp_index", expected, header.timestamp_index)
 
 
 def _decode_names(data: Buffer, position: int, count: int, file: str) -> list[str]:
@@ -213,22 +183,10 @@ def _decode_names(data: Buffer, position: int, count: int, file: str) -> list[st
         start = position + LENGTH_BYTES
         room = (len(data) - start) // CODE_UNIT_BYTES
         if not 0 < code_unit_count <= room:
-            raise CorruptError(
-                file=file,
-                field=f"CODE_UNIT_COUNT of column {index}",
-                offset_bytes=position,
-                expected=f"1 to {room}",
-                actual=code_unit_count,
-            )
+            raise CorruptError(file, f"CODE_UNIT_COUNT of column {index}", position, f"1 to {room}", code_unit_count)
         position = start + code_unit_count * CODE_UNIT_BYTES
         try:
             names.append(bytes(data[start:position]).decode("utf-16-le"))
         except UnicodeDecodeError as error:
-            raise CorruptError(
-                file=file,
-                field=f"name of column {index}",
-                offset_bytes=start + error.start,
-                expected="UTF-16",
-                actual=error.reason,
-            ) from error
+            raise CorruptError(file, f"name of column {index}", start + error.start, "UTF-16", error.reason) from error
     return names

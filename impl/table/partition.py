@@ -58,19 +58,11 @@ class PartitionFiles:
         try:
             return self.storage.open_for_reading(path)
         except FileMissingError as error:
-            raise CorruptError(
-                file=label,
-                field="file",
-                offset_bytes=None,
-                expected=f"a file, because {TXN_FILE} names it",
-                actual="none",
-            ) from error
+            raise CorruptError(label, "file", None, f"a file, because {TXN_FILE} names it", "none") from error
         except StorageError as error:
             if self.storage.kind(path) is EntryKind.FILE:
                 raise
-            raise CorruptError(
-                file=label, field="file", offset_bytes=None, expected="a regular file", actual=error.reason
-            ) from error
+            raise CorruptError(label, "file", None, "a regular file", error.reason) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,30 +96,15 @@ def read_published(files: PartitionFiles) -> PublishedMetadata:
         published = int.from_bytes(head, "little")
         file_size_bytes = handle.size_bytes()
         if len(head) < field.wire.size_bytes or not GENERATION_END_MINIMUM <= published <= file_size_bytes:
-            raise CorruptError(
-                file=label,
-                field=field.format_name,
-                offset_bytes=field.offset_bytes,
-                expected=f"{GENERATION_END_MINIMUM} to {file_size_bytes}, the size of the file",
-                actual=published if len(head) == field.wire.size_bytes else f"only {len(head)} bytes",
-            )
+            expected = f"{GENERATION_END_MINIMUM} to {file_size_bytes}, the size of the file"
+            actual = published if len(head) == field.wire.size_bytes else f"only {len(head)} bytes"
+            raise CorruptError(label, field.format_name, field.offset_bytes, expected, actual)
         if published > PM_LIMIT_BYTES:
-            raise UnsupportedError(
-                file=label,
-                field=field.format_name,
-                offset_bytes=field.offset_bytes,
-                expected=f"at most {PM_LIMIT_BYTES}",
-                actual=published,
-            )
+            raise UnsupportedError(label, field.format_name, field.offset_bytes, f"at most {PM_LIMIT_BYTES}", published)
         content = handle.pread(published, 0)
         if len(content) < published:
-            raise CorruptError(
-                file=label,
-                field="size",
-                offset_bytes=None,
-                expected=f"{published} bytes, as the header says",
-                actual=f"{len(content)}: the file was cut while it was read",
-            )
+            expected = f"{published} bytes, as the header says"
+            raise CorruptError(label, "size", None, expected, f"{len(content)}: the file was cut while it was read")
         return PublishedMetadata(content=content, file_size_bytes=file_size_bytes)
 
 
@@ -154,13 +131,9 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
     metadata, partition, files = resolved.metadata, resolved.partition, resolved.files
     yield from check_metadata(resolved.published.content, metadata, file=files.pm_label)
     if metadata.row_count != partition.row_count:
-        yield Problem(
-            file=TXN_FILE,
-            field=f"ROW_COUNT of {files.name}",
-            offset_bytes=partition.row_count_offset_bytes,
-            expected=f"{metadata.row_count}, the rows of its row groups",
-            actual=str(partition.row_count),
-        )
+        expected = f"{metadata.row_count}, the rows of its row groups"
+        actual = str(partition.row_count)
+        yield Problem(TXN_FILE, f"ROW_COUNT of {files.name}", partition.row_count_offset_bytes, expected, actual)
     yield from _check_data(files, partition.token, metadata.generation.place.fixed.parquet_footer_length)
 
 
@@ -170,13 +143,8 @@ def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Pr
     A native partition whose flag was damaged looks like one, but for this.
     """
     if partition.token < TAIL_BYTES:
-        yield Problem(
-            file=TXN_FILE,
-            field="token",
-            offset_bytes=partition.token_offset_bytes,
-            expected=f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet",
-            actual=str(partition.token),
-        )
+        expected = f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet"
+        yield Problem(TXN_FILE, "token", partition.token_offset_bytes, expected, str(partition.token))
         return
     try:
         yield from _check_data(files, partition.token, None)
@@ -187,45 +155,27 @@ def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Pr
 def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
     """Yield what contradicts that the partition is native: rows of one taken for native by mistake would vanish."""
     if partition.token > 0 and not partition.parquet_was_generated:
-        yield Problem(
-            file=TXN_FILE,
-            field=f"TOKEN of {files.name}",
-            offset_bytes=partition.token_offset_bytes,
-            expected=f"-1 or 0, because the flags say that there is no {DATA_FILE}",
-            actual=str(partition.token),
-        )
+        expected = f"-1 or 0, because the flags say that there is no {DATA_FILE}"
+        yield Problem(TXN_FILE, f"TOKEN of {files.name}", partition.token_offset_bytes, expected, str(partition.token))
     if files.storage.kind(files.path) is not EntryKind.DIRECTORY:
         return
     names = files.storage.listdir(files.path)
     if DATA_FILE in names and not any(name.endswith(COLUMN_FILE_SUFFIX) for name in names):
-        yield Problem(
-            file=TXN_FILE,
-            field=f"PARQUET_FORMAT of {files.name}",
-            offset_bytes=partition.flags_offset_bytes,
-            expected=f"1, because the directory holds {DATA_FILE} and no column file",
-            actual="0",
-        )
+        expected = f"1, because the directory holds {DATA_FILE} and no column file"
+        yield Problem(TXN_FILE, f"PARQUET_FORMAT of {files.name}", partition.flags_offset_bytes, expected, "0")
 
 
 def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
     """Read the bytes of one column chunk; CorruptError when the file ends before it, UnsupportedError above 128 MiB."""
     if chunk.total_compressed > CHUNK_LIMIT_BYTES:
         raise UnsupportedError(
-            file=file,
-            field="column chunk",
-            offset_bytes=chunk.byte_range_start,
-            expected=f"at most {CHUNK_LIMIT_BYTES} bytes",
-            actual=chunk.total_compressed,
+            file, "column chunk", chunk.byte_range_start, f"at most {CHUNK_LIMIT_BYTES} bytes", chunk.total_compressed
         )
     content = handle.pread(chunk.total_compressed, chunk.byte_range_start)
     if len(content) < chunk.total_compressed:
-        raise CorruptError(
-            file=file,
-            field="column chunk",
-            offset_bytes=chunk.byte_range_start,
-            expected=f"{chunk.total_compressed} bytes",
-            actual=f"{len(content)} bytes before the file ends",
-        )
+        expected = f"{chunk.total_compressed} bytes"
+        actual = f"{len(content)} bytes before the file ends"
+        raise CorruptError(file, "column chunk", chunk.byte_range_start, expected, actual)
     return content
 
 
@@ -237,29 +187,17 @@ def _check_data(files: PartitionFiles, token: int, footer_length: int | None) ->
         # The file may be cut after its size was asked for.
         tail = handle.pread(TAIL_BYTES, token - TAIL_BYTES) if token <= size_bytes else b""
     if len(tail) < TAIL_BYTES:
-        yield Problem(
-            file=label,
-            field=SIZE_FIELD,
-            offset_bytes=None,
-            expected=f"{token} bytes or more, the committed token",
-            actual=f"{size_bytes} bytes" if size_bytes < token else "a file that was cut meanwhile",
-        )
+        expected = f"{token} bytes or more, the committed token"
+        actual = f"{size_bytes} bytes" if size_bytes < token else "a file that was cut meanwhile"
+        yield Problem(label, SIZE_FIELD, None, expected, actual)
         return
     start = token - TAIL_BYTES
     parsed = ParquetTail.unpack(tail, 0, file=label)
     if parsed.magic != MAGIC:
         offset_bytes = start + ParquetTail.layout.offset_of("magic")
-        yield Problem(
-            file=label, field="MAGIC", offset_bytes=offset_bytes, expected=str(MAGIC), actual=str(parsed.magic)
-        )
+        yield Problem(label, "MAGIC", offset_bytes, str(MAGIC), str(parsed.magic))
     if footer_length is not None and parsed.footer_length != footer_length:
-        yield Problem(
-            file=label,
-            field="FOOTER_LENGTH",
-            offset_bytes=start,
-            expected=f"{footer_length}, as _pm says",
-            actual=str(parsed.footer_length),
-        )
+        yield Problem(label, "FOOTER_LENGTH", start, f"{footer_length}, as _pm says", str(parsed.footer_length))
 
 
 def _token_missing(
@@ -274,11 +212,7 @@ def _token_missing(
             f"behind the {len(published.content)} that its header publishes"
         )
     return CorruptError(
-        file=TXN_FILE,
-        field="token",
-        offset_bytes=partition.token_offset_bytes,
-        expected=f"{error.problem.expected} in {files.pm_label}",
-        actual=actual,
+        TXN_FILE, "token", partition.token_offset_bytes, f"{error.problem.expected} in {files.pm_label}", actual
     )
 
 

@@ -139,11 +139,7 @@ def _column(column: TableColumn, timestamp_id: int) -> Column:
     form = physical_form(column.type)
     if form is None:
         raise UnsupportedError(
-            file=META_FILE,
-            field=f"TYPE of column {column.name!r}",
-            offset_bytes=None,
-            expected="a type that is known how to store",
-            actual=column.type,
+            META_FILE, f"TYPE of column {column.name!r}", None, "a type that is known how to store", column.type
         )
     is_timestamp = column.id == timestamp_id
     column_type = DESIGNATED.put(column.type, 1) if is_timestamp else column.type

@@ -63,13 +63,8 @@ def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, S
         (column for column in columns if tag_of(column.type) is TypeTag.SYMBOL), key=lambda column: column.id
     )
     if len(symbols) != len(transaction.symbol_counts):
-        raise CorruptError(
-            file=TXN_FILE,
-            field="SYMBOL_COLUMN_COUNT",
-            offset_bytes=None,
-            expected=f"{len(symbols)}, the symbol columns in {META_FILE}",
-            actual=len(transaction.symbol_counts),
-        )
+        expected = f"{len(symbols)}, the symbol columns in {META_FILE}"
+        raise CorruptError(TXN_FILE, "SYMBOL_COLUMN_COUNT", None, expected, len(transaction.symbol_counts))
     if not symbols:
         return {}
     path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
@@ -94,20 +89,12 @@ def read_symbols(
     Raises CorruptError, UnsupportedError for more than 2^20 symbols or 64 MiB of them, StorageError.
     """
     if "/" in column_name:
-        raise CorruptError(
-            file=META_FILE, field="name of a column", offset_bytes=None, expected="no '/'", actual=repr(column_name)
-        )
+        raise CorruptError(META_FILE, "name of a column", None, "no '/'", repr(column_name))
     suffix = "" if name_txn == NO_NAME_TXN else f".{name_txn}"
     offsets_name, characters_name = f"{column_name}.o{suffix}", f"{column_name}.c{suffix}"
     if not 0 <= count <= SYMBOL_COUNT_LIMIT:
         kind = CorruptError if count < 0 else UnsupportedError
-        raise kind(
-            file=TXN_FILE,
-            field=f"COUNT of symbols of column {column_name!r}",
-            offset_bytes=None,
-            expected=f"0 to {SYMBOL_COUNT_LIMIT}",
-            actual=count,
-        )
+        raise kind(TXN_FILE, f"COUNT of symbols of column {column_name!r}", None, f"0 to {SYMBOL_COUNT_LIMIT}", count)
     if count == 0:
         return SymbolTable(())
     head = _read(storage, f"{table_path}/{offsets_name}", HEADER_BYTES + (count + 1) * OFFSET_BYTES)
@@ -120,26 +107,14 @@ def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
     """Return where each of the first `count` symbols begins in `.c`, and where the last one ends, in bytes."""
     end_bytes = HEADER_BYTES + (count + 1) * OFFSET_BYTES
     if len(data) < end_bytes:
-        raise CorruptError(
-            file=file,
-            field="size",
-            offset_bytes=None,
-            expected=f"{end_bytes} bytes for {count} symbols",
-            actual=len(data),
-        )
+        raise CorruptError(file, "size", None, f"{end_bytes} bytes for {count} symbols", len(data))
     offsets: list[int] = np.frombuffer(data, "<i8", count + 1, HEADER_BYTES).tolist()
     for key, (start, end) in enumerate(itertools.pairwise([0, *offsets])):
         # The first offset is 0, and the shortest symbol is its length alone.
         low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, CHARACTERS_LIMIT_BYTES)
         if not low <= end <= high:
             kind = UnsupportedError if key and low <= end else CorruptError
-            raise kind(
-                file=file,
-                field=f"offset {key}",
-                offset_bytes=HEADER_BYTES + key * OFFSET_BYTES,
-                expected=f"{low} to {high}",
-                actual=end,
-            )
+            raise kind(file, f"offset {key}", HEADER_BYTES + key * OFFSET_BYTES, f"{low} to {high}", end)
     return offsets
 
 
@@ -151,23 +126,15 @@ def decode_symbols(data: bytes, offsets: list[int], *, file: str) -> tuple[str, 
         fitting = (end - start - LENGTH_BYTES) / CODE_UNIT_BYTES
         if length != fitting or end > len(data):
             room = f"{fitting:g}, as the offsets in `.o` say, within {len(data)} bytes"
-            raise CorruptError(
-                file=file, field=f"length of symbol {key}", offset_bytes=start, expected=room, actual=length
-            )
+            raise CorruptError(file, f"length of symbol {key}", start, room, length)
         try:
             symbol = data[start + LENGTH_BYTES : end].decode("utf-16-le")
         except UnicodeDecodeError as error:
             raise CorruptError(
-                file=file,
-                field=f"symbol {key}",
-                offset_bytes=start + LENGTH_BYTES + error.start,
-                expected="UTF-16",
-                actual=error.reason,
+                file, f"symbol {key}", start + LENGTH_BYTES + error.start, "UTF-16", error.reason
             ) from error
         if symbol in symbols:
-            raise CorruptError(
-                file=file, field=f"symbol {key}", offset_bytes=start, expected="a new symbol", actual=repr(symbol)
-            )
+            raise CorruptError(file, f"symbol {key}", start, "a new symbol", repr(symbol))
         symbols[symbol] = None
     return tuple(symbols)
 

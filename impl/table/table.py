@@ -31,13 +31,9 @@ class Table:
         """
         names = tuple(name for names in self._candidates(partition) for name in names)
         if not names:
-            raise CorruptError(
-                file=TXN_FILE,
-                field="TIMESTAMP of a partition",
-                offset_bytes=partition.entry_offset_bytes,
-                expected="a time between the years 1 and 9999",
-                actual=partition.timestamp,
-            )
+            expected = "a time between the years 1 and 9999"
+            actual = partition.timestamp
+            raise CorruptError(TXN_FILE, "TIMESTAMP of a partition", partition.entry_offset_bytes, expected, actual)
         if len(names) == 1:
             return names[0]
         present = (name for name in names if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY)

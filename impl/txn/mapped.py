@@ -44,13 +44,7 @@ class MappedTransactions:
         try:
             self._mapped_bytes = self._file_bytes()
             if self._mapped_bytes < HEADER_BYTES:
-                raise CorruptError(
-                    file=file,
-                    field=_BASE.title,
-                    offset_bytes=0,
-                    expected=f"{HEADER_BYTES} bytes",
-                    actual=f"{self._mapped_bytes} bytes",
-                )
+                raise CorruptError(file, _BASE.title, 0, f"{HEADER_BYTES} bytes", f"{self._mapped_bytes} bytes")
             self._mapping = self._handle.map(self._mapped_bytes)
         except BaseException:
             self.close()
@@ -124,13 +118,9 @@ class MappedTransactions:
             return decode_transaction(head, file=self._file, version=version)
         end_bytes = area.record_offset + area.size_bytes
         if end_bytes > AREA_LIMIT_BYTES == self._mapped_bytes:
-            raise UnsupportedError(
-                file=self._file,
-                field=f"{area.name}_RECORD_OFFSET",
-                offset_bytes=area.slot_offset_bytes,
-                expected=f"a record within the first {AREA_LIMIT_BYTES} bytes",
-                actual=f"{area.size_bytes} bytes at {area.record_offset}",
-            )
+            expected = f"a record within the first {AREA_LIMIT_BYTES} bytes"
+            actual = f"{area.size_bytes} bytes at {area.record_offset}"
+            raise UnsupportedError(self._file, f"{area.name}_RECORD_OFFSET", area.slot_offset_bytes, expected, actual)
         check_area(area, self._mapped_bytes, file=self._file)
         content = head.ljust(area.record_offset, b"\0") + words
         return decode_transaction(content.ljust(end_bytes, b"\0"), file=self._file, version=version)

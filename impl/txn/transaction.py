@@ -109,40 +109,29 @@ def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -
     base = layout.BaseHeader.unpack(data, 0, file=file)
     selected = base.version if version is None else version
     if selected < 0:
-        raise CorruptError(file=file, field="VERSION", offset_bytes=0, expected="0 or more", actual=selected)
+        raise CorruptError(file, "VERSION", 0, "0 or more", selected)
     area = area_of(base, selected)
     check_area(area, len(data), file=file)
     if area.size_bytes > RECORD_LIMIT_BYTES:
-        raise UnsupportedError(
-            file=file,
-            field=f"{area.name}_PARTITIONS_SIZE",
-            offset_bytes=area.slot_offset_bytes,
-            expected=f"a record of at most {RECORD_LIMIT_BYTES} bytes",
-            actual=f"{area.size_bytes} bytes",
-        )
+        expected = f"a record of at most {RECORD_LIMIT_BYTES} bytes"
+        actual = f"{area.size_bytes} bytes"
+        raise UnsupportedError(file, f"{area.name}_PARTITIONS_SIZE", area.slot_offset_bytes, expected, actual)
     return _decode_area(memoryview(data)[: area.record_offset + area.size_bytes], area, selected, file)
 
 
 def check_area(area: Area, file_size_bytes: int, *, file: str) -> None:
     """Raise CorruptError unless the area can stand where its slot says."""
-
-    def reject(name: str, expected: str, actual: object) -> None:
-        offset_bytes = layout.BaseHeader.layout.offset_of(f"{area.name.lower()}_{name}")
-        field = f"{area.name}_{name}".upper()
-        raise CorruptError(file=file, field=field, offset_bytes=offset_bytes, expected=expected, actual=actual)
-
+    at, prefix = layout.BaseHeader.at(file, 0), area.name.lower()
     if area.record_offset < HEADER_BYTES or area.record_offset % AREA_ALIGNMENT_BYTES:
-        reject("record_offset", f"a multiple of {AREA_ALIGNMENT_BYTES} from {HEADER_BYTES} on", area.record_offset)
+        expected = f"a multiple of {AREA_ALIGNMENT_BYTES} from {HEADER_BYTES} on"
+        raise at.corrupt(f"{prefix}_record_offset", expected, area.record_offset)
     if area.symbols_size < 0 or area.symbols_size % SYMBOL_BYTES:
-        reject("symbols_size", f"a multiple of {SYMBOL_BYTES}", area.symbols_size)
+        raise at.corrupt(f"{prefix}_symbols_size", f"a multiple of {SYMBOL_BYTES}", area.symbols_size)
     if area.partitions_size < 0 or area.partitions_size % ENTRY_BYTES:
-        reject("partitions_size", f"a multiple of {ENTRY_BYTES}", area.partitions_size)
+        raise at.corrupt(f"{prefix}_partitions_size", f"a multiple of {ENTRY_BYTES}", area.partitions_size)
     if area.record_offset + area.size_bytes > file_size_bytes:
-        reject(
-            "record_offset",
-            f"a record of {area.size_bytes} bytes inside the file's {file_size_bytes}",
-            area.record_offset,
-        )
+        expected = f"a record of {area.size_bytes} bytes inside the file's {file_size_bytes}"
+        raise at.corrupt(f"{prefix}_record_offset", expected, area.record_offset)
 
 
 def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> Transaction:
@@ -171,13 +160,7 @@ def read_version(handle: ReadableFile, file: str) -> int:
     field = layout.BaseHeader.layout.field("version")
     raw = handle.pread(field.wire.size_bytes, field.offset_bytes)
     if len(raw) < field.wire.size_bytes:
-        raise CorruptError(
-            file=file,
-            field=layout.BaseHeader.layout.title,
-            offset_bytes=0,
-            expected=f"{HEADER_BYTES} bytes",
-            actual=f"{len(raw)} bytes",
-        )
+        raise CorruptError(file, layout.BaseHeader.layout.title, 0, f"{HEADER_BYTES} bytes", f"{len(raw)} bytes")
     return int.from_bytes(raw, "little", signed=True)
 
 
@@ -207,13 +190,9 @@ def _check_place(content: bytes, version: int, file: str) -> None:
     """Refuse a record that is really there but too far behind the start to be read."""
     area = area_of(layout.BaseHeader.unpack(content, 0, file=file), version)
     if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == len(content):
-        raise UnsupportedError(
-            file=file,
-            field=f"{area.name}_RECORD_OFFSET",
-            offset_bytes=area.slot_offset_bytes,
-            expected=f"a record within the first {AREA_LIMIT_BYTES} bytes",
-            actual=f"{area.size_bytes} bytes at {area.record_offset}",
-        )
+        expected = f"a record within the first {AREA_LIMIT_BYTES} bytes"
+        actual = f"{area.size_bytes} bytes at {area.record_offset}"
+        raise UnsupportedError(file, f"{area.name}_RECORD_OFFSET", area.slot_offset_bytes, expected, actual)
 
 
 def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Transaction:
@@ -228,36 +207,25 @@ def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Tra
     stored = layout.PartitionTableSize.unpack(window, position, file=file).partitions_size
     if stored != area.partitions_size:
         raise CorruptError(
-            file=file,
-            field="PARTITIONS_SIZE",
-            offset_bytes=position,
-            expected=f"{area.partitions_size}, as the base header says",
-            actual=stored,
+            file, "PARTITIONS_SIZE", position, f"{area.partitions_size}, as the base header says", stored
         )
     partitions = _decode_partitions(window, position + SIZE_BYTES, record, area.record_offset, file)
     fixed_row_count = sum(partition.row_count for partition in partitions[:-1])
     if fixed_row_count != record.fixed_row_count:
-        raise CorruptError(
-            file=file,
-            field="FIXED_ROW_COUNT",
-            offset_bytes=area.record_offset + layout.TransactionRecord.layout.offset_of("fixed_row_count"),
-            expected=f"{fixed_row_count}, the rows of all partitions but the last",
-            actual=record.fixed_row_count,
-        )
+        expected, actual = f"{fixed_row_count}, the rows of all partitions but the last", record.fixed_row_count
+        raise layout.TransactionRecord.at(file, area.record_offset).corrupt("fixed_row_count", expected, actual)
     return Transaction(version=version, record=record, symbol_counts=symbol_counts, partitions=partitions)
 
 
 def _check_record(record: layout.TransactionRecord, area: Area, version: int, file: str) -> None:
-    def reject(name: str, expected: str, actual: object) -> None:
-        offset_bytes = area.record_offset + layout.TransactionRecord.layout.offset_of(name)
-        raise CorruptError(file=file, field=name.upper(), offset_bytes=offset_bytes, expected=expected, actual=actual)
-
+    at = layout.TransactionRecord.at(file, area.record_offset)
     if record.txn != version:
-        reject("txn", f"{version}, the version", record.txn)
+        raise at.corrupt("txn", f"{version}, the version", record.txn)
     if record.transient_row_count < 0:
-        reject("transient_row_count", "0 or more", record.transient_row_count)
+        raise at.corrupt("transient_row_count", "0 or more", record.transient_row_count)
     if record.symbol_column_count * SYMBOL_BYTES != area.symbols_size:
-        reject("symbol_column_count", f"{area.symbols_size // SYMBOL_BYTES}, by the size", record.symbol_column_count)
+        expected = f"{area.symbols_size // SYMBOL_BYTES}, by the size"
+        raise at.corrupt("symbol_column_count", expected, record.symbol_column_count)
 
 
 def _decode_partitions(
@@ -271,13 +239,8 @@ def _decode_partitions(
         is_last = offset_bytes + ENTRY_BYTES == len(window)
         stored = layout.ROW_COUNT.get(entry.row_count_and_flags)
         if partitions and entry.timestamp <= partitions[-1].timestamp:
-            raise CorruptError(
-                file=file,
-                field="TIMESTAMP of a partition",
-                offset_bytes=offset_bytes,
-                expected=f"more than {partitions[-1].timestamp}, the partition before",
-                actual=entry.timestamp,
-            )
+            expected = f"more than {partitions[-1].timestamp}, the partition before"
+            raise CorruptError(file, "TIMESTAMP of a partition", offset_bytes, expected, entry.timestamp)
         partitions.append(
             Partition(
                 timestamp=entry.timestamp,

@@ -57,7 +57,8 @@ class PartitionState:
     def entry(self) -> layout.PartitionEntry:
         """Return the entry, with the true row count; UnsupportedError for more rows than its bits can count."""
         if self.row_count > layout.ROW_COUNT.mask:
-            raise _unsupported("ROW_COUNT of a partition", f"at most {layout.ROW_COUNT.mask}", self.row_count)
+            expected = f"at most {layout.ROW_COUNT.mask}"
+            raise UnsupportedError(TXN_FILE, "ROW_COUNT of a partition", None, expected, self.row_count)
         return layout.PartitionEntry(
             timestamp=self.timestamp,
             row_count_and_flags=layout.ROW_COUNT.put(self.flags, self.row_count),
@@ -156,7 +157,7 @@ def next_version(
     """
     assert all(earlier.timestamp < later.timestamp for earlier, later in itertools.pairwise(partitions))
     if current.version == I64_MAX:
-        raise _unsupported("VERSION", f"less than {I64_MAX}", current.version)
+        raise UnsupportedError(TXN_FILE, "VERSION", None, f"less than {I64_MAX}", current.version)
     before = tuple(PartitionState.of(partition) for partition in current.partitions)
     # Long-lived readers load older entries again only when this number has grown (docs/format.md).
     table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
@@ -179,7 +180,8 @@ def next_version(
         entries=tuple(partition.entry() for partition in partitions),
     )
     if following.size_bytes > RECORD_LIMIT_BYTES:
-        raise _unsupported("record", f"at most {RECORD_LIMIT_BYTES} bytes", f"{following.size_bytes} bytes")
+        expected, actual = f"at most {RECORD_LIMIT_BYTES} bytes", f"{following.size_bytes} bytes"
+        raise UnsupportedError(TXN_FILE, "record", None, expected, actual)
     return following
 
 
@@ -193,7 +195,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
     base = layout.BaseHeader.unpack(current_file, 0, file=TXN_FILE)
     version = following.record.txn
     if base.version != version - 1:
-        raise CorruptError(file=TXN_FILE, field="VERSION", offset_bytes=0, expected=version - 1, actual=base.version)
+        raise CorruptError(TXN_FILE, "VERSION", 0, version - 1, base.version)
     live, free = area_of(base, base.version), area_of(base, version)
     check_area(live, len(current_file), file=TXN_FILE)
     area = replace(
@@ -290,7 +292,3 @@ def _signed(value: int, size_bits: int) -> int:
     """Wrap a number as Java's integers do."""
     half = 1 << size_bits - 1
     return (value + half) % (2 * half) - half
-
-
-def _unsupported(field: str, expected: str, actual: object) -> UnsupportedError:
-    return UnsupportedError(file=TXN_FILE, field=field, offset_bytes=None, expected=expected, actual=actual)

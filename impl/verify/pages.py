@@ -42,13 +42,10 @@ class ChunkFilter:
         missing = 0 if stored is None else missing_values(stored, self.bitset)
         if not missing:
             return None
-        return Problem(
-            file=self.file,
-            field=f"bloom filter of column {self.column.name!r} of row group {self.ordinal}",
-            offset_bytes=self.offset_bytes,
-            expected="all values of the chunk in it",
-            actual=f"{missing} of {len(values) - values.null_count} that are not",
-        )
+        expected = "all values of the chunk in it"
+        actual = f"{missing} of {len(values) - values.null_count} that are not"
+        field = f"bloom filter of column {self.column.name!r} of row group {self.ordinal}"
+        return Problem(self.file, field, self.offset_bytes, expected, actual)
 
 
 def missing_values(stored: pa.Array, bitset: bytes | memoryview) -> int:

@@ -76,22 +76,12 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
     with resolved.files.open_data() as handle:
         footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
     if len(footer) < fixed.parquet_footer_length:
-        raise CorruptError(
-            file=label,
-            field="size",
-            offset_bytes=None,
-            expected=f"{resolved.metadata.token} bytes or more, the committed token",
-            actual=f"{fixed.parquet_footer_offset + len(footer)} bytes",
-        )
+        expected = f"{resolved.metadata.token} bytes or more, the committed token"
+        raise CorruptError(label, "size", None, expected, f"{fixed.parquet_footer_offset + len(footer)} bytes")
     parts = split_footer(footer, file=label, offset_bytes=fixed.parquet_footer_offset)
     if len(parts.row_groups) != len(resolved.metadata.blocks):
-        raise CorruptError(
-            file=label,
-            field="row_groups",
-            offset_bytes=fixed.parquet_footer_offset,
-            expected=f"{len(resolved.metadata.blocks)}, as in {resolved.files.pm_label}",
-            actual=len(parts.row_groups),
-        )
+        expected = f"{len(resolved.metadata.blocks)}, as in {resolved.files.pm_label}"
+        raise CorruptError(label, "row_groups", fixed.parquet_footer_offset, expected, len(parts.row_groups))
     content = resolved.published.content
     return OpenPartition(
         files=resolved.files,
@@ -248,11 +238,7 @@ def _span(header: FileHeader, block: Block, files: PartitionFiles) -> Span:
     place = header.designated_timestamp
     bounds = bounds_of(header.columns[place], block.chunks[place]) if place >= 0 else None
     if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):
-        raise CorruptError(
-            file=files.pm_label,
-            field="statistics of the designated timestamp",
-            offset_bytes=block.offset_bytes,
-            expected="a minimum and a maximum, as every writer stores them",
-            actual="none",
-        )
+        expected = "a minimum and a maximum, as every writer stores them"
+        field = "statistics of the designated timestamp"
+        raise CorruptError(files.pm_label, field, block.offset_bytes, expected, "none")
     return Span(bounds[0], bounds[1])

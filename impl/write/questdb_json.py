@@ -109,7 +109,7 @@ class _Check:
     def error(self, kind: type[ProblemError], field: str, expected: object, actual: object) -> ProblemError:
         name = field if field == QUESTDB_KEY else f"{QUESTDB_KEY} {field}"
         shown = str(actual) if isinstance(actual, Exception) else json.dumps(actual)
-        return kind(file=self.file, field=name, offset_bytes=None, expected=expected, actual=shown[:80])
+        return kind(self.file, name, None, expected, shown[:80])
 
 
 def _is_integer(value: object) -> bool:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import datetime
-import enum
 import ipaddress
-import math
 import re
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
+from sqlglot import exp
 
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.pm.statistics import Bound
 from tornproof.impl.query.comparison import Floats, Integers, numbers_of
-from tornproof.impl.query.predicate import is_long256
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, tag_of
 
+# Text in single quotes, names in double quotes, no backslashes: the syntax that QuestDB shares.
+DIALECT: Final = "postgres"
+SHOWN_CHARACTERS_MAX: Final = 40
 NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+))?", re.ASCII)
 NUMBER_CHARACTERS_MAX: Final = 1000
 # Beyond these, no number of so many characters differs from any other to a column.
@@ -38,118 +37,101 @@ GEOHASH_DIGIT_BITS: Final = 5
 UNITS_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 CODE_UNIT_MAX: Final = 0xFFFF
 
-Parsed = TypeVar("Parsed")
-
 
 class PredicateError(TornproofError):
     """A condition that cannot be understood, or that makes no sense for the columns that it names."""
 
 
-class LiteralKind(enum.Enum):
-    """How a literal is written."""
-
-    NUMBER = enum.auto()
-    TEXT = enum.auto()
-    HEX = enum.auto()
-    BOOLEAN = enum.auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Literal:
-    """A literal: digits with their sign, the characters between the quotes, hex digits, or `true` and `false`."""
-
-    kind: LiteralKind
-    text: str
-
-    def __str__(self) -> str:
-        """The literal as it would be written, cut where it is long."""
-        shown = self.text if len(self.text) <= 40 else f"{self.text[:40]}..."
-        match self.kind:
-            case LiteralKind.TEXT:
-                return f"'{shown}'"
-            case LiteralKind.HEX:
-                return f"x'{shown}'"
-            case _:
-                return shown
-
-
-def value_of_literal(column: SnapshotColumn, literal: Literal) -> Fraction | Bound:
+def value_of_literal(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
     """Return a literal in the terms of `tornproof.impl.query.predicate`, as precise and as large as it is written.
 
-    Raises PredicateError, which names column, type and literal, where the literal is of another kind than the column.
+    `literal` is the parser's node of a number, with or without a minus, of a text, of hex digits, or of true and false.
+    Raises PredicateError, which names column, type and literal, where it is of another kind than the column.
     """
-    tag, of, text = tag_of(column.type), column.arrow_type, literal.text
-    numbers = numbers_of(column)
-    match literal.kind:
-        case LiteralKind.BOOLEAN:
-            return int(text == "true") if pa.types.is_boolean(of) else _refuse(column, literal)
-        case LiteralKind.HEX if isinstance(numbers, Integers) and not pa.types.is_boolean(of):
-            return _integer_of_hex(column, literal)
-        case LiteralKind.HEX:
-            return _bytes_of_hex(column, literal)
-        case LiteralKind.NUMBER:
-            is_number = numbers is not None and not pa.types.is_boolean(of)
-            return _number(column, literal) if is_number else _refuse(column, literal)
-        case LiteralKind.TEXT:
-            pass
-    if tag is TypeTag.CHAR:
-        return ord(text) if len(text) == 1 and ord(text) <= CODE_UNIT_MAX else _refuse(column, literal)
-    if tag is TypeTag.IPV4:
-        return _parsed(column, literal, lambda: int(ipaddress.IPv4Address(text)))
-    if tag is TypeTag.UUID:
-        return _parsed(column, literal, lambda: uuid.UUID(text).bytes)
+    try:
+        return _value(column, literal)
+    except ValueError as error:
+        # The name that SQL has for the type, or Arrow's where it is no type of QuestDB's.
+        of = str(column.arrow_type) if tag_of(column.type) is None else type_name(column.type)
+        raise PredicateError(
+            f"column {column.name!r} of type {of} cannot be compared with {_shown(literal)}; {_advice(column)}"
+        ) from error
+
+
+def _value(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
+    """Return the value; ValueError where there is none."""
+    is_boolean = pa.types.is_boolean(column.arrow_type)
+    numbers = None if is_boolean else numbers_of(column)
+    match literal:
+        case exp.Boolean() if is_boolean:
+            return int(literal.this)
+        case exp.HexString() if isinstance(numbers, Integers):
+            return _integer_of_hex(column, literal.name)
+        case exp.HexString():
+            return _bytes_of_hex(column, literal.name)
+        case exp.Literal(is_string=True):
+            return _value_of_text(column, literal.name, numbers)
+        case exp.Neg() if numbers is not None:
+            return _number(column, f"-{literal.this.name}")
+        case exp.Literal() if numbers is not None:
+            return _number(column, literal.name)
+    raise ValueError(literal)
+
+
+def _value_of_text(column: SnapshotColumn, text: str, numbers: Integers | Floats | None) -> Fraction | Bound:
+    of, tag = column.arrow_type, tag_of(column.type)
+    match tag:
+        case TypeTag.CHAR if len(text) == 1 and ord(text) <= CODE_UNIT_MAX:
+            return ord(text)
+        case TypeTag.CHAR:
+            raise ValueError(text)
+        case TypeTag.IPV4:
+            return int(ipaddress.IPv4Address(text))
+        case TypeTag.UUID:
+            return uuid.UUID(text).bytes
+        case TypeTag.LONG256:
+            return _integer_of_hex(column, text)
     if tag in GEOHASH_BITS:
-        return _geohash(column, literal)
-    if is_long256(column):
-        return _integer_of_hex(column, literal)
+        return _geohash(GEOHASH_PRECISION.get(column.type), text)
     if pa.types.is_timestamp(of):
-        return _parsed(column, literal, lambda: _instant(text, UNITS_PER_SECOND[of.unit]))
+        return _instant(text, UNITS_PER_SECOND[of.unit])
     if pa.types.is_string(of):
-        return _parsed(column, literal, text.encode)
+        return text.encode()
     if isinstance(numbers, Floats) and text.lower() in ("infinity", "-infinity"):
-        return math.copysign(math.inf, -1 if text.startswith("-") else 1)
-    if numbers is not None and not pa.types.is_boolean(of):
-        return _number(column, literal)
-    return _refuse(column, literal)
+        return float(text)
+    if numbers is None:
+        raise ValueError(text)
+    return _number(column, text)
 
 
-def _type_name(column: SnapshotColumn) -> str:
-    """Return the name that SQL has for a column's type, or Arrow's where it is no type of QuestDB's."""
-    return str(column.arrow_type) if tag_of(column.type) is None else type_name(column.type)
-
-
-def _number(column: SnapshotColumn, literal: Literal) -> Fraction:
-    found = NUMBER.fullmatch(literal.text) if len(literal.text) <= NUMBER_CHARACTERS_MAX else None
+def _number(column: SnapshotColumn, text: str) -> Fraction:
+    found = NUMBER.fullmatch(text) if len(text) <= NUMBER_CHARACTERS_MAX else None
     if found is None:
-        _refuse(column, literal)
+        raise ValueError(text)
     exponent = max(-EXPONENT_MAX, min(EXPONENT_MAX, int(found[2] or 0)))
     shape = valid_decimal_shape(column.type)
     return Fraction(Decimal(found[1])) * Fraction(10) ** (exponent + (shape.scale if shape is not None else 0))
 
 
-def _integer_of_hex(column: SnapshotColumn, literal: Literal) -> int:
-    digits = literal.text.removeprefix("0x")
+def _integer_of_hex(column: SnapshotColumn, text: str) -> int:
+    digits = text.removeprefix("0x")
     if not re.fullmatch("[0-9a-fA-F]{1,1000}", digits) or valid_decimal_shape(column.type) is not None:
-        _refuse(column, literal)
+        raise ValueError(text)
     return int(digits, 16)
 
 
-def _bytes_of_hex(column: SnapshotColumn, literal: Literal) -> bytes:
-    of = column.arrow_type
-    of = of.storage_type if isinstance(of, pa.BaseExtensionType) else of
-    is_bytes = pa.types.is_binary(of) or pa.types.is_fixed_size_binary(of)
-    value = _parsed(column, literal, lambda: bytes.fromhex(literal.text)) if is_bytes else _refuse(column, literal)
-    if pa.types.is_fixed_size_binary(of) and len(value) != of.byte_width:
-        _refuse(column, literal)
+def _bytes_of_hex(column: SnapshotColumn, text: str) -> bytes:
+    of, value = _stored_type(column), bytes.fromhex(text)
+    if not pa.types.is_binary(of) and not (pa.types.is_fixed_size_binary(of) and len(value) == of.byte_width):
+        raise ValueError(text)
     return value
 
 
-def _geohash(column: SnapshotColumn, literal: Literal) -> int:
-    bit_count, text = GEOHASH_PRECISION.get(column.type), literal.text
+def _geohash(bit_count: int, text: str) -> int:
     if len(text) == bit_count and set(text) <= set("01"):
         return int(text, 2)
-    if len(text) * GEOHASH_DIGIT_BITS != bit_count or not set(text) <= set(GEOHASH_DIGITS):
-        _refuse(column, literal)
+    if len(text) * GEOHASH_DIGIT_BITS != bit_count:
+        raise ValueError(text)
     value = 0
     for digit in text:
         value = value << GEOHASH_DIGIT_BITS | GEOHASH_DIGITS.index(digit)
@@ -169,23 +151,20 @@ def _instant(text: str, units_per_second: int) -> Fraction:
     return (seconds + Fraction(f"0.{found[7] or 0}")) * units_per_second
 
 
-def _parsed(column: SnapshotColumn, literal: Literal, parse: Callable[[], Parsed]) -> Parsed:
-    try:
-        return parse()
-    except ValueError:
-        _refuse(column, literal)
+def _stored_type(column: SnapshotColumn) -> pa.DataType:
+    of = column.arrow_type
+    return of.storage_type if isinstance(of, pa.BaseExtensionType) else of
 
 
-def _refuse(column: SnapshotColumn, literal: Literal) -> NoReturn:
-    raise PredicateError(
-        f"column {column.name!r} of type {_type_name(column)} cannot be compared with {literal}; {_advice(column)}"
-    )
+def _shown(literal: Any) -> str:
+    """Return a literal as it would be written, cut where it is long."""
+    text = str(literal.sql(dialect=DIALECT))
+    text = text.lower() if isinstance(literal, exp.Boolean) else text
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
 
 
 def _advice(column: SnapshotColumn) -> str:
-    tag, of = tag_of(column.type), column.arrow_type
-    of = of.storage_type if isinstance(of, pa.BaseExtensionType) else of
-    numbers = numbers_of(column)
+    tag, of = tag_of(column.type), _stored_type(column)
     if tag in GEOHASH_BITS:
         return f"write a text of {GEOHASH_PRECISION.get(column.type)} bits, or of base 32 digits if 5 divides that"
     if tag in _ADVICE:
@@ -196,7 +175,7 @@ def _advice(column: SnapshotColumn) -> str:
         return "write a time such as '2024-01-31T12:30:00.5Z'"
     if pa.types.is_string(of):
         return "write a text in single quotes"
-    if numbers is not None:
+    if numbers_of(column) is not None:
         return "write a number"
     if pa.types.is_fixed_size_binary(of):
         return f"write {of.byte_width} bytes as x'...'"

@@ -11,11 +11,9 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from tornproof.impl.query.comparison import compare, is_in
 from tornproof.impl.query.predicate import And, IsNull, Not, Operator, Or, Predicate
-from tornproof.impl.query.predicate_literal import Literal, LiteralKind, PredicateError, value_of_literal
+from tornproof.impl.query.predicate_literal import DIALECT, PredicateError, value_of_literal
 from tornproof.impl.table.columns import SnapshotColumn
 
-# Text in single quotes, names in double quotes, no backslashes: the syntax that QuestDB shares.
-DIALECT: Final = "postgres"
 TEXT_CHARACTERS_MAX: Final = 1 << 15
 SHOWN_CHARACTERS_MAX: Final = 60
 SUPPORTED: Final = "conditions compare columns with literals by =, !=, <, <=, >, >=, BETWEEN, IN, IS NULL, AND, OR, NOT"
@@ -100,8 +98,7 @@ class _Parser:
     def _flag(self, node: Any) -> Predicate:
         """Return a column alone as the condition that it is true."""
         column = self._column(node)
-        literal = Literal(kind=LiteralKind.BOOLEAN, text="true")
-        return compare(column, Operator.EQUAL, value_of_literal(column, literal))
+        return compare(column, Operator.EQUAL, value_of_literal(column, exp.true()))
 
     def _is_null(self, node: Any) -> Predicate:
         if not isinstance(node.expression, exp.Null):
@@ -110,7 +107,13 @@ class _Parser:
         return Not(part=found) if node.args.get("negate") else found
 
     def _value(self, column: SnapshotColumn, node: Any) -> Any:
-        return value_of_literal(column, _literal(node))
+        match node:
+            case exp.Literal() | exp.HexString() | exp.Boolean() | exp.Neg(this=exp.Literal(is_string=False)):
+                return value_of_literal(column, node)
+            case exp.Null():
+                raise PredicateError("nothing is equal to NULL or beside it; ask IS NULL or IS NOT NULL")
+            case _:
+                raise _unsupported(node)
 
     def _column(self, node: Any) -> SnapshotColumn:
         if not isinstance(node, exp.Column) or node.table or not isinstance(node.this, exp.Identifier):
@@ -121,22 +124,6 @@ class _Parser:
             names = ", ".join(column.name for column in self._columns)
             raise PredicateError(f"there is no column {node.name!r}; the table has {names}")
         return same[0]
-
-
-def _literal(node: Any) -> Literal:
-    match node:
-        case exp.Literal():
-            return Literal(kind=LiteralKind.TEXT if node.is_string else LiteralKind.NUMBER, text=node.name)
-        case exp.Neg(this=exp.Literal(is_string=False)):
-            return Literal(kind=LiteralKind.NUMBER, text=f"-{node.this.name}")
-        case exp.HexString():
-            return Literal(kind=LiteralKind.HEX, text=node.name)
-        case exp.Boolean():
-            return Literal(kind=LiteralKind.BOOLEAN, text="true" if node.this else "false")
-        case exp.Null():
-            raise PredicateError("nothing is equal to NULL or beside it; ask IS NULL or IS NOT NULL")
-        case _:
-            raise _unsupported(node)
 
 
 def _unsupported(node: Any) -> PredicateError:

@@ -57,18 +57,14 @@ class UnsupportedError(ProblemError):
 class StorageError(TornproofError):
     """The file system refused a call: missing, not permitted, not a regular file, an input/output error."""
 
-    def __init__(self, *, file: str, operation: str, reason: str) -> None:
+    def __init__(self, file: str, operation: str, reason: str) -> None:
         self.file = file
         self.operation = operation
         self.reason = reason
         super().__init__(f"{file}: cannot {operation}: {reason}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_storage, (type(self), self.file, self.operation, self.reason)
-
-
-def _rebuild_storage(kind: type[StorageError], file: str, operation: str, reason: str) -> StorageError:
-    return kind(file=file, operation=operation, reason=reason)
+        return type(self), (self.file, self.operation, self.reason)
 
 
 class FileMissingError(StorageError):
@@ -87,7 +83,7 @@ class RowsRefusedError(TornproofError):
     """Rows that the table cannot take, because of their columns, types, values or place."""
 
     @classmethod
-    def at(cls, column: str, row: int | None, *, expected: object, actual: object) -> Self:
+    def at(cls, column: str, row: int | None, expected: object, actual: object) -> Self:
         """Return the error about one value, or about a whole column where `row`, from 0 in its array, is None."""
         place = "" if row is None else f", row {row}"
         return cls(f"column {column!r}{place}: expected {expected}, found {actual}")

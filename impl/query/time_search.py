@@ -79,13 +79,6 @@ class RowGroupTimes:
             may_match &= self.minimums < times.end
         return np.flatnonzero(may_match)
 
-    def last_starting_at(self, time: int) -> int:
-        """Return the last row group whose smallest timestamp is at or before `time`, or -1 where there is none."""
-        if self.in_order:
-            return _search(self.minimums, time + 1) - 1
-        found = np.flatnonzero(self.minimums <= time)
-        return int(found[-1]) if len(found) else -1
-
 
 def row_group_times(header: FileHeader, blocks: Sequence[Block]) -> RowGroupTimes:
     """Return the times that the statistics of the designated timestamp name."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.query.pruning import Reason
@@ -61,7 +60,7 @@ class _WatchedStorage:
 
 
 @dataclass(frozen=True, slots=True)
-class _WatchedFile:
+class _WatchedFile(ReadableFile):
     inner: ReadableFile
     account: ReadAccount
 
@@ -74,10 +73,4 @@ class _WatchedFile:
         return self.inner.size_bytes()
 
     def close(self) -> None:
-        self.inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
         self.inner.close()

@@ -42,13 +42,7 @@ def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, file: str) 
 
     Types that QuestDB knows no null of have false and 0 instead. Raises CorruptError, UnsupportedError, StorageError.
     """
-    as_column = SnapshotColumn(
-        id=column.id,
-        name=column.name,
-        type=column.type,
-        physical_type=column.physical_type,
-        fixed_byte_len=column.fixed_byte_len,
-    )
+    as_column = SnapshotColumn.of(column.id, column)
     _check_size(as_column, chunk, file)
     if is_all_null(column, chunk):
         return as_column.constant(chunk.num_values)

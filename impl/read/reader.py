@@ -261,13 +261,7 @@ def _columns_of_partitions(
         header = _resolve_migrated(reader, files, partition).metadata.header
         for position, column in enumerate(header.columns):
             key = column_key(position, column)
-            found = SnapshotColumn(
-                id=key,
-                name=column.name,
-                type=column.type,
-                physical_type=column.physical_type,
-                fixed_byte_len=column.fixed_byte_len,
-            )
+            found = SnapshotColumn.of(key, column)
             if columns.setdefault(key, found).arrow_type != found.arrow_type:
                 field = f"TYPE of column {column.name!r}"
                 raise CorruptError(files.pm_label, field, None, columns[key].type, column.type)

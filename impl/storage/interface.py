@@ -88,10 +88,10 @@ class ReadableFile(Protocol):
         """Give the file and its locks back; closing twice is harmless."""
 
     def __enter__(self) -> Self:
-        """Return the file itself."""
+        return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close the file."""
+        self.close()
 
 
 class Mapping(Protocol):
@@ -130,10 +130,10 @@ class Mapping(Protocol):
         """Give the memory back; no lease may be live; unmapping twice is harmless."""
 
     def __enter__(self) -> Self:
-        """Return the mapping itself."""
+        return self
 
     def __exit__(self, *exception: object) -> None:
-        """Unmap."""
+        self.unmap()
 
 
 class File(ReadableFile, Protocol):

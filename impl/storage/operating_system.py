@@ -24,21 +24,22 @@ _MODE_FLAGS = {
 }
 
 
-@contextmanager
-def _on_path(path: str, operation: str) -> Iterator[None]:
-    try:
-        with PlainWords(path, operation):
-            yield
-    except ValueError as error:  # how Python refuses null bytes and lone surrogates before the system sees them
-        raise StorageError(file=path, operation=operation, reason=Refusal.NAME_UNUSABLE) from error
-
-
 class OperatingSystemStorage(Storage):
     """Files of this machine; relative paths start at the process's working directory."""
 
     def __init__(self) -> None:
         """Start with all counters at zero."""
         self._tally = Tally()
+
+    @contextmanager
+    def _step(self, path: str, operation: str) -> Iterator[None]:
+        """Count a call on a path, and say in plain words why the system refuses it."""
+        self._tally.step_count += 1
+        try:
+            with PlainWords(path, operation):
+                yield
+        except ValueError as error:  # how Python refuses null bytes and lone surrogates before the system sees them
+            raise StorageError(path, operation, Refusal.NAME_UNUSABLE) from error
 
     def open_for_reading(self, path: str) -> File:
         """Open without waiting, and keep only what turns out to be a regular file."""
@@ -49,14 +50,13 @@ class OperatingSystemStorage(Storage):
         return self._open(path, "open for writing", os.O_RDWR | _MODE_FLAGS[mode])
 
     def _open(self, path: str, operation: str, flags: int) -> File:
-        self._tally.step_count += 1
-        with _on_path(path, operation):
+        with self._step(path, operation):
             descriptor = os.open(path, flags | _OPEN_FLAGS, 0o666)
             try:
                 file_mode = os.fstat(descriptor).st_mode
                 if not stat.S_ISREG(file_mode):
                     reason = Refusal.IS_A_DIRECTORY if stat.S_ISDIR(file_mode) else Refusal.NOT_A_REGULAR_FILE
-                    raise StorageError(file=path, operation=operation, reason=reason)
+                    raise StorageError(path, operation, reason)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -64,14 +64,12 @@ class OperatingSystemStorage(Storage):
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Sort, because the system's order is chance."""
-        self._tally.step_count += 1
-        with _on_path(path, "list"):
+        with self._step(path, "list"):
             return tuple(sorted(os.listdir(path)))  # noqa: PTH208  # pathlib would give another spelling
 
     def kind(self, path: str) -> EntryKind:
         """Look at the entry without opening it."""
-        self._tally.step_count += 1
-        with _on_path(path, "look at"):
+        with self._step(path, "look at"):
             try:
                 entry_mode = os.stat(path).st_mode  # noqa: PTH116
             except (FileNotFoundError, NotADirectoryError):
@@ -82,39 +80,33 @@ class OperatingSystemStorage(Storage):
 
     def mkdir(self, path: str) -> None:
         """Leave the permissions to the process's mask."""
-        self._tally.step_count += 1
-        with _on_path(path, "make directory"):
+        with self._step(path, "make directory"):
             os.mkdir(path)  # noqa: PTH102
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        self._tally.step_count += 1
-        with _on_path(path, "remove directory"):
+        with self._step(path, "remove directory"):
             os.rmdir(path)  # noqa: PTH106
 
     def rename(self, source_path: str, target_path: str) -> None:
         """Move an entry in one step."""
-        self._tally.step_count += 1
-        with _on_path(source_path, f"rename to {target_path}"):
+        with self._step(source_path, f"rename to {target_path}"):
             os.rename(source_path, target_path)  # noqa: PTH104
 
     def link(self, source_path: str, target_path: str) -> None:
         """Link the entry itself, even where it is a symbolic link."""
-        self._tally.step_count += 1
-        with _on_path(source_path, f"link as {target_path}"):
+        with self._step(source_path, f"link as {target_path}"):
             os.link(source_path, target_path, follow_symlinks=False)
 
     def unlink(self, path: str) -> None:
         """Remove the entry itself, even where it is a symbolic link."""
-        self._tally.step_count += 1
-        with _on_path(path, "unlink"):
+        with self._step(path, "unlink"):
             os.unlink(path)  # noqa: PTH108
 
     def sync_directory(self, path: str) -> None:
         """Sync through a descriptor of the directory, held only for that."""
-        self._tally.step_count += 1
         self._tally.sync_count += 1
-        with _on_path(path, "sync directory"):
+        with self._step(path, "sync directory"):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)

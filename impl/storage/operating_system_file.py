@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Self
 
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, Refusal
@@ -74,8 +73,7 @@ class PlainWords:
         if isinstance(error, OSError):
             number = error.errno or errno.EIO
             raised = FileMissingError if number == errno.ENOENT else StorageError
-            reason = _REFUSALS.get(number) or os.strerror(number)
-            raise raised(file=self._path, operation=self._operation, reason=reason) from error
+            raise raised(self._path, self._operation, _REFUSALS.get(number) or os.strerror(number)) from error
 
 
 class OpenFile(File):
@@ -151,7 +149,7 @@ class OpenFile(File):
             try:
                 memory = mmap.mmap(self._open_descriptor, size_bytes, flags=mmap.MAP_SHARED, prot=protection)
             except (ValueError, OverflowError) as error:
-                raise StorageError(file=self._path, operation="map", reason=Refusal.TOO_SHORT) from error
+                raise StorageError(self._path, "map", Refusal.TOO_SHORT) from error
         return _MappedFile(self._path, memory, self._tally)
 
     def fsync(self) -> None:
@@ -189,7 +187,7 @@ class OpenFile(File):
     def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int) -> bool:
         assert offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
         if sys.platform != "linux":
-            raise StorageError(file=self._path, operation="lock", reason=Refusal.NO_LOCKS)
+            raise StorageError(self._path, "lock", Refusal.NO_LOCKS)
         # struct flock of 64-bit Linux: type, whence, start, length, and a process id that must be 0.
         request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
         with PlainWords(self._path, "lock"):
@@ -211,14 +209,6 @@ class OpenFile(File):
             descriptor, self._descriptor = self._descriptor, _CLOSED
             with PlainWords(self._path, "close"):
                 os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        """Return the file itself."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close the file."""
-        self.close()
 
 
 class _MappedFile(Mapping):
@@ -291,9 +281,3 @@ class _MappedFile(Mapping):
             view.release()
         with suppress(BufferError):  # the frames of an exception may hold arrays: the memory goes with the last
             self._memory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.unmap()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
@@ -22,6 +23,17 @@ class SnapshotColumn:
     type: int
     physical_type: int
     fixed_byte_len: int = 0
+
+    @classmethod
+    def of(cls, key: int, column: Column) -> Self:
+        """Return a partition's column as that of a table which knows no more of it; `key` becomes its id."""
+        return cls(
+            id=key,
+            name=column.name,
+            type=column.type,
+            physical_type=column.physical_type,
+            fixed_byte_len=column.fixed_byte_len,
+        )
 
     @property
     def arrow_type(self) -> pa.DataType:

@@ -48,7 +48,7 @@ class SymbolTable:
         key = self._keys.get(symbol)
         if key is None:
             expected = f"one of the {len(self.symbols)} symbols in the table's dictionary, which only a server extends"
-            raise RowsRefusedError.at(column, row, expected=expected, actual=f"the new symbol {symbol!r}")
+            raise RowsRefusedError.at(column, row, expected, f"the new symbol {symbol!r}")
         return key
 
 

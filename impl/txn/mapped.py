@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from tornproof.impl.errors import BusyError, CorruptError, UnsupportedError
+from tornproof.impl.errors import BusyError, CorruptError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.storage.interface import Mapping, Storage
 from tornproof.impl.txn.transaction import (
@@ -23,6 +23,7 @@ from tornproof.impl.txn.transaction import (
     Transaction,
     area_of,
     check_area,
+    check_reach,
     decode_transaction,
 )
 
@@ -117,10 +118,7 @@ class MappedTransactions:
         if version < 0:
             return decode_transaction(head, file=self._file, version=version)
         end_bytes = area.record_offset + area.size_bytes
-        if end_bytes > AREA_LIMIT_BYTES == self._mapped_bytes:
-            expected = f"a record within the first {AREA_LIMIT_BYTES} bytes"
-            actual = f"{area.size_bytes} bytes at {area.record_offset}"
-            raise UnsupportedError(self._file, f"{area.name}_RECORD_OFFSET", area.slot_offset_bytes, expected, actual)
+        check_reach(area, self._mapped_bytes, file=self._file)
         check_area(area, self._mapped_bytes, file=self._file)
         content = head.ljust(area.record_offset, b"\0") + words
         return decode_transaction(content.ljust(end_bytes, b"\0"), file=self._file, version=version)

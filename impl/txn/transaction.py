@@ -148,7 +148,7 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
             content = _read_live_area(handle, before, file)
             if read_version(handle, file) == before:
                 # Judging comes after the second look, so that a torn record of a moving file is never called damage.
-                _check_place(content, before, file)
+                check_reach(area_of(layout.BaseHeader.unpack(content, 0, file=file), before), len(content), file=file)
                 return decode_transaction(content, file=file, version=before)
             if storage.monotonic_seconds() > deadline:
                 raise BusyError(f"{file}: the version kept changing for {SPIN_SECONDS:g} s; try again")
@@ -186,10 +186,9 @@ def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
     return head + handle.pread(end_bytes - HEADER_BYTES, HEADER_BYTES)
 
 
-def _check_place(content: bytes, version: int, file: str) -> None:
-    """Refuse a record that is really there but too far behind the start to be read."""
-    area = area_of(layout.BaseHeader.unpack(content, 0, file=file), version)
-    if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == len(content):
+def check_reach(area: Area, known_bytes: int, *, file: str) -> None:
+    """Raise UnsupportedError for a record that is really there but too far behind the start to be read."""
+    if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == known_bytes:
         expected = f"a record within the first {AREA_LIMIT_BYTES} bytes"
         actual = f"{area.size_bytes} bytes at {area.record_offset}"
         raise UnsupportedError(file, f"{area.name}_RECORD_OFFSET", area.slot_offset_bytes, expected, actual)

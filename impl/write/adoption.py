@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tornproof.impl.errors import RowsRefusedError
@@ -17,7 +16,7 @@ from tornproof.impl.write.commit import PartitionWrite
 from tornproof.impl.write.partition_change import PartitionChange
 from tornproof.impl.write.partition_writer import load_state
 
-PREPARED_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
+WRITTEN_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ def adopted(
         row_count=prepared.row_count,
         name_txn=transaction.version,
         token=prepared.token,
-        flags=PREPARED_FLAGS,
+        flags=WRITTEN_FLAGS,
         entry_offset_bytes=0,
         row_count_offset_bytes=0,
     )
@@ -67,9 +66,3 @@ def adopted(
         prepared_path=prepared.directory_path,
     )
     return PartitionChange(write=write, partition=replace(state, files=files))
-
-
-def demand_apart(staged: Iterable[int], prepared: Iterable[int]) -> None:
-    """Raise RowsRefusedError where rows are staged for a partition that is prepared; both are its timestamps."""
-    for timestamp in sorted(set(staged) & set(prepared)):
-        raise RowsRefusedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")

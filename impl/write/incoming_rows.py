@@ -49,9 +49,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: 
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             row = pc.index(column.is_null(), True).as_py()
-            raise RowsRefusedError.at(
-                field.name, row, expected=f"a value, as {field.type} is never null", actual="null"
-            )
+            raise RowsRefusedError.at(field.name, row, f"a value, as {field.type} is never null", "null")
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -131,7 +129,7 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
     try:
         fitting = column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RowsRefusedError.at(field.name, None, expected=field.type, actual=f"{column.type}: {error}") from error
+        raise RowsRefusedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
     if pa.types.is_floating(column.type) and pa.types.is_floating(field.type):
         _refuse_overflow(column, fitting, field)
     return fitting
@@ -141,7 +139,7 @@ def _refuse_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> No
     """Refuse finite numbers that a narrower float can only hold as infinity, which a cast lets pass."""
     row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
     if row >= 0:
-        raise RowsRefusedError.at(field.name, row, expected=f"a number that {field.type} holds", actual=column[row])
+        raise RowsRefusedError.at(field.name, row, f"a number that {field.type} holds", column[row])
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

@@ -35,7 +35,7 @@ def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowG
         sizes = {name: column.nbytes for name, column in zip(rows.column_names, rows.columns, strict=True)}
         largest = max(sizes, key=lambda name: sizes[name])
         expected = f"at most {PAGE_SIZE_MAX_BYTES} bytes a value and {BATCH_FLOOR_BYTES} a row"
-        raise RowsRefusedError.at(largest, None, expected=expected, actual=f"{sizes[largest]} in one row")
+        raise RowsRefusedError.at(largest, None, expected, f"{sizes[largest]} in one row")
     middle = rows.num_rows // 2
     del group
     yield from readable_row_groups(rows.slice(0, middle), encode)

@@ -57,9 +57,7 @@ def stored_table(
     arrays, bounds = [], {}
     for column in columns:
         if rows.schema.get_field_index(column.name) < 0:
-            raise RowsRefusedError.at(
-                column.name, None, expected="a column of this name, once", actual="none or several"
-            )
+            raise RowsRefusedError.at(column.name, None, "a column of this name, once", "none or several")
         values = rows.column(column.name)
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         stored = stored_array(values, column, symbols=symbols.get(column.name))
@@ -100,17 +98,17 @@ def _check(values: pa.Array, column: Column) -> None:
     if physical_form(column.type) != form or column.max_rep_level or column.max_def_level > 1:
         levels = f"levels {column.max_rep_level} and {column.max_def_level}"
         actual = f"physical type {form[0]} of {form[1]} bytes, {levels}"
-        raise RowsRefusedError.at(column.name, None, expected="a column that is stored as QuestDB does", actual=actual)
+        raise RowsRefusedError.at(column.name, None, "a column that is stored as QuestDB does", actual)
     wanted = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
     if not values.type.equals(wanted):
-        raise RowsRefusedError.at(column.name, None, expected=f"values of type {wanted}", actual=values.type)
+        raise RowsRefusedError.at(column.name, None, f"values of type {wanted}", values.type)
     try:
         values.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise RowsRefusedError.at(column.name, None, expected=f"sound values of type {wanted}", actual=error) from error
+        raise RowsRefusedError.at(column.name, None, f"sound values of type {wanted}", error) from error
     if values.null_count and not (column.max_def_level and is_nullable(column.type)):
         row = pc.index(values.is_null(), True).as_py()
-        raise RowsRefusedError.at(column.name, row, expected="a value, because the column has no null", actual="null")
+        raise RowsRefusedError.at(column.name, row, "a value, because the column has no null", "null")
 
 
 def symbol_keys(values: pa.Array, name: str, symbols: SymbolTable) -> pa.Array:

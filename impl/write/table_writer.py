@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import NotATableError, RowsRefusedError, TornproofError
-from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
@@ -25,7 +24,7 @@ from tornproof.impl.txn.pins import WriterLock, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, next_version, plan_store
 from tornproof.impl.types.questdb import TypeTag, tag_of
-from tornproof.impl.write.adoption import PreparedPartition, adopted, demand_apart
+from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted
 from tornproof.impl.write.commit import HARDENED, Protocol, execute
 from tornproof.impl.write.incoming_rows import Portion, conform, in_time_order, portions, without_duplicates
 from tornproof.impl.write.partition_change import PartitionChange, PartitionChanger, RowGroupEncoder, WriterOptions
@@ -33,8 +32,6 @@ from tornproof.impl.write.partition_writer import OpenPartition, load_state
 from tornproof.impl.write.purge import purge
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.stored_arrays import symbol_keys
-
-NEW_PARTITION_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
 
 
 class WriterDeadError(TornproofError):
@@ -199,7 +196,8 @@ class TableWriter:
         """Return the changes of partitions, by their timestamps, in order."""
         remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
-        demand_apart(staged, self._adopted)
+        for timestamp in sorted(staged.keys() & self._adopted.keys()):
+            raise RowsRefusedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")
         return {
             key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
             for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))
@@ -233,7 +231,7 @@ class TableWriter:
             states[timestamp] = PartitionState(
                 timestamp=timestamp,
                 row_count=change.partition.metadata.row_count,
-                flags=(before.flags if before else 0) | NEW_PARTITION_FLAGS,
+                flags=(before.flags if before else 0) | WRITTEN_FLAGS,
                 name_txn=self.transaction.version if change.write.is_new or before is None else before.name_txn,
                 token=self._protocol.token_of(self._storage, change.write),
             )

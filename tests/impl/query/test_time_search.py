@@ -64,12 +64,6 @@ def test_row_groups_of_a_range_are_those_that_overlap_it(
         assert found.tolist() == wanted
 
 
-@given(row_groups(in_order=True) | row_groups(in_order=False), st.integers(-5, 25))
-def test_last_row_group_starts_at_or_before_a_time(bounds: list[tuple[int, int]], time: int) -> None:
-    wanted = max((place for place, (low, _) in enumerate(bounds) if low <= time), default=-1)
-    assert times_of(*bounds).last_starting_at(time) == wanted
-
-
 def test_bisection_is_only_used_where_nothing_descends() -> None:
     assert times_of((0, 1), (1, 1), (1, 3)).in_order
     assert times_of().in_order

@@ -148,7 +148,7 @@ def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[B
     for place in walk(data, file=file, end_bytes=end_bytes):
         if header is None:
             header = _decode_header(data, place, file)
-        generation = decode_generation(data, place, header, file=file, for_reading=False)
+        generation = decode_generation(data, place, header, file=file)
         blocks = []
         for offset_bytes, limit_bytes in zip(generation.block_offsets, _block_limits(generation), strict=True):
             block = known.get(offset_bytes)

@@ -96,16 +96,11 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
     )
 
 
-def decode_generation(
-    data: Buffer, place: FooterPlace, header: FileHeader, *, file: str, for_reading: bool = True
-) -> Generation:
+def decode_generation(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> Generation:
     """Decode the entries and sections of a footer; every count is checked against FOOTER_LENGTH first.
 
-    Raises CorruptError, and, unless only its structure is wanted, UnsupportedError for unknown required bits: they
-    reject reading by this generation alone.
+    Raises CorruptError; unknown required bits only reject reading by the generation (`check_flags`).
     """
-    if for_reading:
-        check_flags(place, file=file)
     block_offsets = decode_block_offsets(data, place, header, file=file)
     blooms, position = _decode_blooms(data, place, header)
     sections = FooterSections()

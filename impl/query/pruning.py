@@ -30,7 +30,6 @@ from tornproof.impl.query.predicate import (
     is_long256,
 )
 from tornproof.impl.table.columns import SnapshotColumn, column_key, column_places, is_all_null
-from tornproof.impl.types.arrow import missing_value
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -81,10 +80,7 @@ class Pruner:
 
     def _facts(self, column: SnapshotColumn, block: Block) -> _Facts:
         place = self._places.get(column.id)
-        missing = missing_value(
-            column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len
-        ).as_py()
-        nothing = _Facts(place=place, is_stored=False, missing=missing, may_have_missing=True)
+        nothing = _Facts(place=place, is_stored=False, missing=column.missing.as_py(), may_have_missing=True)
         if place is None:
             return nothing
         stored, chunk = self._header.columns[place], block.chunks[place]

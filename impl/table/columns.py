@@ -42,14 +42,14 @@ class SnapshotColumn:
 
     def constant(self, row_count: int) -> pa.Array:
         """Return the values of rows that hold nothing in this column: nulls, or false and 0 where there are none."""
-        return pa.repeat(self._missing, row_count).cast(self.arrow_type)
+        return pa.repeat(self.missing, row_count).cast(self.arrow_type)
 
     def without_nulls(self, values: pa.Array) -> pa.Array:
         """Return values with false and 0 for nulls where the type has none.
 
         Later releases write these types as optional, but the server knows no nulls of them.
         """
-        return values if is_nullable(self.type) or not values.null_count else values.fill_null(self._missing)
+        return values if is_nullable(self.type) or not values.null_count else values.fill_null(self.missing)
 
     @property
     def width_bytes(self) -> int:
@@ -64,7 +64,8 @@ class SnapshotColumn:
             return VARIABLE_WIDTH_BYTES
 
     @property
-    def _missing(self) -> pa.Scalar:
+    def missing(self) -> pa.Scalar:
+        """What a row that holds nothing has: null, or false and 0 where there are none."""
         return missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
 
 

@@ -12,17 +12,16 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC
-from tornproof.impl.parquet.footer import SortingColumn, empty_footer, file_tail
-from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, lay_out_generation, patch_header, start_file
+from tornproof.impl.parquet.footer import SortingColumn, file_tail
+from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.storage.interface import File, OpenMode, Storage
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.partition_schema import new_header, schema_elements
+from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.write.adoption import PreparedPartition
-from tornproof.impl.write.partition_change import CREATED_BY
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json
+from tornproof.impl.write.partition_writer import new_footer
 from tornproof.impl.write.stored_arrays import stored_table
-from tornproof.impl.write.writer_options import WriterOptions, check_options, encode_options
+from tornproof.impl.write.writer_options import DEFAULT_OPTIONS, WriterOptions, check_options, encode_options
 
 
 class PartitionBuild:
@@ -42,7 +41,7 @@ class PartitionBuild:
         self._table_name = table_name
         (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
         names = {column.name: column.name for column in metadata.columns}
-        self._options = encode_options(options, names, timestamp)
+        self._options = encode_options(options, names, timestamp) or DEFAULT_OPTIONS
         self._sorting = (
             SortingColumn(column_index=self._header.designated_timestamp, descending=False, nulls_first=False),
         )
@@ -60,8 +59,6 @@ class PartitionBuild:
         Raises RowsRefusedError for what cannot be stored.
         """
         stored, bounds = stored_table(rows, self._header.columns)
-        if self._options is None:
-            return encode_row_group(stored, bounds=bounds)
         return encode_row_group(stored, bounds=bounds, options=self._options)
 
     def append(self, group: EncodedRowGroup) -> None:
@@ -75,20 +72,13 @@ class PartitionBuild:
     def finish(self, timestamp: int) -> PreparedPartition:
         """Write both footers and make all of the directory durable; `timestamp` is the start of the partition."""
         row_count = sum(group.num_rows for group in self._row_groups)
-        json = new_json([JsonColumn(column.type, False, False, None) for column in self._header.columns])
-        footer = empty_footer(
-            schema_elements(self._header, table_name=self._table_name), {QUESTDB_KEY: json}, created_by=CREATED_BY
-        )
-        encoded = footer.with_row_groups(self._thrift, row_count).encode()
+        encoded = new_footer(self._header, self._table_name).with_row_groups(self._thrift, row_count).encode()
         tail = file_tail(encoded)
         self._data.pwrite(tail, self._end_bytes)
         self._data.fsync()
-        head, point = start_file(self._header)
         facts = FooterFacts(parquet_footer_offset=self._end_bytes, parquet_footer_length=len(encoded))
-        laid_out = lay_out_generation(self._header, point, self._row_groups, facts)
-        published = patch_header(laid_out.generation.place.end_bytes)
         pm = self._create(PM_FILE)
-        pm.pwrite(published + head[len(published) :] + laid_out.content, 0)
+        pm.pwrite(encode_file(self._header, self._row_groups, facts), 0)
         pm.fsync()
         self._storage.sync_directory(self._path)
         return PreparedPartition(

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom import bitset_of_values
-from tornproof.impl.parquet.footer import empty_footer
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
@@ -20,7 +19,7 @@ from tornproof.impl.table.check import is_same_type
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition import PartitionFiles
-from tornproof.impl.table.partition_schema import new_header, physical_form, schema_elements
+from tornproof.impl.table.partition_schema import new_header, physical_form
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.commit import PartitionWrite
@@ -30,10 +29,10 @@ from tornproof.impl.write.partition_writer import (
     KeptRowGroups,
     NextRowGroups,
     OpenPartition,
+    new_footer,
     next_in_new_directory,
     next_in_place,
 )
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json
 from tornproof.impl.write.readable_row_groups import readable_row_groups
 from tornproof.impl.write.stored_arrays import stored_table
 from tornproof.impl.write.writer_options import (
@@ -46,7 +45,6 @@ from tornproof.impl.write.writer_options import (
 )
 
 __all__ = ["PartitionChange", "PartitionChanger", "RowGroupEncoder", "WriterOptions"]
-CREATED_BY = "tornproof"
 RowGroupEncoder = Callable[..., EncodedRowGroup]
 
 
@@ -128,13 +126,7 @@ class PartitionChanger:
         return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
 
     def _create(self, rows: pa.Table, header: FileHeader, files: PartitionFiles) -> PartitionChange:
-        json = new_json(
-            [
-                JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
-                for column in header.columns
-            ]
-        )
-        footer = empty_footer(schema_elements(header, table_name=self.name), {QUESTDB_KEY: json}, created_by=CREATED_BY)
+        footer = new_footer(header, self.name)
         write, after = next_in_new_directory(files, header, footer, list(self._encoded(rows, header)))
         return PartitionChange(write=write, partition=after)
 

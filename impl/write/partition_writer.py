@@ -14,7 +14,14 @@ from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, PlacedRowGro
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
-from tornproof.impl.parquet.footer import FooterParts, SortingColumn, file_tail, split_footer, unused_bytes_of
+from tornproof.impl.parquet.footer import (
+    FooterParts,
+    SortingColumn,
+    empty_footer,
+    file_tail,
+    split_footer,
+    unused_bytes_of,
+)
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.encode import (
@@ -32,9 +39,12 @@ from tornproof.impl.pm.footer import BloomReference, FooterSections
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.pm.statistics import bounds_of
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition
+from tornproof.impl.table.partition_schema import schema_elements
 from tornproof.impl.write.commit import PartitionWrite
 from tornproof.impl.write.merge_plan import Span
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
+
+CREATED_BY = "tornproof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +125,17 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
         published_bytes=laid_out.generation.place.end_bytes,
     )
     return write, _state(state.files, state.metadata.header, footer, laid_out, placed)
+
+
+def new_footer(header: FileHeader, table_name: str) -> FooterParts:
+    """Return the footer of a new data.parquet without row groups, with the schema and what QuestDB wants to know."""
+    json = new_json(
+        [
+            JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
+            for column in header.columns
+        ]
+    )
+    return empty_footer(schema_elements(header, table_name=table_name), {QUESTDB_KEY: json}, created_by=CREATED_BY)
 
 
 def next_in_new_directory(

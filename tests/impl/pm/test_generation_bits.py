@@ -14,7 +14,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import GENERATION_COUNT_LIMIT, decode_chain, decode_metadata, walk
-from tornproof.impl.pm.footer import decode_generation
+from tornproof.impl.pm.footer import check_flags, decode_generation
 
 DAY = "2024-01-01.1"
 PM, DATA = f"{DAY}/_pm", f"{DAY}/data.parquet"
@@ -110,8 +110,8 @@ def test_a_generation_with_unknown_bits_is_still_judged_by_its_structure() -> No
 def test_only_reading_by_a_generation_asks_for_its_bits() -> None:
     data = with_bit(pm.file(), 0, 1 << 63)
     place, header = pm.newest(data), pm.header_of(data)
-    assert decode_generation(data, place, header, file=pm.FILE, for_reading=False).place == place
-    pm.refusal(lambda: decode_generation(data, place, header, file=pm.FILE), UnsupportedError)
+    assert decode_generation(data, place, header, file=pm.FILE).place == place
+    pm.refusal(lambda: check_flags(place, file=pm.FILE), UnsupportedError)
     pm.refusal(lambda: decode_metadata(data, place, file=pm.FILE), UnsupportedError)
 
 

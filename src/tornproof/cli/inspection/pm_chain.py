@@ -123,7 +123,7 @@ def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     for place in places:
         generations.append(None)
         with problems.noted():
-            generations[-1] = decode_generation(data, place, found.header, file=found.file, for_reading=False)
+            generations[-1] = decode_generation(data, place, found.header, file=found.file)
     found.generations = tuple(generations)
     for position, generation in enumerate(generations):
         if generation is not None:

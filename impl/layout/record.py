@@ -154,7 +154,10 @@ class Record:
 
     @classmethod
     def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPlace:
-        """Return the place of such a record in a file, for what is wrong with its fields."""
+        """Return the place of such a record in a file, for what is wrong with its fields.
+
+        Checks that run once a column or a read make it only for an error (`functools.partial`).
+        """
         return RecordPlace(cls.layout, file, offset_bytes, of)
 
     def pack(self) -> bytes:

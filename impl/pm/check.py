@@ -49,8 +49,8 @@ def _chunk_place(metadata: Metadata, ordinal: int, index: int, file: str) -> Rec
 
 def _check_columns(metadata: Metadata, file: str) -> Iterator[Problem]:
     for index, column in enumerate(metadata.header.columns):
-        at = layout.ColumnDescriptor.at(file, descriptor_offset(index), f" of column {column.name!r}")
         for found in _check_column(index, column, metadata.header):
+            at = layout.ColumnDescriptor.at(file, descriptor_offset(index), f" of column {column.name!r}")
             yield at.problem(*found)
     header = metadata.header
     dts = header.designated_timestamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -192,15 +193,15 @@ def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
     start = place.offset_bytes + FOOTER_BYTES
     row_bytes = ENTRY_BYTES + _reference_layout_bytes(header) * len(header.bloom_columns)
     end = start + place.fixed.row_group_count * row_bytes
-    at = layout.Footer.at(file, place.offset_bytes)
+    at = partial(layout.Footer.at, file, place.offset_bytes)
     if end > place.checksum_offset:
         expected = f"entries that fit into the footer's {place.checksum_offset - start} bytes"
-        raise at.corrupt("row_group_count", expected, place.fixed.row_group_count)
+        raise at().corrupt("row_group_count", expected, place.fixed.row_group_count)
     chunk_count = place.fixed.row_group_count * max(1, len(header.columns))
     if place.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
         expected = f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks"
         actual = f"{place.fixed.row_group_count} row groups of {len(header.columns)} columns"
-        raise at.unsupported("row_group_count", expected, actual)
+        raise at().unsupported("row_group_count", expected, actual)
     return end
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -240,17 +241,17 @@ def _column(data: Buffer, descriptor: layout.ColumnDescriptor, index: int, names
 def _check_descriptor(
     descriptor: layout.ColumnDescriptor, base: int, names_start: int, size_bytes: int, file: str
 ) -> None:
-    at = layout.ColumnDescriptor.at(file, base)
+    at = partial(layout.ColumnDescriptor.at, file, base)
     if not names_start <= descriptor.name_offset <= size_bytes:
-        raise at.corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
+        raise at().corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
-        raise at.corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
+        raise at().corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
     if descriptor.physical_type >= len(layout.PHYSICAL_TYPE_NAMES):
-        raise at.corrupt("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
+        raise at().corrupt("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
-        raise at.corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
+        raise at().corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:
-        raise at.corrupt("reserved", "0", descriptor.reserved)
+        raise at().corrupt("reserved", "0", descriptor.reserved)
 
 
 def _bloom_columns(data: Buffer, fixed: layout.Header, position: int, file: str) -> tuple[tuple[int, ...], int]:

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Refusal, Storage
@@ -131,10 +132,4 @@ class OperatingSystemStorage(Storage):
 
     def counters(self) -> Counters:
         """Return the counts of this object; another storage object on the same files has its own."""
-        tally = self._tally
-        return Counters(
-            step_count=tally.step_count,
-            read_bytes=tally.read_bytes,
-            written_bytes=tally.written_bytes,
-            sync_count=tally.sync_count,
-        )
+        return Counters(**asdict(self._tally))

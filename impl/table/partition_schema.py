@@ -34,29 +34,17 @@ _DECIMAL_BYTES = {
     TypeTag.DECIMAL256: 32,
 }
 FIXED_BYTE_LENS = {TypeTag.UUID: 16, TypeTag.LONG128: 16, TypeTag.LONG256: 32, **_DECIMAL_BYTES}
-_PHYSICAL_TYPES = {
-    TypeTag.BOOLEAN: PhysicalType.BOOLEAN,
-    TypeTag.BYTE: PhysicalType.INT32,
-    TypeTag.SHORT: PhysicalType.INT32,
-    TypeTag.CHAR: PhysicalType.INT32,
-    TypeTag.INT: PhysicalType.INT32,
-    TypeTag.LONG: PhysicalType.INT64,
-    TypeTag.DATE: PhysicalType.INT64,
-    TypeTag.TIMESTAMP: PhysicalType.INT64,
-    TypeTag.FLOAT: PhysicalType.FLOAT,
-    TypeTag.DOUBLE: PhysicalType.DOUBLE,
-    TypeTag.STRING: PhysicalType.BYTE_ARRAY,
-    TypeTag.SYMBOL: PhysicalType.BYTE_ARRAY,
-    TypeTag.GEOBYTE: PhysicalType.INT32,
-    TypeTag.GEOSHORT: PhysicalType.INT32,
-    TypeTag.GEOINT: PhysicalType.INT32,
-    TypeTag.GEOLONG: PhysicalType.INT64,
-    TypeTag.BINARY: PhysicalType.BYTE_ARRAY,
-    TypeTag.IPV4: PhysicalType.INT32,
-    TypeTag.VARCHAR: PhysicalType.BYTE_ARRAY,
-    TypeTag.ARRAY: PhysicalType.BYTE_ARRAY,
-    **dict.fromkeys(FIXED_BYTE_LENS, PhysicalType.FIXED_LEN_BYTE_ARRAY),
+_STORED_AS = {
+    PhysicalType.BOOLEAN: {TypeTag.BOOLEAN},
+    PhysicalType.INT32: {TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR, TypeTag.INT, TypeTag.IPV4}
+    | {TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT},
+    PhysicalType.INT64: {TypeTag.LONG, TypeTag.DATE, TypeTag.TIMESTAMP, TypeTag.GEOLONG},
+    PhysicalType.FLOAT: {TypeTag.FLOAT},
+    PhysicalType.DOUBLE: {TypeTag.DOUBLE},
+    PhysicalType.BYTE_ARRAY: {TypeTag.STRING, TypeTag.SYMBOL, TypeTag.VARCHAR, TypeTag.BINARY, TypeTag.ARRAY},
+    PhysicalType.FIXED_LEN_BYTE_ARRAY: set(FIXED_BYTE_LENS),
 }
+_PHYSICAL_TYPES = {tag: physical for physical, tags in _STORED_AS.items() for tag in tags}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

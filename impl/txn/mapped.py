@@ -7,7 +7,7 @@ protocol hangs on every one of them.
 
 from __future__ import annotations
 
-from typing import Self
+from contextlib import AbstractContextManager
 
 from tornproof.impl.errors import BusyError, CorruptError
 from tornproof.impl.layout import txn as layout
@@ -33,7 +33,7 @@ WORD_BYTES = 8
 _BASE = layout.BaseHeader.layout
 
 
-class MappedTransactions:
+class MappedTransactions(AbstractContextManager["MappedTransactions"]):
     """A `_txn` that stays mapped from one read to the next; leaving its `with` block gives it back."""
 
     def __init__(self, storage: Storage, path: str, *, file: str = TXN_FILE) -> None:
@@ -77,10 +77,6 @@ class MappedTransactions:
             self._mapping.unmap()
             self._mapping = None
         self._handle.close()
-
-    def __enter__(self) -> Self:
-        """Return the reader itself."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Close."""

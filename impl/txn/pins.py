@@ -8,8 +8,7 @@ the open file: a child process that is forked (not spawned) shares and so prolon
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Self
+from contextlib import AbstractContextManager, contextmanager
 
 from tornproof.impl.errors import BusyError, FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal, Storage
@@ -20,7 +19,7 @@ WRITER_LOCK_OFFSET_BYTES = (1 << 63) - 1
 PIN_ATTEMPTS_MAX = 100
 
 
-class WriterLock:
+class WriterLock(AbstractContextManager["WriterLock"]):
     """The right to write to a table, until `release` or the end of the process."""
 
     def __init__(self, file: File) -> None:
@@ -44,16 +43,12 @@ class WriterLock:
         """Let other writers in; releasing twice is harmless."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        """Return the lock itself."""
-        return self
-
     def __exit__(self, *exception: object) -> None:
         """Release."""
         self.release()
 
 
-class Pin:
+class Pin(AbstractContextManager["Pin"]):
     """A version whose directories no writer removes until `release`, if `is_held`; a foreign table's is not held."""
 
     def __init__(self, transaction: Transaction, file: File | None) -> None:
@@ -76,10 +71,6 @@ class Pin:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-    def __enter__(self) -> Self:
-        """Return the pin itself."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Release."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tornproof.impl.errors import BusyError, CorruptError, UnsupportedError
 from tornproof.impl.layout import txn as layout
@@ -121,17 +122,17 @@ def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -
 
 def check_area(area: Area, file_size_bytes: int, *, file: str) -> None:
     """Raise CorruptError unless the area can stand where its slot says."""
-    at, prefix = layout.BaseHeader.at(file, 0), area.name.lower()
+    at, prefix = partial(layout.BaseHeader.at, file, 0), area.name.lower()
     if area.record_offset < HEADER_BYTES or area.record_offset % AREA_ALIGNMENT_BYTES:
         expected = f"a multiple of {AREA_ALIGNMENT_BYTES} from {HEADER_BYTES} on"
-        raise at.corrupt(f"{prefix}_record_offset", expected, area.record_offset)
+        raise at().corrupt(f"{prefix}_record_offset", expected, area.record_offset)
     if area.symbols_size < 0 or area.symbols_size % SYMBOL_BYTES:
-        raise at.corrupt(f"{prefix}_symbols_size", f"a multiple of {SYMBOL_BYTES}", area.symbols_size)
+        raise at().corrupt(f"{prefix}_symbols_size", f"a multiple of {SYMBOL_BYTES}", area.symbols_size)
     if area.partitions_size < 0 or area.partitions_size % ENTRY_BYTES:
-        raise at.corrupt(f"{prefix}_partitions_size", f"a multiple of {ENTRY_BYTES}", area.partitions_size)
+        raise at().corrupt(f"{prefix}_partitions_size", f"a multiple of {ENTRY_BYTES}", area.partitions_size)
     if area.record_offset + area.size_bytes > file_size_bytes:
         expected = f"a record of {area.size_bytes} bytes inside the file's {file_size_bytes}"
-        raise at.corrupt(f"{prefix}_record_offset", expected, area.record_offset)
+        raise at().corrupt(f"{prefix}_record_offset", expected, area.record_offset)
 
 
 def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> Transaction:
@@ -217,14 +218,14 @@ def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Tra
 
 
 def _check_record(record: layout.TransactionRecord, area: Area, version: int, file: str) -> None:
-    at = layout.TransactionRecord.at(file, area.record_offset)
+    at = partial(layout.TransactionRecord.at, file, area.record_offset)
     if record.txn != version:
-        raise at.corrupt("txn", f"{version}, the version", record.txn)
+        raise at().corrupt("txn", f"{version}, the version", record.txn)
     if record.transient_row_count < 0:
-        raise at.corrupt("transient_row_count", "0 or more", record.transient_row_count)
+        raise at().corrupt("transient_row_count", "0 or more", record.transient_row_count)
     if record.symbol_column_count * SYMBOL_BYTES != area.symbols_size:
         expected = f"{area.symbols_size // SYMBOL_BYTES}, by the size"
-        raise at.corrupt("symbol_column_count", expected, record.symbol_column_count)
+        raise at().corrupt("symbol_column_count", expected, record.symbol_column_count)
 
 
 def _decode_partitions(

@@ -5,8 +5,7 @@ Memory is bound by a row group, not by the partition. A commit makes the directo
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Self
+from contextlib import AbstractContextManager, ExitStack
 
 import pyarrow as pa
 
@@ -24,7 +23,7 @@ from tornproof.impl.write.stored_arrays import stored_table
 from tornproof.impl.write.writer_options import DEFAULT_OPTIONS, WriterOptions, check_options, encode_options
 
 
-class PartitionBuild:
+class PartitionBuild(AbstractContextManager["PartitionBuild"]):
     """Writes the files of one new partition, without bloom filters; leaving its `with` block closes them.
 
     Encoding (`encoded`) may go on in several threads; `append` is called in the order of time, one at a time.
@@ -90,10 +89,6 @@ class PartitionBuild:
 
     def _create(self, name: str) -> File:
         return self._opened.enter_context(self._storage.open_for_writing(f"{self._path}/{name}", OpenMode.NEW))
-
-    def __enter__(self) -> Self:
-        """Return the build itself."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Close the files."""

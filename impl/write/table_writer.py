@@ -6,7 +6,7 @@ What a commit does to the files is in `commit.py`; what becomes of each partitio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
@@ -63,7 +63,7 @@ def open_writer(
         raise
 
 
-class TableWriter:
+class TableWriter(AbstractContextManager["TableWriter"]):
     """Stages changes and commits them; not for use by several threads. Leaving its `with` block closes it."""
 
     def __init__(
@@ -183,10 +183,6 @@ class TableWriter:
         self.rollback()
         self._is_dead = True
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        """Return the writer itself."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Close."""

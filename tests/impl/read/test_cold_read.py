@@ -17,7 +17,7 @@ from written_tables import PATH, new_table, rows, write
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.pm.block import Chunk
-from tornproof.impl.read.cold_read import ChunkMissingError, read_cold, read_column_chunk
+from tornproof.impl.read.cold_read import read_cold
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.columns import is_all_null
 from tornproof.impl.table.create import NewColumn
@@ -79,12 +79,12 @@ def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str,
     looked_at_count = 0
     for resolved, whole, content in partitions_of(questdb_data / name):
         first = 0
-        for ordinal, block in enumerate(resolved.metadata.blocks):
+        for block in resolved.metadata.blocks:
             for place, column in enumerate(resolved.metadata.header.columns):
                 chunk = block.chunks[place]
                 is_needed = chunk.null_count != chunk.num_values
                 file = serving(content, chunk, is_needed=is_needed)
-                values = read_column_chunk(resolved, file, ordinal=ordinal, column=column.name)
+                values = read_cold(file, column, chunk, file="data.parquet")
                 assert file.read_bytes == (chunk.total_compressed if is_needed else 0)
                 expected = whole.column(place).slice(first, block.num_rows).combine_chunks()
                 assert values.equals(expected)
@@ -97,11 +97,11 @@ def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str,
 def test_chunks_of_nulls_are_among_the_real_ones_and_cost_no_byte(questdb_data: Path) -> None:
     seen = 0
     for resolved, _, content in partitions_of(questdb_data / "tables/9.4.2/allnull/table"):
-        for ordinal, block in enumerate(resolved.metadata.blocks):
+        for block in resolved.metadata.blocks:
             for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
                 if is_all_null(column, chunk):
                     nothing = serving(content, chunk, is_needed=False)
-                    values = read_column_chunk(resolved, nothing, ordinal=ordinal, column=column.name)
+                    values = read_cold(nothing, column, chunk, file="data.parquet")
                     assert values.null_count == len(values) == block.num_rows
                     # The bytes are there all the same, and say so themselves.
                     unsaid = replace(chunk, null_count=None)
@@ -118,10 +118,10 @@ def test_one_chunk_of_a_wide_table_touches_less_than_a_hundredth_of_its_file(que
     for partition in parquet_partitions(snapshot):
         resolved = snapshot.resolve(partition)
         with resolved.files.open_data() as handle:
-            for ordinal in range(len(resolved.metadata.blocks)):
-                for column in resolved.metadata.header.columns:
+            for block in resolved.metadata.blocks:
+                for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
                     before = storage.counters().read_bytes
-                    read_column_chunk(resolved, handle, ordinal=ordinal, column=column.name)
+                    read_cold(handle, column, chunk, file="data.parquet")
                     touched.append(100 * (storage.counters().read_bytes - before) / partition.token)
     assert len(touched) > 300
     print(f"{len(touched)} chunks, each at most {max(touched):.3f} % of data.parquet, {sum(touched):.1f} % together")
@@ -134,28 +134,19 @@ def test_one_chunk_of_a_wide_table_touches_less_than_a_hundredth_of_its_file(que
 
 def test_file_that_serves_one_range_refuses_every_other(questdb_data: Path) -> None:
     resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
+    column = resolved.metadata.header.columns[place]
     own, other = (resolved.metadata.blocks[ordinal].chunks[place] for ordinal in (0, 1))
-    assert len(read_column_chunk(resolved, serving(content, own), ordinal=0, column="v"))
+    assert len(read_cold(serving(content, own), column, own, file="data.parquet"))
     with pytest.raises(AssertionError):
-        read_column_chunk(resolved, serving(content, other), ordinal=0, column="v")
+        read_cold(serving(content, other), column, own, file="data.parquet")
 
 
 def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> None:
     resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    chunk = resolved.metadata.blocks[0].chunks[place]
+    column, chunk = resolved.metadata.header.columns[place], resolved.metadata.blocks[0].chunks[place]
     for damaged in (content[: chunk.byte_range_end - 1], bytes(len(content))):
         with pytest.raises(CorruptError):
-            read_column_chunk(resolved, serving(damaged, chunk), ordinal=0, column="v")
-
-
-@pytest.mark.parametrize(("ordinal", "column"), [(0, "V"), (0, ""), (-1, "v"), (6, "v"), (1 << 40, "v")])
-def test_what_the_partition_does_not_have_is_refused_in_words(questdb_data: Path, ordinal: int, column: str) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    assert len(resolved.metadata.blocks) == 6
-    with pytest.raises(ChunkMissingError, match=r"2024-01-01\.1 has (no column|6 row groups)"):
-        read_column_chunk(
-            resolved, serving(content, resolved.metadata.blocks[0].chunks[place]), ordinal=ordinal, column=column
-        )
+            read_cold(serving(damaged, chunk), column, chunk, file="data.parquet")
 
 
 def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 
@@ -25,6 +25,11 @@ def original_of(place: str) -> Any:
     """Return what stands at `package.module:name` now."""
     module_name, _, name = place.partition(":")
     return getattr(importlib.import_module(module_name), name)
+
+
+def wrapped(place: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Put what `wrap` makes of the original at `package.module:name` while the block runs."""
+    return replaced(place, wrap(original_of(place)))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.write.commit import Protocol
@@ -39,22 +39,19 @@ class Explorer(enum.StrEnum):
     STATEFUL = "stateful"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlantedFault:
     """One fault of the catalogue; `number` is its row there, None for one that is not listed.
 
     `place` is `package.module:name` for a `substitute` that wraps what stands there, else the field of a protocol's
-    value. `mode` is where the catalogue expects it to be seen, `explorer` the cheapest that sees it on `scenario`.
-    Those of `also` see it there too, for more, and those of `hidden_from` miss it there. `argument` says why a
-    near-equivalent harms no reader.
+    value. `explorer` is the cheapest that sees it on `scenario`; those of `also` see it there too, for more, and those
+    of `hidden_from` miss it there. `argument` says why a near-equivalent harms no reader.
     """
 
     number: int | None
     name: str
-    part: str
     change: str
     property_broken: str
-    mode: str
     place: str
     substitute: Wrap | Protocol | ReaderProtocol
     explorer: Explorer
@@ -62,16 +59,6 @@ class PlantedFault:
     also: tuple[Explorer, ...] = ()
     hidden_from: tuple[Explorer, ...] = ()
     argument: str = ""
-
-
-def faults_of(**common: Any) -> Callable[..., PlantedFault]:
-    """Return what makes faults that have some fields in common."""
-
-    def fault(number: int | None, name: str, change: str, property_broken: str, **own: Any) -> PlantedFault:
-        fields: dict[str, Any] = {**common, **own}
-        return PlantedFault(number=number, name=name, change=change, property_broken=property_broken, **fields)
-
-    return fault
 
 
 class Planting:
@@ -96,12 +83,12 @@ class Planting:
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Hold the fault at its place while the block runs."""
-        fault = self._fault
-        if isinstance(fault.substitute, Protocol | ReaderProtocol):
+        fault, substitute = self._fault, self._fault.substitute
+        if isinstance(substitute, Protocol | ReaderProtocol):
             self.reached_count += 1
             yield
             return
-        with replaced(fault.place, self._counted(fault.substitute(original_of(fault.place)))):
+        with wrapped(fault.place, lambda original: self._counted(substitute(original))):
             yield
 
     def _counted(self, made: Any) -> Any:

@@ -1,10 +1,11 @@
-"""What a fault is hunted on: a scenario, and what a reader must see after each of its commits without the fault."""
+"""What a fault is hunted on, which is a scenario with what its readers see without the fault, and what is caught."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -16,6 +17,13 @@ from tornproof.harness.systems.scenario import load_scenario
 from tornproof.harness.systems.scenario_situation import situation_of
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.table_readers import Seen
+
+
+class Catch(NamedTuple):
+    """How many states, runs or damages were explored, and which property was broken first, "" where none was."""
+
+    explored_count: int
+    property: str = ""
 
 
 @dataclass(frozen=True, slots=True)

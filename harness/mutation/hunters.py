@@ -1,13 +1,14 @@
 """The explorers as hunters of faults: each plants a fault, explores one scenario, and stops at the first finding.
 
-What a hunt without a finding went through is said for each; scenarios are small enough for all of it.
+The cheapest explorer of a fault must find it, and those that it is hidden from must not. What a hunt without a finding
+went through is said for each; scenarios are small enough for all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.explorers.corruption.judge import Judge as DamageJudge
@@ -23,11 +24,10 @@ from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.model import explore_model
-from tornproof.harness.mutation.fault import Explorer, Planting
-from tornproof.harness.mutation.ground import Ground
-from tornproof.harness.mutation.publishing_rules import PublishingRules
-from tornproof.harness.mutation.sequential import account, run_alone
-from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Lives
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, Planting
+from tornproof.harness.mutation.ground import Catch, Ground, ground_of
+from tornproof.harness.mutation.sequential import metric, sequential, trace_rule
+from tornproof.harness.search.crash_world import READER_PLACE, Lives
 from tornproof.harness.search.cuts import Course, Cuts
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.product_cuts import ProductCuts
@@ -47,37 +47,7 @@ WATCHED_COMMITS = 2
 TORN_CUTS = 100
 
 
-class Catch(NamedTuple):
-    """How many states, runs or damages were explored, and which property was broken first, "" where none was."""
-
-    explored_count: int
-    property: str = ""
-
-
 Hunter = Callable[[Ground, Planting], Catch]
-
-
-def sequential(ground: Ground, planting: Planting) -> Catch:
-    """Let all commits come one after the other, each read by pinned readers of every version so far, and verified."""
-    return Catch(*run_alone(ground, planting))
-
-
-def metric(ground: Ground, planting: Planting) -> Catch:
-    """Compare what the files say of themselves with what they say where there is no fault."""
-    return Catch(*account(ground, planting))
-
-
-def trace_rule(ground: Ground, planting: Planting) -> Catch:
-    """Watch each step of both lives of a writer that nothing disturbs."""
-    with planting.planted():
-        situation = ground.situation(planting.target, PublishingRules(ground.sound.path))
-        cast = situation.cast((*situation.first_life, *situation.second_life))
-        world = situation.begin(cast)
-        while world.nodes[WRITER_PLACE].call is not None and not world.progress.violations:
-            world.step(WRITER_PLACE)
-        cast.close()
-    violated = [each.property for each in world.progress.violations]
-    return Catch(world.nodes[WRITER_PLACE].depth, violated[0] if violated else "")
 
 
 def schedules(ground: Ground, planting: Planting) -> Catch:
@@ -224,3 +194,53 @@ HUNTERS: Mapping[Explorer, Hunter] = MappingProxyType(
         Explorer.STATEFUL: stateful,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """What came of one hunt.
+
+    `reached`: the place was come to. `triggered`: somebody did or saw something else than without the fault.
+    `detected`: `property` was broken, after `explored_count` states, runs or damages.
+    """
+
+    reached: bool
+    triggered: bool
+    detected: bool
+    explored_count: int
+    property: str
+
+
+def hunt(fault: PlantedFault, explorer: Explorer | None = None) -> Hunt:
+    """Let an explorer, by default the cheapest that finds it, look for a fault on its scenario."""
+    ground, planting = ground_of(fault.scenario), Planting(fault)
+    caught = HUNTERS[explorer or fault.explorer](ground, planting)
+    return Hunt(
+        reached=planting.reached_count > 0,
+        triggered=bool(caught.property) or _course(ground, planting) != _course(ground, None),
+        detected=bool(caught.property),
+        explored_count=caught.explored_count,
+        property=caught.property,
+    )
+
+
+def _course(ground: Ground, planting: Planting | None) -> list[object]:
+    """Return what writer and reader call and say, one after the other, with a fault or without any."""
+    if planting is None:
+        return _run(ground, TableTarget())
+    with planting.planted():
+        return _run(ground, planting.target)
+
+
+def _run(ground: Ground, target: TableTarget) -> list[object]:
+    situation = ground.situation(target)
+    cast = situation.cast()
+    world = situation.begin(cast)
+    done: list[object] = []
+    for place in range(min(len(cast.clients), READER_PLACE + 1)):
+        while world.nodes[place].call is not None:
+            done.append(world.call(place))
+            world.step(place)
+            done.append(world.nodes[place].marks)
+    cast.close()
+    return done

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, faults_of
-from tornproof.harness.mutation.planted import swallow_sync
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.impl.errors import StorageError
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 
 
@@ -31,46 +32,49 @@ def started_only(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action
     return {**actions, Action.SYNC_RECORD: _nothing, Action.SYNC_VERSION: _nothing}
 
 
+def swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
+    """Ignore what a sync of data.parquet reports."""
+
+    def sync(run: Any) -> None:
+        with suppress(StorageError):
+            actions[Action.SYNC_DATA](run)
+
+    return {**actions, Action.SYNC_DATA: sync}
+
+
 def _nothing(_: Any) -> None:
     """Do nothing."""
 
 
 CRASH = Explorer.CRASH
-_fault = faults_of(part="sync", place="Protocol")
 BARRIERS = (
-    _fault(
+    PlantedFault(
         1,
         "no fence before the version",
         "the store fence before the version is left out",
         "reader accepts a half-new record",
-        part="txn write",
-        mode="weak",
         place="Protocol.publish",
         substitute=without(Action.FENCE_BEFORE_VERSION),
         explorer=Explorer.MEMORY_WEAK,
         scenario="settled-words-of-two-commits",
         hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER, CRASH),
     ),
-    _fault(
+    PlantedFault(
         2,
         "no fence after the version",
         "the store fence after the version is left out",
         "old version with words of the one after the next",
-        part="txn write",
-        mode="weak",
         place="Protocol.publish",
         substitute=without(Action.FENCE_AFTER_VERSION),
         explorer=Explorer.MEMORY_WEAK,
         scenario="settled-words-of-two-commits",
         hidden_from=(Explorer.MEMORY_SEQUENTIAL, Explorer.MEMORY_TOTAL_STORE_ORDER, CRASH),
     ),
-    _fault(
+    PlantedFault(
         11,
         "record not synced (F4)",
         "the sync of the record before the version is left out",
         "version n with old rows and token",
-        part="txn write",
-        mode="crash C-512",
         place="Protocol.publish",
         substitute=without(Action.SYNC_RECORD),
         explorer=Explorer.TRACE_RULE,
@@ -78,13 +82,11 @@ BARRIERS = (
         scenario="record-across-sectors",
         hidden_from=(CRASH, Explorer.POWER_B),
     ),
-    _fault(
+    PlantedFault(
         12,
         "version not synced (F5)",
         "the last sync before the acknowledgement is left out",
         "acknowledged commit lost",
-        part="txn write",
-        mode="crash B",
         place="Protocol.publish",
         substitute=without(Action.SYNC_VERSION),
         explorer=Explorer.TRACE_RULE,
@@ -92,13 +94,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(CRASH, Explorer.SEQUENTIAL),
     ),
-    _fault(
+    PlantedFault(
         13,
         "syncs of _txn are only started",
         "both syncs of `_txn` return at once",
         "acknowledged commit lost",
-        part="txn write",
-        mode="crash B",
         place="tornproof.impl.write.commit:_PUBLISH_ACTIONS",
         substitute=started_only,
         explorer=Explorer.TRACE_RULE,
@@ -106,12 +106,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(CRASH, Explorer.SEQUENTIAL),
     ),
-    _fault(
+    PlantedFault(
         21,
         "data not synced (F1)",
         "the sync of data.parquet is left out",
         "committed rows are not on disk",
-        mode="crash B, C",
         place="Protocol.update",
         substitute=without(Action.SYNC_DATA),
         explorer=Explorer.TRACE_RULE,
@@ -119,12 +118,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL, CRASH),
     ),
-    _fault(
+    PlantedFault(
         22,
         "body of _pm not synced (F2)",
         "the sync of `_pm` before the header is left out",
         "old committed chain unreachable",
-        mode="crash C",
         place="Protocol.update",
         substitute=without(Action.SYNC_PM),
         explorer=Explorer.TRACE_RULE,
@@ -132,12 +130,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(CRASH, Explorer.POWER_B),
     ),
-    _fault(
+    PlantedFault(
         23,
         "header of _pm not synced (F3)",
         "the sync of `_pm` after the header is left out",
         "acknowledged commit unreachable",
-        mode="crash B",
         place="Protocol.update",
         substitute=without(Action.SYNC_HEADER),
         explorer=Explorer.TRACE_RULE,
@@ -145,12 +142,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL, CRASH),
     ),
-    _fault(
+    PlantedFault(
         24,
         "syncs are flushes",
         "data.parquet and `_pm` are handed to the system without waiting for the disk",
         "committed rows are not on disk",
-        mode="crash B; inv",
         place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=only_flushed,
         explorer=Explorer.TRACE_RULE,
@@ -158,12 +154,11 @@ BARRIERS = (
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL, CRASH),
     ),
-    _fault(
+    PlantedFault(
         25,
         "new directory not synced (F6)",
         "the sync of a new partition's directory is left out",
         "whole partition missing",
-        mode="crash Cdir",
         place="Protocol.rewrite",
         substitute=without(Action.SYNC_DIRECTORY),
         explorer=Explorer.TRACE_RULE,
@@ -171,12 +166,11 @@ BARRIERS = (
         scenario="new-partition-and-power-cut",
         hidden_from=(CRASH, Explorer.POWER_C_4096),
     ),
-    _fault(
+    PlantedFault(
         26,
         "table's directory not synced (F6)",
         "the sync of the table's directory after a new partition is left out",
         "whole partition missing",
-        mode="crash Cdir",
         place="Protocol.rewrite",
         substitute=without(Action.SYNC_TABLE_DIRECTORY),
         explorer=Explorer.TRACE_RULE,
@@ -184,12 +178,11 @@ BARRIERS = (
         scenario="new-partition-and-power-cut",
         hidden_from=(CRASH, Explorer.POWER_C_4096),
     ),
-    _fault(
+    PlantedFault(
         27,
         "failed sync ignored",
         "what the sync of data.parquet reports is ignored",
         "acknowledged commit lost",
-        mode="crash D",
         place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=swallow_sync,
         explorer=Explorer.FAILED_SYNC,

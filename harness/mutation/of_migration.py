@@ -1,15 +1,23 @@
-"""Planted defects of migration: each a patch of one place, as those of `planted`."""
+"""Planted defects of migration: each a patch of one place, by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from tornproof.harness.mutation.planted import Planted, patch
+from tornproof.harness.mutation.fault import Wrap
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.impl.storage.interface import OpenMode, Storage
 
-_PUBLISH = "tornproof.impl.migrate.table_migration:publish_file"
+IN_PLACE = "_pm is written under its name"
+FILE_NOT_SYNCED = "the new _pm is not synced"
+NAME_NOT_SYNCED = "the partition's directory is not synced"
+FOUND_NAME_NOT_SYNCED = "a run that finds a partition migrated does not sync its directory"
+KEPT_NOT_CLEARED = "what an interrupted run was still keeping of an old _pm stays in the way"
+SOUND_REPLACED = "a sound _pm is made anew, without its history"
+END_OF_FILE = "the size of data.parquet is taken for the token"
+_TABLE, _PARTITION = "tornproof.impl.migrate.table_migration", "tornproof.impl.migrate.partition_migration"
 
 
 class _Without(InterceptedStorage):
@@ -48,46 +56,15 @@ def to_the_end_of_the_file(convert: Callable[..., bytes]) -> Callable[..., bytes
     )
 
 
-IN_PLACE = Planted(number=None, part="migration", text="_pm is written under its name", plant=patch(_PUBLISH, in_place))
-FILE_NOT_SYNCED = Planted(
-    number=None, part="migration", text="the new _pm is not synced", plant=patch(_PUBLISH, without(CallKind.FSYNC))
+MIGRATION: Mapping[str, tuple[str, Wrap]] = MappingProxyType(
+    {
+        IN_PLACE: (f"{_TABLE}:publish_file", in_place),
+        FILE_NOT_SYNCED: (f"{_TABLE}:publish_file", without(CallKind.FSYNC)),
+        NAME_NOT_SYNCED: (f"{_TABLE}:publish_file", without(CallKind.SYNC_DIRECTORY)),
+        FOUND_NAME_NOT_SYNCED: (f"{_TABLE}:sync_name", lambda _: lambda storage, path: None),
+        KEPT_NOT_CLEARED: (f"{_TABLE}:unfinished_files", lambda _: lambda *arguments: []),
+        SOUND_REPLACED: (f"{_PARTITION}:problems_of_existing", lambda _: lambda *arguments: None),
+        END_OF_FILE: (f"{_PARTITION}:convert", to_the_end_of_the_file),
+    }
 )
-NAME_NOT_SYNCED = Planted(
-    number=None,
-    part="migration",
-    text="the partition's directory is not synced",
-    plant=patch(_PUBLISH, without(CallKind.SYNC_DIRECTORY)),
-)
-FOUND_NAME_NOT_SYNCED = Planted(
-    number=None,
-    part="migration",
-    text="a run that finds a partition migrated does not sync its directory",
-    plant=patch("tornproof.impl.migrate.table_migration:sync_name", lambda _: lambda storage, path: None),
-)
-KEPT_NOT_CLEARED = Planted(
-    number=None,
-    part="migration",
-    text="what an interrupted run was still keeping of an old _pm stays in the way",
-    plant=patch("tornproof.impl.migrate.table_migration:unfinished_files", lambda _: lambda *arguments: []),
-)
-SOUND_REPLACED = Planted(
-    number=77,
-    part="migration",
-    text="a sound _pm is made anew, without its history",
-    plant=patch("tornproof.impl.migrate.partition_migration:problems_of_existing", lambda _: lambda *arguments: None),
-)
-END_OF_FILE = Planted(
-    number=78,
-    part="migration",
-    text="the size of data.parquet is taken for the token",
-    plant=patch("tornproof.impl.migrate.partition_migration:convert", to_the_end_of_the_file),
-)
-MIGRATION = (
-    IN_PLACE,
-    FILE_NOT_SYNCED,
-    NAME_NOT_SYNCED,
-    FOUND_NAME_NOT_SYNCED,
-    KEPT_NOT_CLEARED,
-    SOUND_REPLACED,
-    END_OF_FILE,
-)
+"""Where each is planted, and what then stands there."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.harness.systems.preset import physical_length
 from tornproof.harness.systems.readers import by_header, unchecked
 from tornproof.impl.read.reader_protocol import HARDENED_READER
@@ -61,15 +61,12 @@ NEWEST = dataclasses.replace(HARDENED_READER, resolve=by_header, check=unchecked
 BASED_ON_NEWEST = dataclasses.replace(HARDENED, base=NEWEST, recovery=HARDENED.recovery[1:])
 """Recovery must not restate the committed generation, which would be the newest then."""
 CRASH, SCHEDULES = Explorer.CRASH, Explorer.SCHEDULES
-_fault = faults_of(part="order", place="Protocol")
 ORDER = (
-    _fault(
+    PlantedFault(
         9,
         "version before its record",
         "the version is stored before the record and its slot",
         "reader uses a stale offset and size",
-        part="txn write",
-        mode="sched",
         place="Protocol.publish",
         substitute=dataclasses.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
         explorer=Explorer.TRACE_RULE,
@@ -77,13 +74,11 @@ ORDER = (
         scenario="record-grows-once",
         hidden_from=(Explorer.SEQUENTIAL,),
     ),
-    _fault(
+    PlantedFault(
         18,
         "header after the version",
         "the header of `_pm` is patched after the version is stored",
         "token not found",
-        part="order",
-        mode="sched; crash A",
         place=EXECUTE,
         substitute=published_before(Action.PATCH_HEADER, Action.SYNC_HEADER),
         explorer=Explorer.TRACE_RULE,
@@ -91,13 +86,11 @@ ORDER = (
         scenario="one-commit-one-reader",
         hidden_from=(Explorer.SEQUENTIAL,),
     ),
-    _fault(
+    PlantedFault(
         19,
         "_pm before the data",
         "`_pm` is published before the data is written",
         "an orphan that describes no bytes",
-        part="order",
-        mode="inv I9",
         place="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
         explorer=Explorer.TRACE_RULE,
@@ -106,13 +99,11 @@ ORDER = (
         argument="The version is stored after both, so that only an orphan can describe bytes that are not there, and "
         "no reader resolves an orphan.",
     ),
-    _fault(
+    PlantedFault(
         20,
         "data after the version",
         "data.parquet is written after the version is stored",
         "wrong bytes",
-        part="order",
-        mode="sched; crash A",
         place=EXECUTE,
         substitute=published_before(Action.APPEND_DATA, Action.SYNC_DATA),
         explorer=Explorer.TRACE_RULE,
@@ -123,13 +114,11 @@ ORDER = (
         scenario="one-commit-one-reader",
         hidden_from=(Explorer.SEQUENTIAL,),
     ),
-    _fault(
+    PlantedFault(
         35,
         "header before the body",
         "the header of `_pm` is patched before the body is written",
         "reader takes bytes that are not there",
-        part="pm write",
-        mode="sched; crash A",
         place="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
         explorer=SCHEDULES,
@@ -137,13 +126,11 @@ ORDER = (
         scenario="one-commit-one-reader",
         hidden_from=(Explorer.SEQUENTIAL,),
     ),
-    _fault(
+    PlantedFault(
         74,
         "old directory removed early",
         "a rewrite removes the old directory before the new version is on disk",
         "`_txn` names nothing",
-        part="compaction",
-        mode="crash Cdir",
         place=EXECUTE,
         substitute=removed_early,
         explorer=Explorer.SEQUENTIAL,
@@ -151,26 +138,22 @@ ORDER = (
         scenario="rewrite-and-power-cut",
         hidden_from=(CRASH,),
     ),
-    _fault(
+    PlantedFault(
         75,
         "orphan taken for the base",
         "an update goes on from the newest generation, orphan or not",
         "orphan becomes committed",
-        part="compaction",
-        mode="seq with abort",
         place="Protocol.base",
         substitute=BASED_ON_NEWEST,
         explorer=Explorer.SEQUENTIAL,
         scenario="equal-retry-and-a-reader-that-looks-twice",
         also=(SCHEDULES, CRASH),
     ),
-    _fault(
+    PlantedFault(
         78,
         "token from the file's size (H1)",
         "`_txn` is given the physical length of data.parquet",
         "committed partition names no generation",
-        part="order",
-        mode="crash A",
         place="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=physical_length),
         explorer=CRASH,

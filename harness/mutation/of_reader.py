@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tornproof.harness.mutation.early_header import early_headers
-from tornproof.harness.mutation.fault import Explorer, faults_of
-from tornproof.harness.mutation.planted import read_to_the_end, resolve_at_least, resolve_newest
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.harness.systems.readers import by_newest, unchecked
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.record import Buffer
-from tornproof.impl.pm.chain import Resolved, decode_metadata, resolve, walk
+from tornproof.impl.pm.chain import Resolved, TokenMissingError, check_checksum, decode_metadata, resolve, walk
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition import PartitionFiles, PublishedMetadata, ResolvedPartition, read_published
@@ -72,6 +72,47 @@ def kept_mapping(files: PartitionFiles, partition: Partition) -> ResolvedPartiti
     return ResolvedPartition(files=files, partition=partition, published=kept, resolved=resolved, metadata=metadata)
 
 
+def read_to_the_end(
+    read_published: Callable[[PartitionFiles], PublishedMetadata],
+) -> Callable[[PartitionFiles], PublishedMetadata]:
+    """Take the size of `_pm` for the published one."""
+
+    def read(files: PartitionFiles) -> PublishedMetadata:
+        published = read_published(files)
+        with files.open_pm() as handle:
+            return dataclasses.replace(published, content=handle.pread(published.file_size_bytes, 0))
+
+    return read
+
+
+def resolve_at_least(_: Callable[..., Resolved]) -> Callable[..., Resolved]:
+    """Take the first footer with the token or a larger one."""
+
+    def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+        for count, place in enumerate(walk(data, file=file)):
+            if place.token >= token:
+                check_checksum(data, place, file=file)
+                return Resolved(place=place, orphan_count=count)
+        raise _missing(token, file)
+
+    return resolve
+
+
+def resolve_newest(original: Callable[..., Resolved]) -> Callable[..., Resolved]:
+    """Look at the newest footer only."""
+
+    def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
+        if next(walk(data, file=file)).token != token:
+            raise _missing(token, file)
+        return original(data, token, file=file)
+
+    return resolve
+
+
+def _missing(token: int, file: str) -> TokenMissingError:
+    return TokenMissingError(file=file, field="token", offset_bytes=None, expected="another one", actual=token)
+
+
 def resolve_oldest(resolve: Callable[..., Resolved]) -> Callable[..., Resolved]:
     """Take the oldest footer with the token."""
 
@@ -97,15 +138,13 @@ def physical_tail(check_data: Callable[..., Iterator[Problem]]) -> Callable[...,
 SEQUENTIAL, SCHEDULES = Explorer.SEQUENTIAL, Explorer.SCHEDULES
 WORDS, ONE = "settled-words-of-two-commits", "one-commit-one-reader"
 RETRY = "equal-retry-and-a-reader-that-looks-twice"
-_fault = faults_of(part="pm read", mode="sched", explorer=Explorer.SCHEDULES)
+_fault = partial(PlantedFault, explorer=Explorer.SCHEDULES)
 READER = (
     _fault(
         3,
         "no load fence after the version",
         "the load fence between the version and its record is left out",
         "mixed record",
-        part="txn read",
-        mode="weak",
         place="tornproof.impl.txn.mapped:fence_after_version",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
@@ -117,8 +156,6 @@ READER = (
         "no load fence before the final look",
         "the load fence between the record and the final look is left out",
         "mixed record",
-        part="txn read",
-        mode="weak",
         place="tornproof.impl.txn.mapped:fence_before_final_look",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
@@ -130,7 +167,6 @@ READER = (
         "no final look",
         "the version is not looked at again after the record",
         "mixed record after two commits",
-        part="txn read",
         place="tornproof.impl.table.table:safe_read",
         substitute=looked_at_once,
         scenario="two-commits-one-reader",
@@ -141,7 +177,6 @@ READER = (
         "no final look at words",
         "a reader of words does not look at the version again after the record",
         "mixed record after two commits",
-        part="txn read",
         place="tornproof.impl.txn.mapped:is_committed_still",
         substitute=always,
         explorer=Explorer.MEMORY_SEQUENTIAL,
@@ -153,7 +188,6 @@ READER = (
         "final look at the record",
         "the final look is at the record's own number and not at the version",
         "mixed tail of a record",
-        part="txn read",
         place="tornproof.impl.table.table:safe_read",
         substitute=looked_at_the_record,
         scenario="two-commits-one-reader",
@@ -164,7 +198,6 @@ READER = (
         "CRC never checked",
         "the CRC of `_pm` is not compared",
         "silent corruption",
-        mode="corr",
         place="tornproof.impl.pm.chain:check_checksum",
         substitute=nothing,
         explorer=Explorer.DAMAGE,
@@ -197,7 +230,6 @@ READER = (
         "mapping kept",
         "bytes of `_pm` that were read before are used as long as they have the token",
         "orphan's footer for the retry's token (ABA)",
-        mode="sched with abort and equal size",
         place="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=kept_mapping),
         scenario=RETRY,
@@ -208,7 +240,6 @@ READER = (
         "first footer with the token or more",
         "the walk takes the first footer with the token or a larger one",
         "newer footer for a pinned reader",
-        mode="seq with abort",
         place="tornproof.impl.table.partition:resolve",
         substitute=resolve_at_least,
         explorer=SEQUENTIAL,
@@ -219,7 +250,6 @@ READER = (
         "newest footer only",
         "the walk stops after one step",
         "reader that falls behind fails",
-        mode="seq; sched",
         place="tornproof.impl.table.partition:resolve",
         substitute=resolve_newest,
         explorer=SEQUENTIAL,
@@ -231,7 +261,6 @@ READER = (
         "oldest footer with the token",
         "the walk takes the oldest footer with the token and not the newest",
         "orphans of a generation that was restated are counted for ever",
-        mode="sched with abort",
         place="tornproof.impl.table.partition:resolve",
         substitute=resolve_oldest,
         explorer=Explorer.METRIC,
@@ -246,7 +275,6 @@ READER = (
         "decoded by the newest footer",
         "the token is found, and then the newest footer is decoded within the pinned length (9.4.2, 9.4.3)",
         "refused read with no fault at all",
-        mode="sched",
         place="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
         explorer=SEQUENTIAL,
@@ -258,7 +286,6 @@ READER = (
         "size of data.parquet from the file",
         "the Thrift footer is looked for at the end of the file and not at the token",
         "reader sees a tail that is being written",
-        part="data read",
         place="tornproof.impl.table.partition:_check_data",
         substitute=physical_tail,
         scenario="merge-beside-a-reader",

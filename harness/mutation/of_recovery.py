@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, faults_of
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.harness.mutation.processes import purge_regardless
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
@@ -78,15 +79,13 @@ def unsigned(value_of: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENTIAL, SCHEDULES, CRASH = Explorer.SEQUENTIAL, Explorer.SCHEDULES, Explorer.CRASH
 RETRY = "equal-retry-and-a-reader-that-looks-twice"
-_fault = faults_of(part="recovery", explorer=SEQUENTIAL)
+_fault = partial(PlantedFault, explorer=SEQUENTIAL)
 RECOVERY = (
     _fault(
         29,
         "orphan overwritten",
         "the header is put back to the committed generation, and the next one is written over the orphan",
         "chain root broken; live reader refused",
-        part="pm write",
-        mode="crash A; sched",
         place="tornproof.impl.write.recovery:_settle",
         substitute=rolled_back(cuts=False),
         explorer=SCHEDULES,
@@ -99,7 +98,6 @@ RECOVERY = (
         "orphan cut off",
         "recovery removes the orphan by cutting `_pm`",
         "file ends under a reader",
-        mode="sched; real",
         place="tornproof.impl.write.recovery:_settle",
         substitute=rolled_back(cuts=True),
         explorer=SCHEDULES,
@@ -111,8 +109,6 @@ RECOVERY = (
         "prev names the orphan",
         "the restated generation continues the orphan and not the committed one",
         "chain is not the committed history",
-        part="pm write",
-        mode="inv",
         place="tornproof.impl.write.recovery:append_point",
         substitute=prev_of_orphan,
         scenario=RETRY,
@@ -123,8 +119,6 @@ RECOVERY = (
         "signed bounds taken for unsigned",
         "statistics of signed integers are compared as unsigned ones",
         "wrong pruning",
-        part="stats",
-        mode="bnd",
         place="tornproof.impl.pm.statistics:value_of",
         substitute=unsigned,
         scenario="texts-of-many-lengths",
@@ -134,8 +128,6 @@ RECOVERY = (
         "pins not asked for",
         "a replaced directory is removed while a reader pins it",
         "pinned reader loses its files",
-        part="compaction",
-        mode="sched with pins",
         place="tornproof.impl.write.table_writer:purge",
         substitute=purge_regardless,
         scenario="purge-beside-a-pinned-reader",
@@ -147,7 +139,6 @@ RECOVERY = (
         "version before stored again",
         "recovery stores the version before the committed one",
         "acknowledged commit undone",
-        mode="crash C; corr",
         place="tornproof.impl.write.recovery:_store_version_again",
         substitute=version_before,
         scenario="append-and-power-cut",
@@ -158,7 +149,6 @@ RECOVERY = (
         "version not stored again",
         "recovery takes the version from the page cache and does not make it durable",
         "adopted commit lost after a failed sync",
-        mode="crash D",
         place="tornproof.impl.write.recovery:_store_version_again",
         substitute=nothing,
         explorer=Explorer.FAILED_SYNC,
@@ -170,8 +160,6 @@ RECOVERY = (
         "header written and not stored",
         "the published size is written as eight bytes and not stored as one word",
         "torn size: no chain has a root",
-        part="seam",
-        mode="real",
         place="tornproof.impl.write.commit:publish",
         substitute=written_header,
         explorer=Explorer.TORN_CRASH,
@@ -183,7 +171,6 @@ RECOVERY = (
         "unborn directories stay",
         "recovery leaves the directories of commits that never came about",
         "the next commit cannot make its directory",
-        mode="crash A",
         place="tornproof.impl.write.recovery:_remove_unborn",
         substitute=nothing,
         explorer=CRASH,
@@ -195,7 +182,6 @@ RECOVERY = (
         "pinned directories taken for unborn",
         "recovery removes directories that only pinned versions name",
         "pinned reader loses its files",
-        mode="seq with pinned reader",
         place="tornproof.impl.write.recovery:split_name",
         substitute=all_unborn,
         scenario="rewrite-and-power-cut",

@@ -1,16 +1,24 @@
-"""Faults of an update: what it appends to data.parquet, what it says of it, and what it keeps."""
+"""Faults of an update: what it appends to data.parquet, what it says of it, bloom filters too, and what it keeps."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, faults_of
-from tornproof.harness.mutation.planted import keep_replaced
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.record import Buffer
+from tornproof.impl.pm.footer import BloomReference, FooterPlace, Generation, bloom_reference_offset
+from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.write.commit import HARDENED, Action, PartitionWrite
+from tornproof.impl.write.merge_plan import Keep, Merge
+
+WORD_BYTES = 4
+LONG_BYTES = 8
 
 
 def cut_before_append(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
@@ -39,16 +47,67 @@ def statistics_from_block(encode_chunk: Callable[..., bytes]) -> Callable[..., b
     return encode
 
 
+def keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
+    """Keep a row group that was merged beside the merged one."""
+
+    def plan(*arguments: Any, **settings: Any) -> tuple[Any, ...]:
+        steps: list[Any] = []
+        for step in plan_merge(*arguments, **settings):
+            steps += [Keep(step.first, step.last + 1), step] if isinstance(step, Merge) else [step]
+        return tuple(steps)
+
+    return plan
+
+
+def by_columns(encode_footer: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Store all row groups of the first bloom column, then those of the next one."""
+
+    def encode(generation: Generation, header: FileHeader) -> bytes:
+        flat = list(itertools.chain.from_iterable(zip(*generation.blooms, strict=True)))
+        width = len(header.bloom_columns)
+        rows = tuple(tuple(flat[start : start + width]) for start in range(0, len(flat), width or 1))
+        return encode_footer(dataclasses.replace(generation, blooms=rows if width else generation.blooms), header)
+
+    return encode
+
+
+def in_steps_of_words(decode_blooms: Callable[..., Any]) -> Callable[..., Any]:
+    """Read the pairs of external references as if an entry had the size of an inlined one."""
+
+    def decode(data: Buffer, place: FooterPlace, header: FileHeader) -> Any:
+        rows, end_bytes = decode_blooms(data, place, header)
+        if not header.blooms_external:
+            return rows, end_bytes
+        start, width = bloom_reference_offset(place, header, 0, 0), len(header.bloom_columns)
+
+        def reference(entry: int) -> BloomReference:
+            position = start + entry * WORD_BYTES
+            offset, length = (
+                int.from_bytes(data[at : at + LONG_BYTES], "little") for at in (position, position + LONG_BYTES)
+            )
+            return BloomReference(offset_bytes=offset, length_bytes=length)
+
+        read = tuple(
+            tuple(reference(ordinal * width + place) for place in range(width)) for ordinal in range(len(rows))
+        )
+        return read, end_bytes
+
+    return decode
+
+
+def without_blooms(reused: Callable[..., Any]) -> Callable[..., Any]:
+    """Name row groups that are kept without their filters."""
+    return lambda block_offset, blooms=(): reused(block_offset, (None,) * len(blooms))
+
+
 APPENDS = "append-and-power-cut"
-_fault = faults_of(part="update", mode="seq", explorer=Explorer.SEQUENTIAL)
+_fault = partial(PlantedFault, explorer=Explorer.SEQUENTIAL)
 UPDATES = (
     _fault(
         50,
         "token without the tail",
         "the size of data.parquet is counted without its last eight bytes",
         "token matches no footer",
-        part="token",
-        mode="seq; golden",
         place="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=before_the_tail),
         scenario=APPENDS,
@@ -58,8 +117,6 @@ UPDATES = (
         "blocks are not aligned",
         "a block starts right behind the statistics of the one before",
         "low bits of its offset are lost",
-        part="offsets",
-        mode="bnd",
         place="tornproof.impl.layout.pm:BLOCK_ALIGNMENT_BYTES",
         substitute=lambda _: 1,
         scenario="texts-of-many-lengths",
@@ -69,8 +126,6 @@ UPDATES = (
         "long statistics from another base",
         "offsets of statistics that do not fit inline are counted from another place",
         "wrong minimum and maximum",
-        part="offsets",
-        mode="golden; seq",
         place="tornproof.impl.pm.block:_encode_chunk",
         substitute=statistics_from_block,
         scenario="texts-of-many-lengths",
@@ -89,7 +144,6 @@ UPDATES = (
         "dead bytes are not counted",
         "UNUSED_BYTES leaves out row groups that an update replaces",
         "rewrite comes too late",
-        mode="seq (model of dead bytes)",
         place="tornproof.impl.write.partition_writer:unused_bytes_of",
         substitute=lambda _: lambda *__: 0,
         explorer=Explorer.METRIC,
@@ -103,7 +157,6 @@ UPDATES = (
         "dead tail cut off",
         "data.parquet is cut to the committed end before rows are appended",
         "mapped reader of dead bytes gets a bus error",
-        mode="sched; real",
         place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=cut_before_append,
         explorer=Explorer.METRIC,
@@ -111,5 +164,36 @@ UPDATES = (
         hidden_from=(Explorer.SEQUENTIAL, Explorer.TRACE_RULE, Explorer.SCHEDULES, Explorer.CRASH),
         argument="Our readers map no data.parquet and read nothing behind a token, so that only the count of dead "
         "bytes tells; readers that map the whole file would get a bus error.",
+    ),
+    _fault(
+        62,
+        "filters by columns",
+        "the matrix of filters stands column by column, not row group by row group",
+        "wrong filter, rows that are not found",
+        place="tornproof.impl.pm.encode:encode_footer",
+        substitute=by_columns,
+        scenario="filters-in-pm",
+    ),
+    _fault(
+        64,
+        "external filters at inlined steps",
+        "entries of 16 bytes that lead into data.parquet are read in steps of 4",
+        "wrong filter",
+        place="tornproof.impl.pm.footer:_decode_blooms",
+        substitute=in_steps_of_words,
+        scenario="filters-in-data",
+    ),
+    _fault(
+        65,
+        "kept row groups lose their filters",
+        "an update writes 0 for the filters of row groups that it keeps",
+        "nothing is pruned any more, answers stay the same",
+        place="tornproof.impl.write.partition_writer:ReusedRowGroup",
+        substitute=without_blooms,
+        explorer=Explorer.METRIC,
+        scenario="filters-in-pm",
+        hidden_from=(Explorer.SEQUENTIAL,),
+        argument="A reader without a filter reads the row group and finds the same rows, so that only the count of "
+        "filters tells. Release 9.4.2 itself writes 0 for the row groups of an update.",
     ),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, faults_of
-from tornproof.harness.mutation.planted import keep_names
+from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.encode import AppendPoint
 from tornproof.impl.pm.footer import FooterPlace
@@ -57,6 +57,17 @@ def tokens_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextV
     return following
 
 
+def keep_names(next_version: Callable[..., NextVersion]) -> Any:
+    """Leave the name of a partition that was written anew as it was."""
+
+    def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
+        names = {partition.timestamp: partition.name_txn for partition in current.partitions}
+        kept = [dataclasses.replace(each, name_txn=names.get(each.timestamp, each.name_txn)) for each in partitions]
+        return next_version(current, partitions=kept, **rest)
+
+    return following
+
+
 def changed_point(**change: Callable[[AppendPoint], Any]) -> Callable[[Any], Any]:
     """Lay a generation out as if it continued another one."""
 
@@ -98,15 +109,13 @@ def checksum_from(start: int) -> Callable[[Any], Any]:
 
 
 APPENDS, RETRY = "append-and-power-cut", "equal-retry-and-a-reader-that-looks-twice"
-_fault = faults_of(part="pm write", mode="seq", explorer=Explorer.SEQUENTIAL)
+_fault = partial(PlantedFault, explorer=Explorer.SEQUENTIAL)
 WRITER = (
     _fault(
         7,
         "record over the live one",
         "the record goes into the area of the committed version",
         "live snapshot overwritten",
-        part="txn write",
-        mode="sched; crash A",
         place="tornproof.impl.txn.write:area_of",
         substitute=live_area,
         explorer=Explorer.TRACE_RULE,
@@ -118,8 +127,6 @@ WRITER = (
         "version goes up by two",
         "the version after the next is stored, which is always in the same area",
         "live snapshot overwritten",
-        part="txn write",
-        mode="sched",
         place="tornproof.impl.write.table_writer:plan_store",
         substitute=two_versions_on,
         scenario=APPENDS,
@@ -130,7 +137,6 @@ WRITER = (
         "size of the table stays",
         "the record's partition table does not get shorter when a partition goes",
         "ghost partition appears",
-        part="txn write",
         place="tornproof.impl.write.table_writer:next_version",
         substitute=entries_stay,
         scenario="record-shrinks",
@@ -140,7 +146,6 @@ WRITER = (
         "token forgotten",
         "a commit in place updates the row count and leaves the token",
         "new rows, old footer",
-        part="txn write",
         place="tornproof.impl.write.table_writer:next_version",
         substitute=tokens_stay,
         scenario=APPENDS,
@@ -150,7 +155,6 @@ WRITER = (
         "name forgotten",
         "a rewrite does not change the name in the entry",
         "old directory is read",
-        part="txn",
         place="tornproof.impl.write.table_writer:next_version",
         substitute=keep_names,
         scenario="rewrite-and-power-cut",
@@ -160,7 +164,6 @@ WRITER = (
         "prev names where a footer starts",
         "`prev` is the offset of the footer before and not its end",
         "chain walk fails for a pinned reader",
-        mode="seq with pinned reader",
         place="tornproof.impl.write.partition_writer:append_point",
         substitute=prev_of_footer,
         scenario=APPENDS,
@@ -170,7 +173,6 @@ WRITER = (
         "prev is always 0",
         "each generation says that it is the first",
         "pinned reader loses its snapshot",
-        mode="seq with pinned reader",
         place="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(prev=lambda _: 0),
         scenario=APPENDS,
@@ -189,7 +191,6 @@ WRITER = (
         "CRC from byte 0",
         "the CRC of a new file covers the size in its header too",
         "pinned snapshots are rejected",
-        mode="seq with pinned reader",
         place="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(0),
         scenario="new-partition-and-power-cut",
@@ -199,7 +200,6 @@ WRITER = (
         "CRC from byte 16",
         "the CRC of a new file does not cover the feature flags",
         "feature flags are not protected",
-        mode="corr; golden",
         place="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(16),
         scenario="new-partition-and-power-cut",
@@ -209,7 +209,6 @@ WRITER = (
         "CRC starts over",
         "the CRC of a generation forgets what was covered before it",
         "old blocks are not protected",
-        mode="corr; golden",
         place="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(checksum=lambda _: 0),
         scenario=APPENDS,

@@ -1,4 +1,4 @@
-"""Commits one after the other, undisturbed: read under a fault and without it, by readers of now and pinned ones."""
+"""The hunters that disturb nobody: commits one after the other, read, accounted for, and watched step by step."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from tornproof.harness.mutation.fault import Planting
-from tornproof.harness.mutation.ground import Ground
+from tornproof.harness.mutation.ground import Catch, Ground
+from tornproof.harness.search.crash_world import WRITER_PLACE
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.trace_rules import Broken
 from tornproof.harness.systems.table import TableCommits, TableTarget
 from tornproof.harness.systems.table_readers import Seen, see, seen_in
+from tornproof.harness.systems.table_rules import TableRules
 from tornproof.impl.errors import TornproofError
+from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.pm.footer import locate_footer
 from tornproof.impl.read.reader import snapshot_of
-from tornproof.impl.table.partition import resolve_partition
+from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.impl.verify.verify import verify_table
@@ -107,8 +114,8 @@ class Alone:
             raise BrokenError(Property.COMMIT) from error
 
 
-def run_alone(ground: Ground, planting: Planting) -> tuple[int, str]:
-    """Return how many reads there were, and which property was broken first, or ""."""
+def sequential(ground: Ground, planting: Planting) -> Catch:
+    """Let all commits come one after the other, each read by pinned readers of every version so far, and verified."""
     alone = Alone(ground, planting)
     try:
         alone.pin(ground.expected(()))
@@ -118,16 +125,16 @@ def run_alone(ground: Ground, planting: Planting) -> tuple[int, str]:
             alone.verify()
             alone.pin(expected)
     except BrokenError as broken:
-        return alone.read_count, broken.violated
+        return Catch(alone.read_count, broken.violated)
     except Exception:
-        return alone.read_count, Property.DISORDERLY
+        return Catch(alone.read_count, Property.DISORDERLY)
     finally:
         alone.close()
-    return alone.read_count, ""
+    return Catch(alone.read_count)
 
 
-def account(ground: Ground, planting: Planting) -> tuple[int, str]:
-    """Return after how many commits the files account for themselves in another way than those without the fault."""
+def metric(ground: Ground, planting: Planting) -> Catch:
+    """Compare what the files say of themselves after each commit with what they say where there is no fault."""
     alone, storage = Alone(ground, planting), ground.storage()
     count = 0
     with ExitStack() as opened:
@@ -139,8 +146,8 @@ def account(ground: Ground, planting: Planting) -> tuple[int, str]:
                 writers.append(TableTarget().open_writer(storage, ground.sound.path))
             writers[0].commit(ground.operation(done[-1]))
             if _account(storage, ground) != _account(alone.storage, ground):
-                return count, ACCOUNTED
-    return count, ""
+                return Catch(count, ACCOUNTED)
+    return Catch(count)
 
 
 def _account(storage: MemoryStorage, ground: Ground) -> object:
@@ -154,3 +161,45 @@ def _filter_count(table: Table) -> int:
     resolved = (resolve_partition(table.files_of(each), each) for each in table.transaction().partitions)
     rows = (row for each in resolved for row in each.metadata.generation.blooms)
     return sum(reference is not None for row in rows for reference in row)
+
+
+def trace_rule(ground: Ground, planting: Planting) -> Catch:
+    """Watch each step of both lives of a writer that nothing disturbs."""
+    with planting.planted():
+        situation = ground.situation(planting.target, PublishingRules(ground.sound.path))
+        cast = situation.cast((*situation.first_life, *situation.second_life))
+        world = situation.begin(cast)
+        while world.nodes[WRITER_PLACE].call is not None and not world.progress.violations:
+            world.step(WRITER_PLACE)
+        cast.close()
+    violated = [each.property for each in world.progress.violations]
+    return Catch(world.nodes[WRITER_PLACE].depth, violated[0] if violated else "")
+
+
+class PublishingRules(TableRules):
+    """The rules for one table, and that no generation is published before the bytes of data.parquet that it describes.
+
+    It breaks nobody's reading, as only `_txn` says which generation counts; so what breaks it is found by nothing else.
+    """
+
+    def before(self, kernel: Kernel, call: Call) -> Broken | None:
+        """Judge the store of a size into the header of a `_pm`, and what the other rules are about."""
+        directory, _, name = call.path.rpartition("/")
+        if call.kind is CallKind.STORE and name == PM_FILE and call.offset_bytes == 0:
+            end_bytes = int.from_bytes(call.content, "little")
+            token = _token(_content(kernel, call.path), end_bytes)
+            if token > len(_content(kernel, f"{directory}/{DATA_FILE}")):
+                return Broken(False, f"{call.path} publishes a generation for {token} bytes that are not written yet")
+        return super().before(kernel, call)
+
+
+def _token(pm: bytes, end_bytes: int) -> int:
+    try:
+        return locate_footer(pm, end_bytes, file=PM_FILE).token
+    except TornproofError:
+        return 0
+
+
+def _content(kernel: Kernel, path: str) -> bytes:
+    number = kernel.find(path)
+    return b"" if number is None else kernel.files[number].content

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from depth import nightly
+from planted_faults import NOT_FOR_CRASHES, NOTICED, planted
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict
@@ -14,13 +15,11 @@ from tornproof.harness.explorers.kills.exploration import Exploration, Plan
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.model_based.explorer import explore_stateful
-from tornproof.harness.mutation.planted import PLANTED, Planted
+from tornproof.harness.mutation.fault import PlantedFault
 from tornproof.harness.systems.table import TableOperation, TableTarget
 
 SHARE_SIZE = 16
 HOUR_MICROSECONDS = 3_600_000_000
-# What only readers see that pin old versions, or that long-lived readers see, is for the stateful explorer.
-NOT_FOR_CRASHES = {"directories that only pinned versions name are removed", "pins are not asked for"}
 
 
 def rows(*times_and_values: tuple[int, int]) -> pa.Table:
@@ -42,24 +41,26 @@ def explored(operations: Sequence[TableOperation], *, cuts: int = 0) -> Phase:
         return explore_crashes(target, operations, path="table", cuts_max=cuts, recovery_kills_max=1)
 
 
-def by_text(planted: Planted) -> str:
-    return f"{planted.number}: {planted.text}"
+def named(fault: PlantedFault) -> str:
+    return fault.name
 
 
-def test_there_are_more_than_ten_defects_in_all_four_parts() -> None:
-    assert len(PLANTED) > 10 and len({planted.text for planted in PLANTED}) == len(PLANTED)
-    assert {planted.part for planted in PLANTED} == {"writer", "reader", "recovery", "purger"}
+def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging() -> None:
+    assert len(NOTICED) > 10 and len({fault.name for fault in NOTICED}) == len(NOTICED)
+    places = " ".join(fault.place for fault in NOTICED)
+    for part in ("Protocol.", "table_writer:next_version", "table.partition:resolve", "write.recovery:", ":purge"):
+        assert part in places
 
 
 def test_without_a_defect_nothing_is_found_whatever_was_planted_before() -> None:
-    for planted in PLANTED:
-        with planted.plant():
+    for fault in NOTICED:
+        with planted(fault):
             pass
     assert explored(OPERATIONS).findings == ()
     assert explored(OPERATIONS[:1], cuts=400).verdict is Verdict.VALID
 
 
-FOR_CRASHES = [planted for planted in PLANTED if planted.text not in NOT_FOR_CRASHES]
+FOR_CRASHES = [fault for fault in NOTICED if fault.name not in NOT_FOR_CRASHES]
 
 
 def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
@@ -75,20 +76,20 @@ def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
         return next((finding.sentence for findings in found for finding in findings.values()), "")
 
 
-@pytest.mark.parametrize("planted", FOR_CRASHES, ids=by_text)
-def test_the_crash_explorer_notices(planted: Planted) -> None:
+@pytest.mark.parametrize("fault", FOR_CRASHES, ids=named)
+def test_the_crash_explorer_notices(fault: PlantedFault) -> None:
     # A call that fails is tried after all kills, so one commit has to do where only that shows the defect.
-    is_about_failing = planted.number == 27
-    with planted.plant():
+    is_about_failing = fault.number == 27
+    with planted(fault):
         assert noticed(OPERATIONS[:1], cuts=400) if is_about_failing else noticed(OPERATIONS)
 
 
-FOR_THE_MACHINE = [planted for planted in PLANTED if planted.text in NOT_FOR_CRASHES]
+FOR_THE_MACHINE = [fault for fault in NOTICED if fault.name in NOT_FOR_CRASHES]
 
 
 # `test_stateful_faults` plants them too, and makes no finding small; those that it makes small by day are found sooner.
-@pytest.mark.parametrize("planted", [nightly(planted) for planted in FOR_THE_MACHINE], ids=by_text)
-def test_the_state_machine_notices(planted: Planted) -> None:
-    with planted.plant():
+@pytest.mark.parametrize("fault", [nightly(fault) for fault in FOR_THE_MACHINE], ids=named)
+def test_the_state_machine_notices(fault: PlantedFault) -> None:
+    with planted(fault):
         phase = explore_stateful(None, "table", steps=800, seed=0)
     assert phase.verdict is Verdict.INVALID and phase.findings[0].sentence

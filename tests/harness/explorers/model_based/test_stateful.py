@@ -26,7 +26,8 @@ from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows, RowShape
 from tornproof.harness.explorers.model_based.rules import RAFFLE, RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
-from tornproof.harness.mutation.planted import PLANTED
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.fault import Planting
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
@@ -85,7 +86,7 @@ def test_nothing_reaches_the_terminal_or_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with PLANTED[0].plant():
+    with Planting(fault_named("record over the live one")).planted():
         assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []

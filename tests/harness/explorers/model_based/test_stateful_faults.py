@@ -11,18 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from depth import sampled
+from planted_faults import NOTICED, planted
 
 from tornproof.harness.check import capture_table
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.model_based.explorer import Stateful, explore_stateful, parts, replay_stateful
 from tornproof.harness.explorers.model_based.start import StorageKind
-from tornproof.harness.mutation.planted import PLANTED, Planted, patch
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.fault import PlantedFault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.pm.encode import AppendPoint
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 STEPS, SEED = 2_500, 7
-DEFECT = next(planted for planted in PLANTED if planted.number == 34)
+DEFECT = fault_named("prev is always 0")
 
 
 def instead(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -90,7 +93,7 @@ def explored(steps: int = STEPS, **settings: Any) -> Phase:
 
 @functools.cache
 def findings_of_a_short_program() -> tuple[Finding, ...]:
-    with DEFECT.plant():
+    with planted(DEFECT):
         return explored().findings
 
 
@@ -108,17 +111,16 @@ def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | N
 
 
 @pytest.mark.usefixtures("in_haste")
-@pytest.mark.parametrize("planted", sampled(5, PLANTED), ids=lambda planted: planted.text)
-def test_it_notices_a_planted_defect(planted: Planted) -> None:
-    with planted.plant():
+@pytest.mark.parametrize("fault", sampled(5, NOTICED), ids=lambda fault: fault.name)
+def test_it_notices_a_planted_defect(fault: PlantedFault) -> None:
+    with planted(fault):
         assert noticed() is not None
 
 
 @pytest.mark.usefixtures("in_haste")
 @pytest.mark.parametrize("name", sampled(2, list(OWN)))
 def test_it_notices_a_defect_in_one_function(name: str) -> None:
-    place, wrap = OWN[name]
-    with patch(place, wrap)():
+    with wrapped(*OWN[name]):
         assert noticed() is not None
 
 
@@ -126,14 +128,14 @@ def test_it_notices_a_defect_in_one_function(name: str) -> None:
 def test_it_notices_that_the_first_row_of_a_key_wins(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/dedup/table")
     image = capture_table(OperatingSystemStorage(), path)
-    with patch("tornproof.impl.write.partition_change:without_duplicates", first_of_each_key)():
+    with wrapped("tornproof.impl.write.partition_change:without_duplicates", first_of_each_key):
         finding = noticed(image, path)
     assert finding is not None and finding.property == "a version has exactly its rows"
 
 
 def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_is_there() -> None:
     (finding,) = findings_of_a_short_program()
-    with DEFECT.plant():
+    with planted(DEFECT):
         assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.INVALID
         assert replay_stateful(None, "/table", finding) is Verdict.INVALID
     assert replay_stateful(None, "/table", finding, storage_kind=StorageKind.MEMORY) is Verdict.VALID
@@ -148,11 +150,11 @@ def test_a_finding_is_a_short_program_that_is_seen_again_only_while_the_defect_i
 
 def test_the_same_seed_finds_the_same_program_twice() -> None:
     first = findings_of_a_short_program()
-    with DEFECT.plant():
+    with planted(DEFECT):
         assert explored().findings == first
 
 
 @pytest.mark.nightly
 def test_the_same_seed_finds_the_same_longer_program_twice() -> None:
-    with PLANTED[7].plant():
+    with planted(fault_named("replaced row group stays")):
         assert explored().findings == explored().findings

@@ -9,6 +9,7 @@ import pytest
 from depth import sampled
 from real_tables import CHAIN, image_of
 
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.course import Courses
@@ -27,7 +28,6 @@ from tornproof.harness.mutation.of_migration import (
     NAME_NOT_SYNCED,
     SOUND_REPLACED,
 )
-from tornproof.harness.mutation.planted import Planted
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
@@ -128,7 +128,7 @@ def test_after_a_kill_and_another_run_a_power_cut_loses_no_name(
 
 
 def test_a_run_that_trusts_a_name_that_it_finds_is_convicted(legacy: DiskImage) -> None:
-    with FOUND_NAME_NOT_SYNCED.plant():
+    with wrapped(*MIGRATION[FOUND_NAME_NOT_SYNCED]):
         assert lost_after_another_run(migration_situation(legacy, PATH)) == {Property.LOST}
 
 
@@ -152,24 +152,24 @@ def lost_after_another_run(situation: Situation) -> set[str]:
 
 
 CONVICTED_BY = {
-    IN_PLACE.text: {A, B, C_4096, C_512, CDIR, D},
-    FILE_NOT_SYNCED.text: {B, C_4096, C_512, CDIR, D},
-    NAME_NOT_SYNCED.text: {CDIR},
+    IN_PLACE: {A, B, C_4096, C_512, CDIR, D},
+    FILE_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
+    NAME_NOT_SYNCED: {CDIR},
 }
 
 
-@pytest.mark.parametrize("fault", [IN_PLACE, FILE_NOT_SYNCED, NAME_NOT_SYNCED], ids=lambda fault: fault.text)
-def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(legacy: DiskImage, fault: Planted) -> None:
+@pytest.mark.parametrize("fault", CONVICTED_BY)
+def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(legacy: DiskImage, fault: str) -> None:
     sound = migration_situation(legacy, PATH)
     sound.oracle((0,))
     for model in (A, B, C_4096, C_512, CDIR, D):
-        with fault.plant():
+        with wrapped(*MIGRATION[fault]):
             phase = phase_of(migration_situation(legacy, PATH).expecting(sound), model, settings=FIRST)
-        is_convicted = model in CONVICTED_BY[fault.text]
+        is_convicted = model in CONVICTED_BY[fault]
         assert bool(phase.findings) is is_convicted, model
         if is_convicted:
             finding = phase.findings[0]
-            with fault.plant():
+            with wrapped(*MIGRATION[fault]):
                 assert replay_power(migration_situation(legacy, PATH).expecting(sound), finding) is Verdict.INVALID
             assert replay_power(migration_situation(legacy, PATH), finding) is not Verdict.INVALID
 
@@ -178,7 +178,7 @@ def test_half_of_a_kept_pm_stands_in_the_way_of_a_run_that_does_not_clear_it(
     legacy: DiskImage, questdb_data: Path
 ) -> None:
     broken = in_day(legacy, _pm=golden(questdb_data)[:1000])
-    with KEPT_NOT_CLEARED.plant():
+    with wrapped(*MIGRATION[KEPT_NOT_CLEARED]):
         phase = phase_of(migration_situation(broken, PATH), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
@@ -187,7 +187,7 @@ def test_a_second_run_that_makes_a_sound_pm_anew_loses_its_history(questdb_data:
     image = placed(questdb_data / CHAIN)
     sound = migration_situation(image, PATH)
     assert sound.oracle(()) == sound.oracle((0,)) == sound.oracle((0, 0))
-    with SOUND_REPLACED.plant():
+    with wrapped(*MIGRATION[SOUND_REPLACED]):
         phase = phase_of(migration_situation(image, PATH).expecting(sound), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
@@ -199,7 +199,7 @@ def test_a_size_that_is_taken_for_the_token_is_found_behind_a_killed_writer(
     data = legacy.files[file]
     longer = legacy.with_file(file, data + b"PAR1")
     assert phase_of(migration_situation(longer, PATH), A).verdict is Verdict.VALID
-    with END_OF_FILE.plant():
+    with wrapped(*MIGRATION[END_OF_FILE]):
         # Where nothing stands behind the token the defect does nothing.
         assert phase_of(migration_situation(legacy, PATH), A).verdict is Verdict.VALID
         with pytest.raises(NotExplorableError, match=r"NotMigratedError"):
@@ -207,9 +207,7 @@ def test_a_size_that_is_taken_for_the_token_is_found_behind_a_killed_writer(
 
 
 def test_every_planted_defect_is_named_once() -> None:
-    texts = [fault.text for fault in MIGRATION]
-    assert len(set(texts)) == len(texts)
-    assert {fault.number for fault in MIGRATION if fault.number} == {77, 78}
+    assert len(MIGRATION) == 7
 
 
 def test_the_same_exploration_gives_the_same_phase(legacy: DiskImage) -> None:

@@ -7,19 +7,21 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
 from depth import drawn, nightly
+from planted_faults import protocol
 
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.power_cuts.points import NEW_STATE, OLD_STATE, SYNC_FAILED
-from tornproof.harness.mutation.planted import patch, protocol
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -230,7 +232,9 @@ def build_without(left_out: CallKind) -> Plant:
 
 
 def entry_without(left_out: CallKind) -> Plant:
-    return patch(PUBLISH_FILE, lambda publish: lambda storage, *rest: publish(Without(storage, left_out), *rest))
+    return partial(
+        wrapped, PUBLISH_FILE, lambda publish: lambda storage, *rest: publish(Without(storage, left_out), *rest)
+    )
 
 
 def done_at_once(publish: Callable[..., None]) -> Callable[..., None]:
@@ -249,16 +253,16 @@ FAULTS: dict[str, tuple[Plant, set[Model]]] = {
         {B, C_512, CDIR, D},
     ),
     "the names inside of a partition's directory are not synced": (build_without(CallKind.SYNC_DIRECTORY), {CDIR}),
-    "the names of new partitions are not synced": (protocol(adoption=(Action.NAME_DIRECTORY,)), {CDIR}),
+    "the names of new partitions are not synced": (partial(protocol, adoption=(Action.NAME_DIRECTORY,)), {CDIR}),
     "the entry gets its name before it is synced": (entry_without(CallKind.FSYNC), {B, C_512, CDIR, D}),
     "the entry's name is not synced": (entry_without(CallKind.SYNC_DIRECTORY), {CDIR}),
-    "a run counts as done before its commit": (patch(PUBLISH_FILE, done_at_once), {A, B, C_512, CDIR, D}),
+    "a run counts as done before its commit": (partial(wrapped, PUBLISH_FILE, done_at_once), {A, B, C_512, CDIR, D}),
     "an unfinished run counts for nothing": (
-        patch("tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: False),
+        partial(wrapped, "tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: False),
         {A, B, C_512, CDIR, D},
     ),
     "an unfinished run counts as done": (
-        patch("tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: True),
+        partial(wrapped, "tornproof.pipeline.ingest.commit:_is_committed", lambda _: lambda *arguments: True),
         {A, B, C_512, CDIR, D},
     ),
 }

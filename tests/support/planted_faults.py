@@ -1,0 +1,53 @@
+"""Faults of the catalogue that explorers of whole tables must notice, planted in any writer that is opened."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tornproof.harness.common.patch import wrapped
+from tornproof.harness.mutation.catalogue import fault_named
+from tornproof.harness.mutation.fault import PlantedFault, Planting
+from tornproof.impl.write.commit import HARDENED, Protocol
+
+NOTICED = (
+    fault_named("record over the live one"),
+    fault_named("version before its record"),
+    fault_named("name forgotten"),
+    dataclasses.replace(
+        fault_named("header after the version"),
+        name="header never patched",
+        place="Protocol.update",
+        substitute=dataclasses.replace(HARDENED, update=HARDENED.update[:4]),
+    ),
+    fault_named("failed sync ignored"),
+    fault_named("prev is always 0"),
+    fault_named("header before the body"),
+    fault_named("replaced row group stays"),
+    fault_named("size from the file"),
+    fault_named("first footer with the token or more"),
+    fault_named("newest footer only"),
+    fault_named("unborn directories stay"),
+    fault_named("pinned directories taken for unborn"),
+    fault_named("version before stored again"),
+    fault_named("pins not asked for"),
+)
+NOT_FOR_CRASHES = {"pinned directories taken for unborn", "pins not asked for"}
+"""What only readers see that pin old versions, or that long-lived readers see, is for the stateful explorer."""
+
+
+def planted(fault: PlantedFault) -> AbstractContextManager[None]:
+    """Hold a fault at its place while the block runs, another order of actions included."""
+    substitute = fault.substitute
+    return in_any_writer(substitute) if isinstance(substitute, Protocol) else Planting(fault).planted()
+
+
+def protocol(**actions: Any) -> AbstractContextManager[None]:
+    """Plant another order of actions."""
+    return in_any_writer(dataclasses.replace(HARDENED, **actions))
+
+
+def in_any_writer(other: Protocol) -> AbstractContextManager[None]:
+    """Let writers follow this protocol, whatever they were opened with."""
+    return wrapped("tornproof.impl.write.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.harness.counterexamples.packed import packed, unpacked
+from tornproof.harness.counterexamples.plain_data import packed, unpacked
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.parquet.thrift import Struct, decode, encode
 from tornproof.impl.pm.block import Chunk, Statistic

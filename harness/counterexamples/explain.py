@@ -7,15 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.counterexamples.crash_bytes import crash_ranges
+from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
 from tornproof.harness.counterexamples.moment import MomentRecorder
-from tornproof.harness.counterexamples.power import disk_after
 from tornproof.harness.counterexamples.run import Player, Signature
 from tornproof.harness.counterexamples.shrink import Itinerary
 from tornproof.harness.counterexamples.smaller import Case
-from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.stage import Watcher, disk_after
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.counterexamples.words import counts_of, sentences
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind

@@ -16,8 +16,6 @@ from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.impl.storage.interface import Refusal
 
-POLICY = "each client runs to its end in the order of the cast; no call fails; nothing crashes; everything persists"
-
 
 @dataclass(frozen=True, slots=True)
 class Switch:

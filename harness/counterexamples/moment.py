@@ -14,10 +14,9 @@ from tornproof.harness.counterexamples.byte_map import (
     states_before,
     whole,
 )
-from tornproof.harness.counterexamples.file_fields import fields_of
 from tornproof.harness.counterexamples.log import Deviation, Kill, PowerCut
-from tornproof.harness.counterexamples.power import disk_after
-from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.regions import fields_of
+from tornproof.harness.counterexamples.stage import Watcher, disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind

@@ -15,9 +15,8 @@ from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog, text_of
 from tornproof.harness.counterexamples.run import Player, Signature
-from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.counterexamples.situation_document import UnknownTargetError, situation_of
 from tornproof.harness.counterexamples.smaller import Case
-from tornproof.harness.counterexamples.target_document import UnknownTargetError
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.simulator.filesystem.kernel import NoError
 from tornproof.harness.simulator.process.situation import NotExplorableError

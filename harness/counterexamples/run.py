@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.power import written
-from tornproof.harness.counterexamples.stage import NobodyWatches, Stage, Troupe, Watcher
+from tornproof.harness.counterexamples.stage import Stage, Troupe, Watcher, written
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
 from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_PLACE, Lives
 from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.simulator.process.situation import Situation
 from tornproof.impl.storage.interface import Refusal
 
-NOBODY_WATCHES = NobodyWatches()
+NOBODY = Watcher()
 
 
 class Signature(NamedTuple):
@@ -72,7 +71,7 @@ class Player:
         for troupe in self._troupes.values():
             troupe.lives.close()
 
-    def stage(self, *, fails: bool, watcher: Watcher = NOBODY_WATCHES, adapts: bool = False) -> Stage:
+    def stage(self, *, fails: bool, watcher: Watcher = NOBODY, adapts: bool = False) -> Stage:
         """Return the start of a run, in which calls may fail or not."""
         if fails not in self._troupes:
             lives = Lives.of(self.situation, fails=fails)
@@ -84,7 +83,7 @@ class Player:
         log: DecisionLog,
         *,
         wanted: Signature | None = None,
-        watcher: Watcher = NOBODY_WATCHES,
+        watcher: Watcher = NOBODY,
         adapts: bool = False,
     ) -> RunResult:
         """Run a log up to the first violation that is wanted, or without a wish to the first one, or to the end.

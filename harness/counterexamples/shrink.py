@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to
-from tornproof.harness.counterexamples.power import simpler_choices
 from tornproof.harness.counterexamples.run import Player, RunResult, Signature
 from tornproof.harness.counterexamples.smaller import (
     Case,
     compact,
+    simpler_choices,
     with_fewer_operations,
     with_fewer_readers,
     without_crash,

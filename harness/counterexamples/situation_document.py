@@ -1,28 +1,60 @@
-"""A situation as JSON that holds all it needs: the start files, the operations, and what the encoder made of them."""
+"""A situation as JSON that holds all it needs: the target and what it encoded, the start files, and the operations.
+
+There is no way for a file to name code.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from typing import Any
 
+import pyarrow as pa
+
+from tornproof.harness.common.arrow_bytes import arrow_bytes
 from tornproof.harness.common.system import Target
-from tornproof.harness.counterexamples.packed import UNPACKED_LIMIT_BYTES, packed, unpacked
-from tornproof.harness.counterexamples.target_document import (
-    UnknownTargetError,
-    operation_document,
-    operation_from,
-    target_document,
-    target_of,
+from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
+from tornproof.harness.counterexamples.plain_data import (
+    UNPACKED_LIMIT_BYTES,
+    document_of,
+    operation_of,
+    packed,
+    unpacked,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.systems import toy
+from tornproof.harness.systems.preset import Preset
+from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.table_rules import TableRules
+from tornproof.impl.write.commit import Action, Protocol, RecoveryAction
+from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 
 COUNT_MAX = 1_000
 """Of operations, readers and reads; a finding is small, and any file may say that it is one."""
+TOYS = {
+    each.name: each
+    for each in (
+        toy.Toy,
+        toy.HeaderFirst,
+        toy.AcknowledgesFirst,
+        toy.SwallowsErrors,
+        toy.RecoversInPlace,
+        toy.NeverDone,
+    )
+}
+ORDERS = ("update", "rewrite", "publish")
+# What else an encoder was told is known by what it made.
+SIZES = ("row_group_row_count_max", "rewrite_unused_ratio", "rewrite_unused_bytes")
+_FIELDS = fields(TableOperation)
+
+
+class UnknownTargetError(Exception):
+    """There is no way to make this target from what is written."""
 
 
 def situation_document(situation: Situation) -> dict[str, Any]:
@@ -97,3 +129,112 @@ def _image(files: dict[str, bytes], directories: list[str]) -> DiskImage:
     image = DiskImage.of_files(files)
     empty = {f"{directory}/x": b"" for directory in map(str, directories) if directory not in image.directories}
     return DiskImage(files, DiskImage.of_files({**files, **empty}).directories)
+
+
+def with_memory(target: Target) -> Target:
+    """Return the target with an encoder that encodes nothing twice and tells what it used."""
+    if not isinstance(target, TableTarget):
+        return target
+    encode = target.encode.afresh() if isinstance(target.encode, EncoderMemory) else EncoderMemory(target.encode)
+    return replace(target, encode=encode)
+
+
+def target_document(target: Target) -> dict[str, Any]:
+    """Return a target as JSON; of one that cannot be written down, the name."""
+    if isinstance(target, TableTarget) and (preset := _preset_of(target)) is not None:
+        return _table_document(target, preset)
+    if type(target) in TOYS.values():
+        return {"kind": "toy", "name": target.name}
+    return {"kind": "other", "name": target.name}
+
+
+def target_of(document: Mapping[str, Any]) -> Target:
+    """Return the target; raises UnknownTargetError, and KeyError, TypeError, ValueError for what is no document."""
+    match document["kind"]:
+        case "table":
+            return _table_of(document)
+        case "toy" if document["name"] in TOYS:
+            return TOYS[document["name"]]()
+    raise UnknownTargetError(f"a target that only its own test can make: {document['name']!r}")
+
+
+def operation_document(operation: Any) -> Any:
+    """Return an operation as JSON; one that is neither a table's nor plain data can be looked at and no more."""
+    if isinstance(operation, TableOperation):
+        return {"table": {each.name: _field_document(getattr(operation, each.name)) for each in _FIELDS}}
+    try:
+        return document_of(operation)
+    except TypeError:
+        return {"shown": repr(operation)}
+
+
+def operation_from(document: Any) -> Any:
+    """Return the operation; raises KeyError, TypeError, ValueError, pa.ArrowInvalid for what is none."""
+    if not isinstance(document, dict) or "table" not in document:
+        return operation_of(document, None)
+    return TableOperation(**{name: _field_of(value) for name, value in document["table"].items()})
+
+
+def _field_document(value: Any) -> Any:
+    """Write tables, numbers, and whether something is done."""
+    if isinstance(value, tuple):
+        return [_field_document(each) for each in value]
+    return {"arrow": base64.b64encode(arrow_bytes(value)).decode()} if isinstance(value, pa.Table) else value
+
+
+def _field_of(document: Any) -> Any:
+    if isinstance(document, list):
+        return tuple(map(_field_of, document))
+    if isinstance(document, dict):
+        return pa.ipc.open_stream(base64.b64decode(document["arrow"])).read_all()
+    return document if isinstance(document, bool) else int(document)
+
+
+def _table_document(target: TableTarget, preset: Preset) -> dict[str, Any]:
+    protocol = target.protocol
+    memory = target.encode
+    return {
+        "kind": "table",
+        "name": target.name,
+        "preset": preset.name,
+        "protocol": {name: [action.name for action in getattr(protocol, name)] for name in (*ORDERS, "recovery")}
+        | {"remembers": protocol.remembers},
+        "options": {name: getattr(target.options, name) for name in SIZES},
+        "encoded": memory.document() if isinstance(memory, EncoderMemory) else {},
+    }
+
+
+def _preset_of(target: TableTarget) -> Preset | None:
+    """Return the preset whose functions the target has, the one of its own name first; None where none has."""
+    named = [PRESETS[target.name]] if target.name in PRESETS else []
+    encode = target.encode.inner if isinstance(target.encode, EncoderMemory) else target.encode
+    fitting = [
+        preset
+        for preset in (*named, *PRESETS.values())
+        if _in_order_of(preset.protocol, target.protocol) == target.protocol and preset.reader == target.reader
+    ]
+    # An encoder with a memory of somebody else's does what the preset's own does.
+    same = [preset for preset in fitting if preset.encode == encode]
+    return next(iter([*same, *fitting]), None)
+
+
+def _in_order_of(protocol: Protocol, other: Protocol) -> Protocol:
+    """Return a protocol with the actions of another one, and its own functions."""
+    changes: dict[str, Any] = {name: getattr(other, name) for name in (*ORDERS, "recovery", "remembers")}
+    return replace(protocol, **changes)
+
+
+def _table_of(document: Mapping[str, Any]) -> TableTarget:
+    if document["preset"] not in PRESETS:
+        raise UnknownTargetError(f"no preset is called {document['preset']!r}")
+    preset, actions = PRESETS[document["preset"]], document["protocol"]
+    orders: dict[str, Any] = {name: tuple(Action[action] for action in actions[name]) for name in ORDERS}
+    recovery = tuple(RecoveryAction[action] for action in actions["recovery"])
+    protocol = replace(preset.protocol, **orders, recovery=recovery, remembers=bool(actions["remembers"]))
+    encode: RowGroupEncoder = EncoderMemory.of_document(document["encoded"], preset.encode)
+    if document["options"]["row_group_row_count_max"] < 1:
+        raise ValueError("a row group has rows")
+    if document["options"].keys() - set(SIZES):
+        raise ValueError(f"a writer's sizes are {', '.join(SIZES)}")
+    options = WriterOptions(**document["options"])
+    return TableTarget.of(preset, name=str(document["name"]), protocol=protocol, encode=encode, options=options)

@@ -1,14 +1,18 @@
-"""Smaller cases than a given one: with an operation, a reader or a read less, and the log renamed to fit."""
+"""Smaller cases than a given one: with an operation, a reader or a read less, the log renamed to fit; simpler cuts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch
+from tornproof.harness.counterexamples.stage import read_choice, written
 from tornproof.harness.counterexamples.step_names import Step, kind_of
+from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.models import FileChoice, Model, model_named
 from tornproof.harness.simulator.process.observer import Operations
 from tornproof.harness.simulator.process.situation import Readers, Situation
 
@@ -26,19 +30,6 @@ class Case:
     def operation_count(self) -> int:
         """How many commits the lives try together."""
         return len(self.situation.first_life) + len(self.situation.second_life)
-
-    @property
-    def size(self) -> tuple[int, ...]:
-        """Commits, crashes, readers, reads, decisions: the first that differs says which case is smaller."""
-        readers = self.situation.readers
-        reads = sum(each.count * each.read_count for each in readers)
-        return (
-            self.operation_count,
-            self.log.crash_count,
-            sum(each.count for each in readers),
-            reads,
-            len(self.log.deviations),
-        )
 
 
 def with_fewer_operations(case: Case) -> Iterator[Case]:
@@ -166,3 +157,59 @@ def _read_before(step: Step, client: str) -> Step:
     if found is None or step.client.split(".")[0] != client or kind_of(client) != "reader" or found[2] == "1":
         return step
     return step._replace(operation=f"{found[1]}{int(found[2]) - 1}")
+
+
+def simpler_choices(kernel: Kernel, model: str, text: str) -> Iterator[str]:
+    """Yield choices of the same model by which more persists: many blocks at once first, then single ones."""
+    choice = read_choice(model, text)
+    names, files = choice.names, choice.files
+    if names is not None:
+        yield written(choice._replace(names=None))
+        missing = set(range(len(kernel.entry_changes))) - set(names)
+        for name in sorted(missing) if len(missing) > 1 else ():
+            yield written(choice._replace(names=tuple(sorted({*names, name}))))
+    states = {path: kernel.files[number] for path, number in kernel.paths()}
+    for place in range(len(files)):
+        yield written(choice._replace(files=(*files[:place], *files[place + 1 :])))
+    for place, (path, chosen) in enumerate(files):
+        if path in states:
+            for simpler in _simpler_files(states[path], model_named(model), chosen):
+                changed = (*files[:place], (path, simpler), *files[place + 1 :])
+                yield written(choice._replace(files=changed))
+
+
+def _simpler_files(state: FileState, model: Model, chosen: FileChoice) -> Iterator[FileChoice]:
+    last = len(state.versions) - 1
+    if model.block_bytes is None:
+        later = range(last - 1, chosen.base, -1)
+        yield from (FileChoice(number, number) for number in later)
+        return
+    blocks = _old_blocks(state, model.block_bytes, chosen)
+    if chosen.size != last:
+        yield FileChoice(last, last, _old_blocks(state, model.block_bytes, chosen._replace(size=last)))
+    if chosen != (chosen.size, last, blocks):
+        yield FileChoice(chosen.size, last, blocks)
+    yield from (FileChoice(chosen.size, last, kept) for kept in _with_fewer(blocks))
+
+
+def _old_blocks(state: FileState, block_bytes: int, chosen: FileChoice) -> tuple[tuple[int, int], ...]:
+    """Return which blocks hold something else than at the last version, with their versions."""
+    size_bytes = len(state.versions[chosen.size])
+    versions = dict(chosen.blocks)
+    old = []
+    for block in range(-(-size_bytes // block_bytes)):
+        version = versions.get(block, chosen.base)
+        start, stop = block * block_bytes, min((block + 1) * block_bytes, size_bytes)
+        held, last = (state.versions[number][start:stop].ljust(stop - start, b"\0") for number in (version, -1))
+        if held != last:
+            old.append((block, version))
+    return tuple(old)
+
+
+def _with_fewer(blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield the blocks without the half of them, without a quarter, and so on down to one."""
+    width = (len(blocks) + 1) // 2
+    while width:
+        for start in range(0, len(blocks), width):
+            yield (*blocks[:start], *blocks[start + width :])
+        width //= 2

@@ -1,44 +1,81 @@
-"""A run as it goes on: who is at work in which life, and what decisions do to that."""
+"""A run as it goes on: who is at work in which life, what decisions do to that, and what a power cut leaves."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
 
-from tornproof.harness.counterexamples.log import Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.power import NoSuchDiskError, adapted, disk_after
-from tornproof.harness.counterexamples.step_names import END, Step, StepNames, life_name
+from tornproof.harness.counterexamples.log import Deviation, Fail, Kill, PowerCut, Switch, shortest
+from tornproof.harness.counterexamples.step_names import END, Step, StepNames, life_name, without_numbers
 from tornproof.harness.search.crash_world import WRITER_PLACE, Lives
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Refused
+from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
+from tornproof.harness.simulator.persistence.models import Choice, FileChoice, choice_of, model_named
 from tornproof.harness.simulator.process.client import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import Refusal
 
+
+class NoSuchDiskError(Exception):
+    """A choice names what the disk cannot hold at that moment."""
+
+
+def written(choice: Choice | str) -> str:
+    """Return a choice, or the text of one, as JSON without its model."""
+    return shortest(json.loads(choice if isinstance(choice, str) else choice.text())[1:])
+
+
+def read_choice(model: str, text: str) -> Choice:
+    """Return the choice; raises TypeError, ValueError for what is none."""
+    return choice_of(shortest([model, *json.loads(text)]))
+
+
+def disk_after(kernel: Kernel, model: str, text: str) -> Disk:
+    """Return the disk after a power cut by a model's choice; raises NoSuchDiskError."""
+    try:
+        choice = read_choice(model, text)
+        if any(not _is_there(each) for each in choice.files) or any(name < 0 for name in choice.names or ()):
+            raise NoSuchDiskError(model)
+        return chosen_disk(kernel, model_named(model), choice)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise NoSuchDiskError(f"{type(error).__name__}: {error}") from error
+
+
+def adapted(kernel: Kernel, model: str, text: str) -> str:
+    """Return the choice that means the same, as far as there is that, in a case that was made smaller."""
+    choice = read_choice(model, text)
+    numbers = dict(kernel.paths())
+    unnumbered = {without_numbers(path): path for path in numbers}
+    files = {}
+    for path, (size, base, blocks) in choice.files:
+        there = path if path in numbers else unnumbered.get(without_numbers(path))
+        if there is not None:
+            last = len(kernel.files[numbers[there]].versions) - 1
+            old = tuple((block, min(version, last)) for block, version in blocks)
+            files[there] = FileChoice(min(size, last), min(base, last), old)
+    names = choice.names and tuple(name for name in choice.names if name < len(kernel.entry_changes))
+    return written(Choice(choice.model, names, tuple(files.items())))
+
+
+def _is_there(chosen: tuple[str, FileChoice]) -> bool:
+    """Refuse numbers that Python would count from the end."""
+    _, (size, base, blocks) = chosen
+    return min([size, base, *(number for pair in blocks for number in pair)]) >= 0
+
+
 HASH_BYTES = 16
 
 
-class Watcher(Protocol):
-    """Sees a run happen."""
+class Watcher:
+    """Sees a run happen; this one looks away."""
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """See a call that was answered, where the client stands now, and the world after it."""
-        ...
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """See a decision, with the files as they are right before it."""
-        ...
-
-
-class NobodyWatches(Watcher):
-    """Sees nothing."""
-
-    def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
-        """Look away."""
-
-    def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
-        """Look away."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from tornproof.harness.common.verdict import (
     nothing_explored,
     without_digits,
 )
-from tornproof.harness.counterexamples.as_log import as_log, with_situation
+from tornproof.harness.counterexamples.make import as_log, with_situation
 from tornproof.harness.explorers.memory.explorer import explore_memory
 from tornproof.harness.explorers.memory.variants import CASES, MemoryCase
 from tornproof.harness.explorers.power_cuts import controls as power_controls

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, looks_at_most
-from tornproof.harness.counterexamples.as_log import with_situation
 from tornproof.harness.counterexamples.log import DecisionLog
+from tornproof.harness.counterexamples.make import with_situation
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.counterexamples.run import Player
 from tornproof.harness.counterexamples.situation_document import situation_of

@@ -21,7 +21,7 @@ from fuzz_targets import PAGES_FACTS, SYMBOL_FACTS
 from tornproof.cli.findings import finding_document
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.log import DecisionLog, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.packed import packed
+from tornproof.harness.counterexamples.plain_data import packed
 from tornproof.harness.counterexamples.situation_document import situation_document
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.systems.scenario import load_scenario, scenario_names

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.counterexamples.story_document import document_of
+from tornproof.harness.counterexamples.plain_data import document_of
 from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
 from tornproof.harness.explorers.kills.judge import Property, Violation
 from tornproof.harness.explorers.own_system.retelling import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.counterexamples.story_document import operation_of
+from tornproof.harness.counterexamples.plain_data import operation_of
 from tornproof.harness.explorers.kills.judge import Property, Violation
 from tornproof.harness.explorers.own_system.story import Choose, Story
 

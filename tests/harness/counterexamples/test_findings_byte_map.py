@@ -13,10 +13,9 @@ from file_maps import Map, is_whole
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.counterexamples.byte_map import DURABLE, STATES, file_map, whole
 from tornproof.harness.counterexamples.explain import explain
-from tornproof.harness.counterexamples.file_fields import fields_of
 from tornproof.harness.counterexamples.log import DecisionLog, Kill
 from tornproof.harness.counterexamples.moment import FILE_COUNT_MAX, MomentRecorder
-from tornproof.harness.counterexamples.regions import PAST_TOKEN
+from tornproof.harness.counterexamples.regions import PAST_TOKEN, fields_of
 from tornproof.harness.counterexamples.run import Signature, run_log
 from tornproof.harness.counterexamples.smaller import Case
 from tornproof.harness.counterexamples.step_names import Step

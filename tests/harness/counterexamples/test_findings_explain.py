@@ -8,14 +8,14 @@ import pytest
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_situation, toy_situation, turned_finding
 
 from tornproof.harness.common.verdict import Finding
-from tornproof.harness.counterexamples.crash_bytes import crash_ranges
+from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.explain import CLAUSES, explain
 from tornproof.harness.counterexamples.lanes import LaneRecorder, Row
 from tornproof.harness.counterexamples.log import DecisionLog, Kill, Switch, moved_to, parse_deviation, shortest
-from tornproof.harness.counterexamples.power import disk_after, simpler_choices
 from tornproof.harness.counterexamples.run import Player, Signature, run_log
 from tornproof.harness.counterexamples.situation_document import situation_of
-from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.smaller import Case, simpler_choices
+from tornproof.harness.counterexamples.stage import disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.counterexamples.words import byte_lines, lane_cells, sentences
 from tornproof.harness.simulator.filesystem.file_state import FileState

@@ -30,8 +30,7 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.make import finding_of
 from tornproof.harness.counterexamples.replay import ADDED
 from tornproof.harness.counterexamples.run import run_log
-from tornproof.harness.counterexamples.situation_document import situation_document, situation_of
-from tornproof.harness.counterexamples.target_document import with_memory
+from tornproof.harness.counterexamples.situation_document import situation_document, situation_of, with_memory
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding

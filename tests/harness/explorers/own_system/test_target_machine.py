@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.counterexamples.story_document import document_of, operation_of
+from tornproof.harness.counterexamples.plain_data import document_of, operation_of
 from tornproof.harness.explorers.kills.exploration import (
     FAILED_CALL,
     KILLED_RECOVERY,

@@ -62,14 +62,10 @@ def is_simulated(evidence: Mapping[str, Any]) -> bool:
 
 
 def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
-    """Run a finding's log; for a target that the finding does not hold, such as one with a fault, that is handed in."""
-    try:
-        return _replayed(finding, target)
-    except UNUSABLE as error:
-        return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")
+    """Run a finding's log; for a target that the finding does not hold, such as one with a fault, that is handed in.
 
-
-def _replayed(finding: Finding, target: Target | None) -> Replayed:
+    Raises what is in `UNUSABLE` for a finding that cannot be replayed.
+    """
     evidence = finding.evidence
     situation = situation_of(evidence["situation"], target)
     log = DecisionLog.of_document(evidence["log"])

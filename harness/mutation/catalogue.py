@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.mutation.fault import PlantedFault
 from tornproof.harness.mutation.of_barriers import BARRIERS
 from tornproof.harness.mutation.of_order import ORDER
@@ -13,6 +14,7 @@ from tornproof.harness.mutation.of_update import UPDATES
 from tornproof.harness.mutation.of_writer import WRITER
 
 NO_ROW = 1_000
+COLUMNS = ("row", "fault", "change", "place", "found by", "scenario", "found too by", "missed by")
 ALL = (*BARRIERS, *ORDER, *WRITER, *UPDATES, *READER, *RECOVERY)
 FAULTS: tuple[PlantedFault, ...] = tuple(sorted(ALL, key=lambda fault: fault.number or NO_ROW))
 HEAD = """# Planted faults
@@ -47,14 +49,13 @@ def fault_named(name: str) -> PlantedFault:
 def document(faults: Iterable[PlantedFault] = FAULTS) -> str:
     """Return the page: a table of all faults, then the arguments for those that harm no reader."""
     faults = tuple(faults)
-    rows = ["| row | fault | change | place | found by | scenario | found too by | missed by |", "| --- " * 8 + "|"]
-    rows += [_row(fault) for fault in faults]
-    arguments = [f"- {fault.name}: {fault.argument}" for fault in faults if fault.argument]
-    return HEAD + "\n".join([*rows, "", "## Faults that harm no reader", "", *arguments, ""])
+    arguments = [f"- {fault.name}: {fault.argument}\n" for fault in faults if fault.argument]
+    table = markdown_table(COLUMNS, map(_cells, faults))
+    return f"{HEAD}{table}\n## Faults that harm no reader\n\n{''.join(arguments)}"
 
 
-def _row(fault: PlantedFault) -> str:
-    cells = (
+def _cells(fault: PlantedFault) -> tuple[str, ...]:
+    return (
         "–" if fault.number is None else str(fault.number),
         fault.name,
         fault.change,
@@ -64,7 +65,6 @@ def _row(fault: PlantedFault) -> str:
         "; ".join(fault.also),
         "; ".join(fault.hidden_from),
     )
-    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

@@ -39,6 +39,11 @@ class Explorer(enum.StrEnum):
     STATEFUL = "stateful"
 
 
+def nothing(_: object) -> Callable[..., None]:
+    """Do nothing instead."""
+    return lambda *_, **__: None
+
+
 @dataclass(frozen=True, slots=True)
 class PlantedFault:
     """One fault of the catalogue; `number` is its row there, None for one that is not listed.

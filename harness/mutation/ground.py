@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,9 +68,12 @@ class Ground:
 def ground_of(scenario: str) -> Ground:
     """Return the ground of a scenario; to be asked for while no fault is planted. Raises ScenarioError."""
     situation = situation_of(load_scenario(scenario), TableTarget())
-    first, second = situation.first_life, situation.second_life
-    for done in range(len(first) + 1):
-        for more in range(len(second) + 1):
-            # Whoever judges under a fault finds all answers here, and computes none.
-            situation.oracle(first[:done] + second[:more])
+    answer_all(situation)
     return Ground(situation)
+
+
+def answer_all(situation: Situation) -> None:
+    """Ask for all that may be right to see, so that whoever judges under a fault finds it and computes nothing."""
+    first, second = situation.first_life, situation.second_life
+    for done, more in itertools.product(range(len(first) + 1), range(len(second) + 1)):
+        situation.oracle(first[:done] + second[:more])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.words import sentences
@@ -30,16 +31,12 @@ def document(findings: Shown) -> str:
 
 def table(findings: Shown) -> list[str]:
     """Return the lines of the table."""
-    return [_row(COLUMNS), "| --- " * len(COLUMNS) + "|", *(_row(_cells(*each)) for each in findings)]
+    return markdown_table(COLUMNS, (_cells(*each) for each in findings)).splitlines()
 
 
 def _cells(defect: KnownDefect, finding: Finding) -> tuple[str, ...]:
     explorer = " ".join([defect.explorer, *defect.models])
     return defect.name, defect.source, finding.property, explorer, f"`{defect.scenario}`", *map(str, size_of(finding))
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def picture_of(defect: KnownDefect) -> str:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
+from tornproof.harness.systems.preset import leaving_out
 from tornproof.impl.errors import StorageError
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 
 
 def without(*actions: Action) -> Protocol:
     """Return our protocol without some of its actions."""
-    return dataclasses.replace(
-        HARDENED,
-        update=tuple(action for action in HARDENED.update if action not in actions),
-        rewrite=tuple(action for action in HARDENED.rewrite if action not in actions),
-        publish=tuple(action for action in HARDENED.publish if action not in actions),
-    )
+    return leaving_out(HARDENED, actions)
 
 
 def only_flushed(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
     """Hand data to the system and do not wait for the disk."""
-    return {**actions, Action.SYNC_DATA: _nothing, Action.SYNC_PM: _nothing}
+    return {**actions, Action.SYNC_DATA: nothing(actions), Action.SYNC_PM: nothing(actions)}
 
 
 def started_only(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
     """Start the syncs of `_txn` and do not wait for them, which holds nothing back."""
-    return {**actions, Action.SYNC_RECORD: _nothing, Action.SYNC_VERSION: _nothing}
+    return {**actions, Action.SYNC_RECORD: nothing(actions), Action.SYNC_VERSION: nothing(actions)}
 
 
 def swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
@@ -40,10 +35,6 @@ def swallow_sync(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action
             actions[Action.SYNC_DATA](run)
 
     return {**actions, Action.SYNC_DATA: sync}
-
-
-def _nothing(_: Any) -> None:
-    """Do nothing."""
 
 
 CRASH = Explorer.CRASH

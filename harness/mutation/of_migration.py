@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tornproof.harness.mutation.fault import Wrap
+from tornproof.harness.mutation.fault import Wrap, nothing
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.impl.storage.interface import OpenMode, Storage
 
@@ -61,9 +61,9 @@ MIGRATION: Mapping[str, tuple[str, Wrap]] = MappingProxyType(
         IN_PLACE: (f"{_TABLE}:publish_file", in_place),
         FILE_NOT_SYNCED: (f"{_TABLE}:publish_file", without(CallKind.FSYNC)),
         NAME_NOT_SYNCED: (f"{_TABLE}:publish_file", without(CallKind.SYNC_DIRECTORY)),
-        FOUND_NAME_NOT_SYNCED: (f"{_TABLE}:sync_name", lambda _: lambda storage, path: None),
+        FOUND_NAME_NOT_SYNCED: (f"{_TABLE}:sync_name", nothing),
         KEPT_NOT_CLEARED: (f"{_TABLE}:unfinished_files", lambda _: lambda *arguments: []),
-        SOUND_REPLACED: (f"{_PARTITION}:problems_of_existing", lambda _: lambda *arguments: None),
+        SOUND_REPLACED: (f"{_PARTITION}:problems_of_existing", nothing),
         END_OF_FILE: (f"{_PARTITION}:convert", to_the_end_of_the_file),
     }
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tornproof.harness.mutation.early_header import early_headers
-from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.harness.systems.readers import by_newest, unchecked
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import txn as layout
@@ -22,11 +22,6 @@ from tornproof.impl.txn.transaction import Partition, Transaction, area_of, deco
 def always(_: object) -> Callable[..., bool]:
     """Look at nothing."""
     return lambda *_: True
-
-
-def nothing(_: object) -> Callable[..., None]:
-    """Do nothing."""
-    return lambda *_, **__: None
 
 
 def looked_at_once(_: object) -> Callable[..., Transaction]:

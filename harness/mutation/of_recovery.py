@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from tornproof.harness.mutation.fault import Explorer, PlantedFault
+from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
 from tornproof.harness.mutation.processes import purge_regardless
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
@@ -60,11 +60,6 @@ def written_header(_: Callable[..., Any]) -> Callable[..., Any]:
         return opened.enter_context(pm.map(layout.Header.layout.field("parquet_meta_file_size").end_bytes))
 
     return put
-
-
-def nothing(_: object) -> Callable[..., None]:
-    """Do nothing."""
-    return lambda *_: None
 
 
 def unsigned(value_of: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,10 +13,10 @@ FAULT = "fault"
 
 
 def replay_planted(finding: Finding, target: Target | None = None) -> Replayed:
-    """Run a finding's log as `replay_log` does."""
-    if FAULT not in finding.evidence:
-        return replay_log(finding, target)
+    """Run a finding's log as `replay_log` does; UNKNOWN where it cannot be run, and why."""
     try:
+        if FAULT not in finding.evidence:
+            return replay_log(finding, target)
         planting = Planting(fault_named(finding.evidence[FAULT]))
         with planting.planted():
             return replay_log(finding, target or planting.target)

@@ -8,9 +8,8 @@ the run: nobody needs the seed to see it again.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -28,7 +27,7 @@ from tornproof.harness.explorers.random.seeded_course import PEACE, Course, draw
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Planting
-from tornproof.harness.mutation.ground import Ground
+from tornproof.harness.mutation.ground import Ground, answer_all
 from tornproof.harness.search.crash_world import Lives
 from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.simulator.process.situation import NotExplorableError, Readers, Situation
@@ -212,9 +211,7 @@ def _situation(cell: Cell, stack: ExitStack) -> Situation:
         situation = replace(situation, readers=(Readers(),))
     if not cell.watches_steps:
         situation = replace(situation, rules=NO_RULES)
-    for operations in _prefixes(situation):
-        # Whoever judges under a fault finds all answers here, and computes none.
-        situation.oracle(operations)
+    answer_all(situation)
     if cell.fault:
         planting = Planting(fault_named(cell.fault))
         stack.enter_context(planting.planted())
@@ -222,9 +219,3 @@ def _situation(cell: Cell, stack: ExitStack) -> Situation:
         situation = Ground(situation).situation(target, situation.rules)
     stack.enter_context(remembered_decoding())
     return situation
-
-
-def _prefixes(situation: Situation) -> Iterator[tuple[int, ...]]:
-    first, second = situation.first_life, situation.second_life
-    for done, more in itertools.product(range(len(first) + 1), range(len(second) + 1)):
-        yield first[:done] + second[:more]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.encode import patch_header
@@ -12,7 +12,7 @@ from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles
 from tornproof.impl.txn.pins import WriterLock
-from tornproof.impl.write.commit import PartitionWrite, Protocol
+from tornproof.impl.write.commit import Action, PartitionWrite, Protocol
 from tornproof.impl.write.partition_change import RowGroupEncoder
 from tornproof.impl.write.recovery import remove_directory
 
@@ -35,6 +35,15 @@ class Preset:
     reader: ReaderProtocol
     commit_mode: CommitMode
     encode: RowGroupEncoder
+
+
+def leaving_out(protocol: Protocol, actions: Container[Action]) -> Protocol:
+    """Return a protocol whose commits leave some actions out."""
+    update, rewrite, publish = (
+        tuple(action for action in order if action not in actions)
+        for order in (protocol.update, protocol.rewrite, protocol.publish)
+    )
+    return replace(protocol, update=update, rewrite=rewrite, publish=publish)
 
 
 def physical_length(storage: Storage, write: PartitionWrite) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.explorers.barriers.explorer import ALL, BARRIERS, Names, Outcome, minimal_safe_sets
 from tornproof.harness.simulator.persistence.models import MODELS, Model
 
@@ -72,14 +73,14 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     parts = [
         _INTRODUCTION.format(hardened=_hardened(outcomes)),
         "## Barriers\n\nA commit does F1 to F3 in each partition, then F6 where it made names, F4 and F5.\n",
-        _table(("barrier", "what it is for"), [(name, _PURPOSES[name]) for name in ALL]),
+        markdown_table(("barrier", "what it is for"), [(name, _PURPOSES[name]) for name in ALL]),
         "## Models of persistence\n\nWhat a crash may leave, and on which file systems and devices.\n",
-        _table(
+        markdown_table(
             ("model", "describes", "what dies"),
             [(model.name, model.describes, _dies(model)) for model in models],
         ),
         "## Smallest safe sets\n\nOf each of these sets every smaller part is unsafe.\n",
-        _table(
+        markdown_table(
             ("model", "smallest safe sets", "explored"),
             [
                 (model.name, _sets(minimal_safe_sets(outcomes, model)), _completeness(outcomes, model))
@@ -87,12 +88,12 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
             ],
         ),
         "## What breaks when one barrier is missing\n",
-        _table(
+        markdown_table(
             ("missing", *(model.name for model in models)),
             [(name, *(_broken(outcomes, _but(name), model) for model in models)) for name in ALL],
         ),
         "## All sets\n",
-        _table(("barriers", *(model.name for model in models)), list(rows(outcomes))),
+        markdown_table(("barriers", *(model.name for model in models)), rows(outcomes)),
     ]
     return "\n".join(parts)
 
@@ -139,8 +140,3 @@ def _completeness(outcomes: Sequence[Outcome], model: Model) -> str:
 def _broken(outcomes: Sequence[Outcome], names: Names, model: Model) -> str:
     outcome = next(each for each in outcomes if (each.barriers, each.model) == (names, model))
     return "–" if outcome.finding is None else outcome.finding.property
-
-
-def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    cells = [titles, ["---"] * len(titles), *lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)

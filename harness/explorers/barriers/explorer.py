@@ -16,6 +16,7 @@ from tornproof.harness.explorers.power_cuts.model import explore_model
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
 from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.systems.preset import leaving_out
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
@@ -69,16 +70,7 @@ def protocol_with(barriers: Iterable[str]) -> Protocol:
     """Return the hardened commit with these barriers alone."""
     kept = set(barriers)
     gone = {action for name, actions in BARRIERS.items() if name not in kept for action in actions}
-
-    def without(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-        return tuple(action for action in actions if action not in gone)
-
-    return dataclasses.replace(
-        HARDENED,
-        update=without(HARDENED.update),
-        rewrite=without(HARDENED.rewrite),
-        publish=without(HARDENED.publish),
-    )
+    return leaving_out(HARDENED, gone)
 
 
 def explore_barriers(

@@ -20,20 +20,22 @@ END_OF_FILE = "the size of data.parquet is taken for the token"
 _TABLE, _PARTITION = "tornproof.impl.migrate.table_migration", "tornproof.impl.migrate.partition_migration"
 
 
-class _Without(InterceptedStorage):
+class Without(InterceptedStorage):
     """A storage on which calls of one kind do nothing."""
 
     def __init__(self, inner: Storage, left_out: CallKind) -> None:
+        """Leave these out."""
         super().__init__(inner)
         self._left_out = left_out
 
     def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        """Let the call happen if it is of another kind."""
         return None if call.kind is self._left_out else run()  # type: ignore[return-value]
 
 
 def without(left_out: CallKind) -> Callable[[Any], Any]:
     """Leave a kind of call out."""
-    return lambda publish: lambda storage, path, content: publish(_Without(storage, left_out), path, content)
+    return lambda publish: lambda storage, path, content: publish(Without(storage, left_out), path, content)
 
 
 def in_place(_: object) -> Callable[[Storage, str, bytes], None]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from tornproof.harness.mutation.early_header import early_headers
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, nothing
+from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.systems.readers import by_newest, unchecked
-from tornproof.impl.errors import Problem
+from tornproof.impl.errors import Problem, StorageError
+from tornproof.impl.layout import pm as pm_layout
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.chain import Resolved, TokenMissingError, check_checksum, decode_metadata, resolve, walk
 from tornproof.impl.read.reader_protocol import HARDENED_READER
-from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.impl.table.partition import PartitionFiles, PublishedMetadata, ResolvedPartition, read_published
+from tornproof.impl.storage.interface import ReadableStorage, Storage
+from tornproof.impl.table.partition import PM_FILE, PartitionFiles, PublishedMetadata, ResolvedPartition, read_published
 from tornproof.impl.txn.transaction import Partition, Transaction, area_of, decode_transaction
+
+HEAD_BYTES = pm_layout.Header.layout.field("parquet_meta_file_size").end_bytes
 
 
 def always(_: object) -> Callable[..., bool]:
@@ -54,6 +59,28 @@ def _selected(storage: ReadableStorage, path: str, file: str) -> tuple[int, Tran
         record = handle.pread(area.size_bytes, area.record_offset)
     content = head.ljust(area.record_offset, b"\0") + record
     return area.record_offset, decode_transaction(content, file=file, version=base.version)
+
+
+class _EarlyHeaders(InterceptedStorage):
+    """Reads the headers of all `_pm` at once, and hands each out when it is read for the first time."""
+
+    def __init__(self, inner: Storage, path: str) -> None:
+        super().__init__(inner)
+        self._heads: dict[str, bytes] = {}
+        for name in inner.listdir(path):
+            pm_path = f"{path}/{name}/{PM_FILE}"
+            with suppress(StorageError), inner.open_for_reading(pm_path) as file:
+                self._heads[pm_path] = file.pread(HEAD_BYTES, 0)
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        answer = run()
+        is_head = call.kind is CallKind.PREAD and (call.size_bytes, call.offset_bytes) == (HEAD_BYTES, 0)
+        return self._heads.pop(call.path, answer) if is_head else answer  # type: ignore[return-value]
+
+
+def early_headers(table: Callable[..., Any]) -> Callable[..., Any]:
+    """Look at the headers of all `_pm` when a table is opened, which is before `_txn` is looked at."""
+    return lambda *, storage, path, metadata: table(storage=_EarlyHeaders(storage, path), path=path, metadata=metadata)
 
 
 def kept_mapping(files: PartitionFiles, partition: Partition) -> ResolvedPartition:

@@ -22,8 +22,9 @@ from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.power_cuts.points import NEW_STATE, OLD_STATE, SYNC_FAILED
+from tornproof.harness.mutation.of_migration import Without
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, Model
 from tornproof.harness.simulator.process.situation import Situation
@@ -205,17 +206,6 @@ def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_sa
     assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
     assert phase.controls == "passed"
     assert all(f"{model} complete" in phase.bound for model in models if model in (A, B))
-
-
-class Without(InterceptedStorage):
-    """A storage on which calls of one kind do nothing."""
-
-    def __init__(self, inner: Storage, left_out: CallKind) -> None:
-        super().__init__(inner)
-        self._left_out = left_out
-
-    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
-        return None if call.kind is self._left_out else run()  # type: ignore[return-value]
 
 
 def build_without(left_out: CallKind) -> Plant:

@@ -1,11 +1,10 @@
-"""What a finding's page shows, read from its document, which somebody may have edited or an older release written."""
+"""What a finding's page shows, read from its document, which somebody may have edited."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tornproof.reports.finding.older_document import old_files, old_rows, old_story
 from tornproof.reports.finding.space_time import HAPPENINGS, LANES, LaneRow
 from tornproof.reports.kit.byte_map import RANGES_MAX, ByteRange
 from tornproof.reports.kit.json_fields import Fields, what_is
@@ -37,7 +36,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """The nearest run that passes; without rows where an older release wrote the document."""
+    """The nearest run that passes."""
 
     decision: str
     change: str
@@ -61,24 +60,22 @@ class Explanation:
     neighbour: Neighbour | None
 
 
-def explanation_of(evidence: Fields, violated: str) -> Explanation | None:
+def explanation_of(evidence: Fields) -> Explanation | None:
     """Return the explanation of a finding of the simulator, None for any other finding; raises ResultError."""
     if "explanation" not in evidence:
         return None
     fields = evidence.inner("explanation")
     cause = _cause(fields.inner("cause")) if "cause" in fields else None
     neighbour = _neighbour(fields.inner("neighbour")) if "neighbour" in fields else None
-    files = [_file(each) for each in fields.inners("files", FILES_MAX)]
     return Explanation(
         client=fields.text("client", ""),
         seen=fields.text("seen", ""),
         clause=fields.text("clause", ""),
         step_count=fields.number("steps") if "steps" in fields else None,
         decisions=fields.texts("decisions"),
-        story=fields.texts("story") or old_story(fields, violated),
+        story=fields.texts("story"),
         rows=_rows(fields),
-        files=files
-        or [FileBytes(file=each.file, size_bytes=each.end, ranges=each.ranges) for each in old_files(fields)],
+        files=[_file(each) for each in fields.inners("files", FILES_MAX)],
         files_left_out=max(0, len(fields.items("files")) - FILES_MAX),
         cause=cause,
         neighbour=neighbour,
@@ -99,10 +96,6 @@ def _neighbour(fields: Fields) -> Neighbour:
 
 
 def _rows(fields: Fields) -> list[LaneRow]:
-    """Return the rows of the lanes, in either shape."""
-    lanes = fields.items("lanes")
-    if lanes and isinstance(lanes[0], list):
-        return old_rows(fields)
     return [_row(each) for each in fields.inners("lanes", ROWS_READ_MAX)]
 
 

@@ -37,7 +37,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
     fields = Fields(document, file=file)
     violated, phase, sentence = fields.text("property"), fields.text("phase"), fields.text("sentence")
     evidence = fields.inner("evidence")
-    explanation = explanation_of(evidence, violated)
+    explanation = explanation_of(evidence)
     scenario = fields.text("scenario", "")
     body = fill(
         "finding.html.j2",

@@ -98,23 +98,3 @@ def explanation_document() -> dict[str, Any]:
 def byte_range(start: int, end: int, state: str, field: str) -> dict[str, Any]:
     """Return a range of a file."""
     return {"start": start, "end": end, "state": state, "field": field}
-
-
-def older_document() -> dict[str, Any]:
-    """Return the same finding as an older release wrote it: lanes as texts, and neither story nor files."""
-    explanation = explanation_document()
-    for name in ("story", "files"):
-        del explanation[name]
-    del explanation["neighbour"]["lanes"]
-    explanation["lanes"] = [
-        ["writer, open", "", ""],
-        ["writer, commit 0: write 2024-01-01T00/_pm; store a word 2024-01-01T00/_pm", "", "not durable: _pm, _txn"],
-        ["", f"reader 1, read 1: read _txn x4; is refused {SEEN}; and more of it", ""],
-    ]
-    explanation["bytes"] = [
-        {"file": "_pm", "start": 8, "end": 20, "state": "lost", "fields": ["TOKEN", "LENGTH"]},
-        {"file": "_pm", "start": 30, "end": 40, "state": "torn", "fields": []},
-    ]
-    document = finding_document()
-    document["evidence"]["explanation"] = explanation
-    return document

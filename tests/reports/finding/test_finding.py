@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from finding_documents import DECISION, HOSTILE, SEEN, explanation_document, finding_document, lane_row, older_document
+from finding_documents import DECISION, HOSTILE, SEEN, explanation_document, finding_document, lane_row
 from random_runs import found, toy_situation
 
 from tornproof.cli.findings import finding_document as document_of_finding
@@ -123,16 +123,6 @@ def test_findings_of_the_same_defect_are_listed() -> None:
     assert "10 more are left out." in others
 
 
-def test_a_document_of_an_older_release_gives_the_same_page_without_what_it_lacks() -> None:
-    body = body_of(older_document())
-    assert body.count("data-step ") == 3
-    assert "reader 1 goes on while writer stands" in body
-    assert f"is refused {SEEN}; and more of it" in body
-    assert "TOKEN, LENGTH" in section(body, "The files when it broke")
-    assert "Because" in section(body, "In words")
-    assert "The same run, but one step earlier" in body
-
-
 def test_evidence_of_another_phase_is_shown_as_it_is() -> None:
     evidence = {
         "kills": [[3, 0]],
@@ -206,7 +196,7 @@ def test_a_damaged_file_whose_size_is_not_cheap_to_know_has_no_map(packed: str) 
             "evidence.explanation.files[0].size_bytes",
         ),
         (
-            lambda document: document["evidence"]["explanation"].update(lanes=[["a", "b"]]),
+            lambda document: document["evidence"]["explanation"].update(lanes=[["writer, open", "", ""]]),
             "evidence.explanation.lanes[0]",
         ),
     ],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tornproof.reports.campaign.files import (
     CELL,
@@ -26,12 +26,14 @@ from tornproof.reports.campaign.files import (
 )
 from tornproof.reports.finding.discovery import Behaviours
 from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.page import VERDICTS
 
 NAMES_MAX = 10_000
 """So many names of a kind are told apart; a campaign has far fewer."""
 PROBLEMS_MAX = 20
 STEP_CHARACTERS_MAX = 400
 OTHERS = "others"
+Key = TypeVar("Key")
 _SEPARATOR = "\x1f"
 _OUTCOME = ("scenario", "preset", "fault", "verdict", "property", "part", "kind")
 _CRASH = ("fate", "model", "step", "disk")
@@ -70,6 +72,11 @@ class CellRuns:
     first_place: int | None = None
     step_count: int = 0
     step_count_max: int = 0
+
+    @property
+    def steps_a_run(self) -> float:
+        """The mean of its runs."""
+        return self.step_count / self.run_count
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +132,10 @@ class CampaignData:
         """How many tasks have results that can be read."""
         return sum(self.task_counts.values())
 
+    def verdict_counts(self, group: str) -> list[int]:
+        """Return how many runs of a group came to each verdict, in the order of `VERDICTS`."""
+        return [self.verdicts[group, verdict] for verdict in VERDICTS]
+
     @property
     def is_whole(self) -> bool:
         """Whether the campaign came to its end, and all that it had then is there."""
@@ -155,6 +166,18 @@ def read_campaign(directory: Path) -> CampaignData:
     if data.end is not None:
         data.missing_task_count += max(0, data.end.task_count - next_number)
     return data
+
+
+def totals(cells: Mapping[Cell, CellRuns], key: Callable[[Cell], Key]) -> dict[Key, CellRuns]:
+    """Return the runs of cells added up by what `key` makes of them, without those that came first."""
+    sums: dict[Key, CellRuns] = {}
+    for cell, runs in cells.items():
+        total = sums.setdefault(key(cell), CellRuns())
+        total.run_count += runs.run_count
+        total.convicted_count += runs.convicted_count
+        total.step_count += runs.step_count
+        total.step_count_max = max(total.step_count_max, runs.step_count_max)
+    return sums
 
 
 def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen: _Seen) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -21,19 +21,10 @@ GROUPS_MAX = 20
 CURVES_MAX = 5
 FAULTS_A_CURVE_MIN = 3
 LETTERS = "ABCDE"
+FaultRuns: TypeAlias = tuple[str, CellRuns]
+"""A scenario, and what became of a fault on it."""
 _DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _COLOURS = ("accent", "lost", "written", "torn", "damaged")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRuns:
-    """What became of a fault on a scenario."""
-
-    scenario: str
-    preset: str
-    run_count: int
-    convicted_count: int
-    first_seed: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,30 +59,20 @@ def fault_groups(cells: Mapping[Cell, CellRuns]) -> list[FaultGroup]:
     times: dict[str, list[tuple[int, bool]]] = {}
     for cell, runs in cells.items():
         if cell.fault:
-            of_groups.setdefault(cell.group, {}).setdefault(cell.fault, []).append(_fault_runs(cell, runs))
+            of_groups.setdefault(cell.group, {}).setdefault(cell.fault, []).append((cell.scenario, runs))
             is_found = runs.first_place is not None
             times.setdefault(cell.group, []).append((runs.first_place or runs.run_count, is_found))
     return [_group(name, faults, times[name]) for name, faults in of_groups.items()]
 
 
-def _fault_runs(cell: Cell, runs: CellRuns) -> FaultRuns:
-    return FaultRuns(
-        scenario=cell.scenario,
-        preset=cell.preset,
-        run_count=runs.run_count,
-        convicted_count=runs.convicted_count,
-        first_seed=runs.first_seed,
-    )
-
-
 def _group(name: str, faults: Mapping[str, list[FaultRuns]], times: list[tuple[int, bool]]) -> FaultGroup:
-    scenarios = tuple(dict.fromkeys(runs.scenario for each in faults.values() for runs in each))
+    scenarios = tuple(dict.fromkeys(scenario for each in faults.values() for scenario, _ in each))
     filled_count = sum(map(len, faults.values()))
     # Faults that have a scenario each would make a matrix of empty places.
     is_matrix = 1 < len(scenarios) <= COLUMNS_MAX and 2 * filled_count > len(scenarios) * len(faults)
     rows: dict[str, tuple[FaultRuns | None, ...]] = {}
     for fault, each in faults.items():
-        by_scenario = {runs.scenario: runs for runs in each}
+        by_scenario = {on_one[0]: on_one for on_one in each}
         rows[fault] = tuple(map(by_scenario.get, scenarios)) if is_matrix else tuple(each[:COLUMNS_MAX])
     return FaultGroup(
         name=name,

@@ -52,6 +52,13 @@ class Group:
     seeds_a_task: int | None = None
     watches_steps: bool = False
 
+    @property
+    def seeds(self) -> str:
+        """The first and last one in words, empty where they are not known."""
+        if self.first_seed is None or self.seed_count is None:
+            return ""
+        return f"{self.first_seed:,} to {self.first_seed + self.seed_count - 1:,}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:

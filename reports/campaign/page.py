@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from markupsafe import Markup
 
 from tornproof.reports.campaign.coverage import heat_map
-from tornproof.reports.campaign.data import CampaignData, Cell, CellRuns, Signature, read_campaign
+from tornproof.reports.campaign.data import CampaignData, CellRuns, Signature, read_campaign, totals
 from tornproof.reports.campaign.faults import GROUPS_MAX as FAULT_GROUPS_MAX
 from tornproof.reports.campaign.faults import LETTERS, curves_of, fault_groups, milestones, survival_plot
 from tornproof.reports.campaign.plots import behaviours_plot, chance_plot
@@ -24,42 +24,8 @@ CONTROLS_MAX = 150
 POINTS_MAX = 60
 SLOWEST_MAX = 10
 YIELD_ROWS = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRow:
-    """A group with its denominators."""
-
-    name: str
-    is_control: bool
-    seeds: str
-    task_count: int
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
-    """What was to be convicted, and in how many of its runs it was."""
-
-    group: str
-    subject: str
-    run_count: int
-    convicted_count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """How many steps the runs of a scenario took."""
-
-    scenario: str
-    run_count: int
-    step_count: int
-    step_count_max: int
-
-    @property
-    def steps_a_run(self) -> float:
-        """The mean of its runs."""
-        return self.step_count / self.run_count
+Control: TypeAlias = tuple[tuple[str, str], CellRuns]
+"""The group, what in it was to be convicted, and in how many of its runs it was."""
 
 
 def campaign_page(directory: Path) -> Page:
@@ -78,8 +44,8 @@ def campaign_page(directory: Path) -> Page:
         facts=_facts(data, judged),
         notes=notes,
         verdicts=VERDICTS,
-        groups=_group_rows(data)[:GROUPS_MAX],
-        group_count=len(data.groups),
+        # Those that every campaign begins with first.
+        groups=sorted(data.groups.values(), key=lambda group: group.seed_count is not None)[:GROUPS_MAX],
         controls=controls[:CONTROLS_MAX],
         control_count=len(controls),
         findings=_findings(data)[:FINDINGS_MAX],
@@ -87,7 +53,7 @@ def campaign_page(directory: Path) -> Page:
         heat=heat_map(data.crash_points),
         reached=data.reached.most_common(POINTS_MAX),
         fates=data.fates.most_common(POINTS_MAX),
-        costs=_costs(data.cells),
+        costs=_costs(data),
         about=about,
         at_most=at_most,
         **_planted(data),
@@ -127,8 +93,8 @@ def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:
     waiting = [name for name in data.groups if not data.task_counts[name]]
     if waiting:
         notes.append(f"{len(waiting):,} groups have no results: {', '.join(waiting[:GROUPS_MAX])}.")
-    failed = [control for control in controls if not control.convicted_count]
-    notes += [f"A positive control failed: {control.group}: {control.subject}." for control in failed[:CONTROLS_MAX]]
+    failed = [f"{group}: {subject}" for (group, subject), runs in controls if not runs.convicted_count]
+    notes += [f"A positive control failed: {control}." for control in failed[:CONTROLS_MAX]]
     if sum(count for (_, verdict), count in data.verdicts.items() if verdict == "UNKNOWN"):
         notes.append("Runs came to no end.")
     return notes
@@ -160,34 +126,9 @@ def _facts(data: CampaignData, judged: Mapping[str, int]) -> list[tuple[str, obj
     return facts
 
 
-def _group_rows(data: CampaignData) -> list[GroupRow]:
-    """Return the groups, those that every campaign begins with first."""
-    rows = []
-    for group in sorted(data.groups.values(), key=lambda group: group.seed_count is not None):
-        first, count = group.first_seed, group.seed_count
-        rows.append(
-            GroupRow(
-                name=group.name,
-                is_control=group.is_control,
-                seeds="" if first is None or count is None else f"{first:,} to {first + count - 1:,}",
-                task_count=data.task_counts[group.name],
-                counts=tuple(data.verdicts[group.name, verdict] for verdict in VERDICTS),
-            )
-        )
-    return rows
-
-
 def _controls(data: CampaignData) -> list[Control]:
-    totals: dict[tuple[str, str], tuple[int, int]] = {}
-    for cell, runs in data.cells.items():
-        if data.groups[cell.group].is_control:
-            run_count, convicted_count = totals.get((cell.group, cell.subject), (0, 0))
-            key = cell.group, cell.subject
-            totals[key] = run_count + runs.run_count, convicted_count + runs.convicted_count
-    return [
-        Control(group=group, subject=subject, run_count=run_count, convicted_count=convicted_count)
-        for (group, subject), (run_count, convicted_count) in totals.items()
-    ]
+    cells = {cell: runs for cell, runs in data.cells.items() if data.groups[cell.group].is_control}
+    return list(totals(cells, lambda cell: (cell.group, cell.subject)).items())
 
 
 def _findings(data: CampaignData) -> list[tuple[Signature, str]]:
@@ -231,18 +172,7 @@ def _planted(data: CampaignData) -> dict[str, object]:
     }
 
 
-def _costs(cells: Mapping[Cell, CellRuns]) -> list[Cost]:
+def _costs(data: CampaignData) -> list[tuple[str, CellRuns]]:
     """Return the scenarios whose runs take the most steps."""
-    of_scenarios: dict[str, list[CellRuns]] = {}
-    for cell, runs in cells.items():
-        of_scenarios.setdefault(cell.scenario, []).append(runs)
-    costs = [
-        Cost(
-            scenario=scenario,
-            run_count=sum(runs.run_count for runs in each),
-            step_count=sum(runs.step_count for runs in each),
-            step_count_max=max(runs.step_count_max for runs in each),
-        )
-        for scenario, each in of_scenarios.items()
-    ]
-    return sorted(costs, key=lambda cost: (-cost.steps_a_run, cost.scenario))[:SLOWEST_MAX]
+    of_scenarios = totals(data.cells, lambda cell: cell.scenario)
+    return sorted(of_scenarios.items(), key=lambda item: (-item[1].steps_a_run, item[0]))[:SLOWEST_MAX]

@@ -122,11 +122,8 @@ def test_faults_on_the_same_scenarios_are_a_matrix_with_a_curve() -> None:
     assert group.scenarios == ("one", "two") and group.found_count == 2
     (first, of_first), (second, of_second) = group.faults
     assert (first, second) == ("F1", "F2")
-    assert [each and (each.convicted_count, each.run_count, each.first_seed) for each in of_first] == [
-        (2, 200, 100),
-        (2, 200, 129),
-    ]
-    assert of_second[0] is not None and of_second[0].first_seed is None and of_second[1] is None
+    assert of_first == (("one", runs(200, first=1)), ("two", runs(200, first=30)))
+    assert of_second == (("one", runs(200)), None)
     assert curves_of([group]) == [group]
     assert [(time, round(share, 3)) for time, share in milestones(group)] == [
         (1, 0.667),

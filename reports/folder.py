@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.reports.campaign.files import CAMPAIGN_FILE
-from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import Fields, read_document
+from tornproof.reports.kit.json_fields import Fields, ResultError, read_document
 from tornproof.reports.kit.page import as_key
 from tornproof.reports.run.document import Run, run_of
 

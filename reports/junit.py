@@ -10,8 +10,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
 from tornproof.reports.kit.dedupe import Fold, folded
-from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import printable
+from tornproof.reports.kit.json_fields import ResultError, printable
 from tornproof.reports.kit.page import Page
 from tornproof.reports.run.document import Listed, PhaseResult, Run
 from tornproof.reports.table.fields import Outlook, Partition, Problem, Verified, read_verified

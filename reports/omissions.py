@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import escape
 
-from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import shortened
+from tornproof.reports.kit.json_fields import ResultError, shortened
 from tornproof.reports.kit.page import DOCUMENT_BYTES_MAX, Page, as_document, fill
 
 GROUP = "Left out"

@@ -13,8 +13,7 @@ from tornproof.reports.finding.page import finding_page
 from tornproof.reports.folder import FindingFile, Folder, results_in
 from tornproof.reports.junit import junit_of
 from tornproof.reports.kit.dedupe import Fold, folded
-from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import read_document
+from tornproof.reports.kit.json_fields import ResultError, read_document
 from tornproof.reports.kit.page import Page, as_document, fits, worst
 from tornproof.reports.omissions import LeftOut, Room
 from tornproof.reports.run.document import Run

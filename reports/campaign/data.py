@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tornproof.reports.campaign.discovery import Behaviours
 from tornproof.reports.campaign.files import (
     CELL,
     REACHED,
@@ -24,8 +25,7 @@ from tornproof.reports.campaign.files import (
     shown,
     task_files,
 )
-from tornproof.reports.finding.discovery import Behaviours
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import VERDICTS
 
 NAMES_MAX = 10_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from markupsafe import Markup
 
 from tornproof.reports.campaign.data import Cell, CellRuns
-from tornproof.reports.finding.discovery import Survival, survival
+from tornproof.reports.campaign.discovery import Survival, survival
 from tornproof.reports.kit.plots import COLOURS, plot
 
 if TYPE_CHECKING:

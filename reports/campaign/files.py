@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tornproof.reports.kit.errors import ResultError
-from tornproof.reports.kit.json_fields import Fields, read_document, shortened, visible
+from tornproof.reports.kit.json_fields import Fields, ResultError, read_document, shortened, visible
 from tornproof.reports.kit.page import VERDICTS
 
 CAMPAIGN_FILE = "campaign.json"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from tornproof.reports.finding.discovery import Yield, about, at_most
+from tornproof.reports.campaign.discovery import Yield, about, at_most
 from tornproof.reports.kit.plots import COLOURS, plot
 
 if TYPE_CHECKING:

@@ -28,18 +28,18 @@ class FileBytes:
 class Cause:
     """The decision that does the harm, and the steps of its client between which it stands; each may be empty."""
 
-    decision: str
-    client: str
-    done: str
-    not_yet: str
+    decision: str = ""
+    client: str = ""
+    done: str = ""
+    not_yet: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
     """The nearest run that passes."""
 
-    decision: str
-    change: str
+    decision: str = ""
+    change: str = ""
     rows: Sequence[LaneRow]
 
 
@@ -47,12 +47,12 @@ class Neighbour:
 class Explanation:
     """Why a run of the simulator breaks a property."""
 
-    client: str
-    seen: str
-    clause: str
+    client: str = ""
+    seen: str = ""
+    clause: str = ""
     step_count: int | None
-    decisions: Sequence[str]
-    story: Sequence[str]
+    decisions: tuple[str, ...]
+    story: tuple[str, ...]
     rows: Sequence[LaneRow]
     files: Sequence[FileBytes]
     files_left_out: int
@@ -65,34 +65,16 @@ def explanation_of(evidence: Fields) -> Explanation | None:
     if "explanation" not in evidence:
         return None
     fields = evidence.inner("explanation")
-    cause = _cause(fields.inner("cause")) if "cause" in fields else None
-    neighbour = _neighbour(fields.inner("neighbour")) if "neighbour" in fields else None
-    return Explanation(
-        client=fields.text("client", ""),
-        seen=fields.text("seen", ""),
-        clause=fields.text("clause", ""),
-        step_count=fields.number("steps") if "steps" in fields else None,
-        decisions=fields.texts("decisions"),
-        story=fields.texts("story"),
+    neighbour = fields.inner("neighbour") if "neighbour" in fields else None
+    return fields.record(
+        Explanation,
+        step_count=fields.optional("steps"),
         rows=_rows(fields),
         files=[_file(each) for each in fields.inners("files", FILES_MAX)],
         files_left_out=max(0, len(fields.items("files")) - FILES_MAX),
-        cause=cause,
-        neighbour=neighbour,
+        cause=fields.inner("cause").record(Cause) if "cause" in fields else None,
+        neighbour=None if neighbour is None else neighbour.record(Neighbour, rows=_rows(neighbour)),
     )
-
-
-def _cause(fields: Fields) -> Cause:
-    return Cause(
-        decision=fields.text("decision", ""),
-        client=fields.text("client", ""),
-        done=fields.text("done", ""),
-        not_yet=fields.text("not_yet", ""),
-    )
-
-
-def _neighbour(fields: Fields) -> Neighbour:
-    return Neighbour(decision=fields.text("decision", ""), change=fields.text("change", ""), rows=_rows(fields))
 
 
 def _rows(fields: Fields) -> list[LaneRow]:
@@ -100,40 +82,16 @@ def _rows(fields: Fields) -> list[LaneRow]:
 
 
 def _row(fields: Fields) -> LaneRow:
-    return LaneRow(
-        lane=_one_of(fields, "lane", LANES),
-        client=fields.text("client"),
-        operation=fields.text("operation", ""),
-        does=tuple(fields.texts("does")),
-        ends=tuple(fields.texts("ends")),
-        disk=fields.text("disk", ""),
-        happens=_one_of(fields, "happens", HAPPENINGS) if "happens" in fields else "",
-        is_decisive=fields.flag("is_decisive", False),
-    )
+    row = fields.record(LaneRow)
+    for name, value, values in (("lane", row.lane, LANES), ("happens", row.happens, HAPPENINGS)):
+        if value not in values:
+            fields.refuse(name, " or ".join(map(repr, values)), what_is(value))
+    return row
 
 
 def _file(fields: Fields) -> FileBytes:
-    return FileBytes(
-        file=fields.text("file"),
-        size_bytes=fields.number("size_bytes"),
-        ranges=[_range(each) for each in fields.inners("ranges", RANGES_MAX)],
+    return fields.record(
+        FileBytes,
+        ranges=[each.record(ByteRange, label=each.text("field", "")) for each in fields.inners("ranges", RANGES_MAX)],
         read=[(each.number("start"), each.number("end")) for each in fields.inners("read", RANGES_MAX)],
-        coarse=fields.flag("coarse", False),
     )
-
-
-def _range(fields: Fields) -> ByteRange:
-    return ByteRange(
-        start=fields.number("start"),
-        end=fields.number("end"),
-        state=fields.text("state"),
-        label=fields.text("field", ""),
-    )
-
-
-def _one_of(fields: Fields, name: str, values: Sequence[str]) -> str:
-    value = fields.text(name)
-    if value not in values:
-        expected = " or ".join(repr(each) for each in values)
-        fields.refuse(name, expected, what_is(value))
-    return value

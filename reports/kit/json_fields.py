@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from tornproof.reports.kit.errors import ResultError
+from typing import Any, NoReturn, Self, TypeVar
 
 SHOWN_CHARACTERS_MAX = 60
 DOCUMENT_BYTES_READ_MAX = 256 << 20
+Record = TypeVar("Record")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+class ResultError(ValueError):
+    """Result data that no report can be made of: in which file, in which field of it, and what stands there."""
+
+    def __init__(self, *, file: str, field: str, expected: str, actual: str) -> None:
+        """Make one sentence of it."""
+        super().__init__(f"{file}: {field}: expected {expected}, found {actual}")
+        self.file, self.field, self.expected, self.actual = file, field, expected, actual
 
 
 class Fields:
@@ -34,8 +43,16 @@ class Fields:
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a field that is text."""
+        return self.shown(self.whole_text(name, default))
+
+    def whole_text(self, name: str, default: str | None = None) -> str:
+        """Return a field that is text, as it stands in the document."""
         value = self._value(name, default, "text")
-        return visible(value) if isinstance(value, str) else self._fail(name, "text", value)
+        return value if isinstance(value, str) else self._fail(name, "text", value)
+
+    def shown(self, text: str) -> str:
+        """Return text of the document as a page can show it."""
+        return visible(text)
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return a field that is a whole number."""
@@ -43,6 +60,10 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int):
             self._fail(name, "a whole number", value)
         return value
+
+    def optional(self, name: str) -> int | None:
+        """Return a field that is a whole number, or None where it is missing."""
+        return self.number(name) if name in self else None
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a field that is true or false."""
@@ -57,24 +78,37 @@ class Fields:
     def texts(self, name: str) -> list[str]:
         """Return a field that is a list of texts; one that is missing is an empty one."""
         return [
-            visible(each) if isinstance(each, str) else self._fail(f"{name}[{place}]", "text", each)
+            self.shown(each) if isinstance(each, str) else self._fail(f"{name}[{place}]", "text", each)
             for place, each in enumerate(self.items(name))
         ]
 
-    def inner(self, name: str) -> Fields:
+    def inner(self, name: str) -> Self:
         """Return a field that is an object."""
-        return Fields(self._value(name, None, "an object"), file=self.file, place=self._path(name))
+        return type(self)(self._value(name, None, "an object"), file=self.file, place=self._path(name))
 
-    def inners(self, name: str, count_max: int | None = None) -> list[Fields]:
+    def inners(self, name: str, count_max: int | None = None) -> list[Self]:
         """Return a field that is a list of objects, the first `count_max` of them."""
         return [
-            Fields(each, file=self.file, place=f"{self._path(name)}[{place}]")
+            type(self)(each, file=self.file, place=f"{self._path(name)}[{place}]")
             for place, each in enumerate(self.items(name)[:count_max])
         ]
 
+    def record(self, kind: type[Record], **known: Any) -> Record:
+        """Return a record whose values are known, or stand in the fields of their names, as their types say."""
+        read: Mapping[Any, Any] = {"str": self.text, "int": self.number, "int | None": self.optional, "bool": self.flag}
+        for each in dataclasses.fields(kind):  # type: ignore[arg-type]  # mypy has no type of all dataclasses
+            if each.name in known:
+                continue
+            if each.type == "tuple[str, ...]":
+                known[each.name] = tuple(self.texts(each.name))
+            else:
+                default = [] if each.default is dataclasses.MISSING else [each.default]
+                known[each.name] = read[each.type](each.name, *default)
+        return kind(**known)
+
     def demand_format(self, *known: int) -> None:
         """Raise ResultError unless the field `format` is one of those that are known."""
-        found = self.number("format")
+        found = Fields.number(self, "format")
         if found not in known:
             self.refuse("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
 

@@ -27,7 +27,7 @@ class Situation:
     name: str
     explored: int
     complete: bool
-    bound: str
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class PhaseResult:
     name: str
     explored: int
     complete: bool
-    bound: str
+    bound: str = ""
     verdict: str
     seconds: float
-    controls: str
-    note: str
+    controls: str = ""
+    note: str = ""
     counts: Counts
     exposures: Counts
     reached: Counts
@@ -92,7 +92,7 @@ class Run:
     target: str
     preset: str
     seed: int
-    cut_by: str
+    cut_by: str = ""
     verdict: str
     phases: tuple[PhaseResult, ...]
     findings: tuple[Listed, ...]
@@ -113,105 +113,79 @@ class Run:
         return sum(phase.seconds for phase in self.phases)
 
 
-def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
-    """Return a run from its document; raises ResultError."""
-    fields = Fields(document, file=file)
-    fields.demand_format(FORMAT)
-    times = _mapping(_mapping(fields, "times"), "phases")
-    phases = tuple(_phase(each, times) for each in fields.inners("phases"))
-    verdict, expected = _verdict(fields), worst(phase.verdict for phase in phases)
-    if verdict != expected:
-        fields.refuse("verdict", f"{expected}, as its phases say", verdict)
-    return Run(
-        file=file,
-        name=name,
-        key=key,
-        target=_text(fields, "target"),
-        preset=_text(fields, "preset"),
-        seed=_count(fields, "seed"),
-        cut_by=_text(fields, "cut_by", ""),
-        verdict=verdict,
-        phases=phases,
-        findings=tuple(_listed(each) for each in fields.inners("findings")),
-    )
+class RunFields(Fields):
+    """Fields whose texts a page can show, and whose numbers are counts."""
+
+    def shown(self, text: str) -> str:
+        """Return text of any origin, shortened."""
+        return shown(text)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Return a field that is a count; raises ResultError for other numbers."""
+        value = super().number(name, default)
+        if not 0 <= value < COUNT_LIMIT:
+            self.refuse(name, "a count", what_is(value))
+        return value
+
+    def mapping(self, name: str) -> RunFields:
+        """Return a field that is an object; one that is missing is an empty one."""
+        return self.inner(name) if name in self else RunFields({}, file=self.file)
+
+    def counts(self, name: str) -> Counts:
+        """Return a field that is an object of counts; one that is missing is an empty one."""
+        inner = self.mapping(name)
+        return {shown(each): inner.number(each) for each in inner.document}
+
+    def verdict(self) -> str:
+        """Return the field `verdict`."""
+        value = self.text("verdict")
+        if value not in VERDICTS:
+            self.refuse("verdict", " or ".join(VERDICTS), what_is(value))
+        return value
 
 
-def _phase(fields: Fields, times: Fields) -> PhaseResult:
-    by_file = _mapping(fields, "fields")
-    situations = _mapping(fields, "situations")
-    return PhaseResult(
-        name=_text(fields, "name"),
-        explored=_count(fields, "explored"),
-        complete=fields.flag("complete"),
-        bound=_text(fields, "bound", ""),
-        verdict=_verdict(fields),
-        # Runs of earlier releases have the time in the phase.
-        seconds=_seconds(times.inner(name) if (name := fields.text("name")) in times else fields),
-        controls=_text(fields, "controls", ""),
-        note=_text(fields, "note", ""),
-        counts=_counts(fields, "counts"),
-        exposures=_counts(fields, "exposures"),
-        reached=_counts(fields, "reached"),
-        fields={
-            _shown(file): {_shown(name): _counts(fields_of_file, name) for name in fields_of_file.document}
-            for file, fields_of_file in ((file, by_file.inner(file)) for file in by_file.document)
-        },
-        situations=tuple(_situation(name, situations.inner(name)) for name in situations.document),
-    )
-
-
-def _situation(name: str, fields: Fields) -> Situation:
-    return Situation(
-        name=_shown(name),
-        explored=_count(fields, "explored"),
-        complete=fields.flag("complete"),
-        bound=_text(fields, "bound", ""),
-    )
-
-
-def _listed(fields: Fields) -> Listed:
-    return Listed(
-        file=fields.text("file"),
-        violated=_text(fields, "property"),
-        phase=_text(fields, "phase"),
-        sentence=_text(fields, "sentence"),
-    )
-
-
-def _text(fields: Fields, name: str, default: str | None = None) -> str:
-    return _shown(fields.text(name, default))
-
-
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Return text of any origin as a page can show it."""
     return visible(shortened(text, TEXT_CHARACTERS_MAX))
 
 
-def _verdict(fields: Fields) -> str:
-    value = fields.text("verdict")
-    if value not in VERDICTS:
-        fields.refuse("verdict", " or ".join(VERDICTS), what_is(value))
-    return value
+def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
+    """Return a run from its document; raises ResultError."""
+    fields = RunFields(document, file=file)
+    fields.demand_format(FORMAT)
+    times = fields.mapping("times").mapping("phases")
+    phases = tuple(_phase(each, times) for each in fields.inners("phases"))
+    verdict, expected = fields.verdict(), worst(phase.verdict for phase in phases)
+    if verdict != expected:
+        fields.refuse("verdict", f"{expected}, as its phases say", verdict)
+    findings = tuple(
+        each.record(Listed, file=visible(each.whole_text("file")), violated=each.text("property"))
+        for each in fields.inners("findings")
+    )
+    return fields.record(Run, file=file, name=name, key=key, verdict=verdict, phases=phases, findings=findings)
 
 
-def _count(fields: Fields, name: str) -> int:
-    value = fields.number(name)
-    if not 0 <= value < COUNT_LIMIT:
-        fields.refuse(name, "a count", what_is(value))
-    return value
+def _phase(fields: RunFields, times: RunFields) -> PhaseResult:
+    by_file = fields.mapping("fields")
+    situations = fields.mapping("situations")
+    name = fields.whole_text("name")
+    return fields.record(
+        PhaseResult,
+        verdict=fields.verdict(),
+        # Runs of earlier releases have the time in the phase.
+        seconds=_seconds(times.inner(name) if name in times else fields),
+        counts=fields.counts("counts"),
+        exposures=fields.counts("exposures"),
+        reached=fields.counts("reached"),
+        fields={
+            shown(file): {shown(name): fields_of_file.counts(name) for name in fields_of_file.document}
+            for file, fields_of_file in ((file, by_file.inner(file)) for file in by_file.document)
+        },
+        situations=tuple(situations.inner(each).record(Situation, name=shown(each)) for each in situations.document),
+    )
 
 
-def _counts(fields: Fields, name: str) -> Counts:
-    inner = _mapping(fields, name)
-    return {_shown(each): _count(inner, each) for each in inner.document}
-
-
-def _mapping(fields: Fields, name: str) -> Fields:
-    """Return a field that is an object; one that is missing is an empty one."""
-    return fields.inner(name) if name in fields else Fields({}, file=fields.file)
-
-
-def _seconds(fields: Fields) -> float:
+def _seconds(fields: RunFields) -> float:
     value = fields.document.get("seconds")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < COUNT_LIMIT:
         fields.refuse("seconds", "a number of seconds", what_is(value))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tornproof.reports.kit.json_fields import Fields
-from tornproof.reports.table.fields import place_of, shown_text, whole_number
+from tornproof.reports.table.fields import TableFields
 from tornproof.reports.table.states import NEWER, ORPHAN
 
 ENTRIES_READ_MAX = 4_000
@@ -74,15 +73,15 @@ class Chain:
         return NEWER if self.since is not None and generation >= self.since else ORPHAN
 
 
-def read_chain(pm: Fields, token: int, version: int | None) -> Chain:
+def read_chain(pm: TableFields, token: int, version: int | None) -> Chain:
     """Return the chain in the document of a `_pm`, of which `version` of the table has committed `token`."""
     generations = tuple(map(_generation, pm.inners("generations", ENTRIES_READ_MAX)))
     resolved = since = seen = None
     if "resolved" in pm:
-        resolved = whole_number(pm.inner("resolved"), "generation")
+        resolved = pm.inner("resolved").number("generation")
     if "committed" in pm:
         committed = pm.inner("committed")
-        seen, since = whole_number(committed, "version"), place_of(committed, "generation")
+        seen, since = committed.number("version"), committed.optional("generation")
     is_committed = any(each.index == resolved and each.token == token for each in generations)
     row_groups = tuple(map(_row_group, pm.inners("row_groups", ENTRIES_READ_MAX)))
     return Chain(
@@ -97,32 +96,19 @@ def read_chain(pm: Fields, token: int, version: int | None) -> Chain:
     )
 
 
-def _generation(fields: Fields) -> Generation:
-    return Generation(
-        index=whole_number(fields, "index"),
-        token=whole_number(fields, "token"),
-        footer_start=whole_number(fields, "parquet_footer_offset"),
-        end_bytes=whole_number(fields, "end_bytes"),
-        row_group_count=whole_number(fields, "row_group_count"),
-        rows=place_of(fields, "rows"),
-        unused_bytes=whole_number(fields, "unused_bytes"),
-        checksum_ok=fields.inner("checksum").flag("ok"),
-    )
+def _generation(fields: TableFields) -> Generation:
+    footer_start = fields.number("parquet_footer_offset")
+    return fields.record(Generation, footer_start=footer_start, checksum_ok=fields.inner("checksum").flag("ok"))
 
 
-def _row_group(fields: Fields) -> RowGroup:
-    return RowGroup(
-        index=whole_number(fields, "index"),
-        block_start=whole_number(fields, "block_offset_bytes"),
-        region_start=whole_number(fields, "out_of_line_offset_bytes"),
-        writer=whole_number(fields, "written_by_generation"),
-        rows=whole_number(fields, "rows"),
+def _row_group(fields: TableFields) -> RowGroup:
+    return fields.record(
+        RowGroup,
+        block_start=fields.number("block_offset_bytes"),
+        region_start=fields.number("out_of_line_offset_bytes"),
+        writer=fields.number("written_by_generation"),
         chunks=tuple(
-            Chunk(
-                name=shown_text(chunk.text("name")),
-                start=whole_number(chunk, "byte_range_start"),
-                end=whole_number(chunk, "byte_range_end"),
-            )
+            chunk.record(Chunk, start=chunk.number("byte_range_start"), end=chunk.number("byte_range_end"))
             for chunk in fields.inners("chunks", ENTRIES_READ_MAX)
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -98,93 +99,46 @@ COUNTS = (
 )
 
 
+class TableFields(Fields):
+    """Fields whose texts a page can hold, and whose numbers have 64 bits."""
+
+    def shown(self, text: str) -> str:
+        """Return text of any origin, shortened."""
+        return shown_text(super().shown(text))
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Return a field that is a number of 64 bits; raises ResultError for others."""
+        value = super().number(name, default)
+        if not -NUMBER_LIMIT < value < NUMBER_LIMIT:
+            self.refuse(name, "a number of 64 bits", "a larger one")
+        return value
+
+
 def shown_text(text: str) -> str:
     """Return text of any origin as a page can hold it."""
     return printable(text, TEXT_CHARACTERS_MAX)
 
 
-def whole_number(fields: Fields, name: str, default: int | None = None) -> int:
-    """Return a field that is a number of 64 bits; raises ResultError for others."""
-    value = fields.number(name, default)
-    if not -NUMBER_LIMIT < value < NUMBER_LIMIT:
-        fields.refuse(name, "a number of 64 bits", "a larger one")
-    return value
-
-
-def place_of(fields: Fields, name: str) -> int | None:
-    """Return a number of 64 bits, or None where there is none."""
-    return whole_number(fields, name) if name in fields else None
-
-
 def read_verified(document: Any, *, file: str, place: str = "") -> Verified:
     """Return what the document of `verify` says; raises ResultError for another document."""
-    fields = Fields(document, file=file, place=place)
+    fields = TableFields(document, file=file, place=place)
     fields.demand_format(FORMAT)
-    numbered = _Numbered()
+    numbers = itertools.count(1)
+
+    def problems(of: TableFields) -> tuple[Problem, ...]:
+        """Return the problems of the table or a partition, numbered in the order in which they are read."""
+        return tuple(each.record(Problem, number=next(numbers)) for each in of.inners("problems"))
+
     counts = fields.inner("counts")
-    verified = Verified(
-        table=shown_text(fields.text("table")),
-        version=place_of(fields, "version"),
-        problems=numbered.problems(fields),
-        unreferenced=tuple(map(shown_text, fields.texts("unreferenced"))),
-        notes=tuple(map(shown_text, fields.texts("notes"))),
-        counts={name: whole_number(counts, name) for name in COUNTS},
-        partitions=tuple(_partition(each, numbered) for each in fields.inners("partitions")),
-        outlook=_outlook(fields.inner("as")) if "as" in fields else None,
+    verified = fields.record(
+        Verified,
+        problems=problems(fields),
+        counts={name: counts.number(name) for name in COUNTS},
+        partitions=tuple(each.record(Partition, problems=problems(each)) for each in fields.inners("partitions")),
+        outlook=fields.inner("as").record(Outlook) if "as" in fields else None,
     )
     problem_count = len(verified.all_problems)
     if fields.flag("sound") == bool(problem_count):
         expected = f"{str(not problem_count).lower()}, because {problem_count} problems are listed"
         fields.refuse("sound", expected, str(fields.flag("sound")).lower())
     return verified
-
-
-class _Numbered:
-    """Problems numbered in the order in which they are read."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def problems(self, fields: Fields) -> tuple[Problem, ...]:
-        """Return the problems of a table or partition."""
-        found = []
-        for each in fields.inners("problems"):
-            self.count += 1
-            found.append(read_problem(each, self.count))
-        return tuple(found)
-
-
-def read_problem(fields: Fields, number: int) -> Problem:
-    """Return one problem; raises ResultError."""
-    return Problem(
-        number=number,
-        file=shown_text(fields.text("file")),
-        field=shown_text(fields.text("field")),
-        offset_bytes=place_of(fields, "offset_bytes"),
-        expected=shown_text(fields.text("expected")),
-        actual=shown_text(fields.text("actual")),
-    )
-
-
-def _partition(fields: Fields, numbered: _Numbered) -> Partition:
-    return Partition(
-        name=shown_text(fields.text("name")),
-        format=shown_text(fields.text("format")),
-        rows=whole_number(fields, "rows"),
-        token=whole_number(fields, "token"),
-        generations=whole_number(fields, "generations"),
-        orphans=whole_number(fields, "orphans"),
-        unused_bytes=whole_number(fields, "unused_bytes"),
-        dead_bytes=whole_number(fields, "dead_bytes"),
-        problems=numbered.problems(fields),
-    )
-
-
-def _outlook(fields: Fields) -> Outlook:
-    return Outlook(
-        preset=shown_text(fields.text("preset")),
-        readable=fields.flag("readable"),
-        writable=fields.flag("writable"),
-        reason=shown_text(fields.text("reason")),
-        hazards=tuple(map(shown_text, fields.texts("hazards"))),
-    )

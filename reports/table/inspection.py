@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from tornproof.reports.kit.byte_map import Mark, byte_map
-from tornproof.reports.kit.json_fields import Fields
 from tornproof.reports.table.chain import Chain, Generation, read_chain
-from tornproof.reports.table.fields import FORMAT, Partition, Problem, read_problem, shown_text
+from tornproof.reports.table.fields import FORMAT, Partition, Problem, TableFields
 from tornproof.reports.table.ranges import data_ranges, pm_ranges
 from tornproof.reports.table.states import ORPHAN, STATES, FileRanges, coarsened
 
@@ -76,7 +75,7 @@ class GenerationRow:
 
 def read_inspected(document: object, partition: Partition, version: int | None, *, file: str, place: str) -> Inspected:
     """Return what the document of an inspection says of a partition; raises ResultError for another document."""
-    fields = Fields(document, file=file, place=place)
+    fields = TableFields(document, file=file, place=place)
     fields.demand_format(FORMAT)
     chain, files = Chain(), []
     if "pm" in fields:
@@ -85,13 +84,13 @@ def read_inspected(document: object, partition: Partition, version: int | None, 
         files.append(pm_ranges(pm, chain))
     if "data" in fields:
         files.append(data_ranges(fields.inner("data"), chain))
-    found = [read_problem(each, 0) for each in fields.inners("problems", PROBLEMS_READ_MAX)]
+    found = [each.record(Problem, number=0) for each in fields.inners("problems", PROBLEMS_READ_MAX)]
     return Inspected(
         partition=partition,
         chain=chain,
         files=tuple(files),
         others=tuple(_unnamed(found, partition)),
-        error=shown_text(fields.text("error", "")),
+        error=fields.text("error", ""),
         is_cut=fields.flag("cut", False),
     )
 

@@ -9,9 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from tornproof.reports.kit.byte_map import legend
-from tornproof.reports.kit.json_fields import Fields
 from tornproof.reports.kit.page import Page, fill
-from tornproof.reports.table.fields import FORMAT, Partition, Problem, Verified, read_verified, shown_text, whole_number
+from tornproof.reports.table.fields import FORMAT, Partition, Problem, TableFields, Verified, read_verified, shown_text
 from tornproof.reports.table.inspection import GenerationRow, Inspected, generation_rows, numbered_on, read_inspected
 from tornproof.reports.table.plot import bars_of, partitions_plot
 from tornproof.reports.table.states import STATES
@@ -87,7 +86,7 @@ def table_page(document: Mapping[str, Any], *, key: str, file: str) -> Page:
 
 
 def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspected], int]:
-    fields = Fields(document, file=file)
+    fields = TableFields(document, file=file)
     if "verify" not in fields:
         verified = read_verified(document, file=file)
         return verified, [], sum(not each.is_native for each in verified.partitions)
@@ -101,7 +100,7 @@ def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspec
         for name, inspection in shown.items()
         if name in partitions
     ]
-    left_out = whole_number(fields, "left_out", 0) + max(0, len(documents) - INSPECTED_MAX)
+    left_out = fields.number("left_out", 0) + max(0, len(documents) - INSPECTED_MAX)
     return verified, inspections[:INSPECTED_MAX], left_out
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tornproof.reports.kit.json_fields import Fields
 from tornproof.reports.table.chain import Chain
-from tornproof.reports.table.fields import place_of, shown_text, whole_number
+from tornproof.reports.table.fields import TableFields
 from tornproof.reports.table.states import (
     DEAD,
     IN_USE,
@@ -27,16 +26,16 @@ RANGES_READ_MAX = 4_000
 NAMES_SHOWN = 4
 
 
-def pm_ranges(pm: Fields, chain: Chain) -> FileRanges:
+def pm_ranges(pm: TableFields, chain: Chain) -> FileRanges:
     """Return the ranges of a `_pm` from its document."""
     live = {place for group in chain.row_groups for place in (group.block_start, group.region_start)}
     ranges = []
     for entry in pm.inners("byte_map", RANGES_READ_MAX):
-        start, end, what = whole_number(entry, "start_bytes"), whole_number(entry, "end_bytes"), entry.text("what")
-        generation = place_of(entry, "generation")
+        start, end, what = entry.number("start_bytes"), entry.number("end_bytes"), entry.text("what")
+        generation = entry.optional("generation")
         if what in (DEAD, PADDING, UNEXPLAINED):
             # A committed generation that the chain does not reach is lost, but nothing that could be thrown away.
-            state = UNEXPLAINED if what == DEAD and place_of(entry, "token") == chain.token else what
+            state = UNEXPLAINED if what == DEAD and entry.optional("token") == chain.token else what
         elif generation is None:
             state = IN_USE
         elif chain.is_above(generation):
@@ -47,9 +46,9 @@ def pm_ranges(pm: Fields, chain: Chain) -> FileRanges:
             state = UNEXPLAINED
         else:
             state = IN_USE if start in live else UNUSED
-        label, owner = _pm_words(entry, shown_text(what), chain)
+        label, owner = _pm_words(entry, what, chain)
         ranges.append(Owned(start=start, end=end, state=state, label=label, owner=owner))
-    return FileRanges(name="_pm", size_bytes=whole_number(pm, "size_bytes"), ranges=tuple(_owned_padding(ranges)))
+    return FileRanges(name="_pm", size_bytes=pm.number("size_bytes"), ranges=tuple(_owned_padding(ranges)))
 
 
 def _owned_padding(ranges: Sequence[Owned]) -> Iterator[Owned]:
@@ -61,9 +60,9 @@ def _owned_padding(ranges: Sequence[Owned]) -> Iterator[Owned]:
             yield each
 
 
-def _pm_words(entry: Fields, what: str, chain: Chain) -> tuple[str, str]:
+def _pm_words(entry: TableFields, what: str, chain: Chain) -> tuple[str, str]:
     """Return what stands in a range, and what it is a part of."""
-    row_group, generation, token = (place_of(entry, name) for name in ("row_group", "generation", "token"))
+    row_group, generation, token = (entry.optional(name) for name in ("row_group", "generation", "token"))
     if token is not None:
         which = "the committed token" if token == chain.token else "token"
         label = f"a whole generation with {which} {token:,} that the chain leaves out"
@@ -87,13 +86,13 @@ class _Part:
     column: str = ""
 
 
-def data_ranges(data: Fields, chain: Chain) -> FileRanges:
+def data_ranges(data: TableFields, chain: Chain) -> FileRanges:
     """Return the ranges of a data.parquet from its document.
 
     Where the Thrift footer does not decode, the chain of `_pm` alone says what should stand where.
     """
-    size_bytes = whole_number(data, "size_bytes")
-    token = max(size_bytes, whole_number(data, "token"))
+    size_bytes = data.number("size_bytes")
+    token = max(size_bytes, data.number("token"))
     entries, names = data.inners("byte_map", RANGES_READ_MAX), _names(data)
     parts = [part for entry in entries for part in _data_parts(entry, names, chain)] or _expected_parts(chain)
     clipped = (replace(part, end=min(part.end, size_bytes)) for part in parts)
@@ -106,13 +105,13 @@ def data_ranges(data: Fields, chain: Chain) -> FileRanges:
     return FileRanges(name="data.parquet", size_bytes=token, ranges=tuple(ranges))
 
 
-def _names(data: Fields) -> list[str]:
-    return [".".join(map(shown_text, leaf.texts("path"))) for leaf in data.inners("schema", RANGES_READ_MAX)]
+def _names(data: TableFields) -> list[str]:
+    return [".".join(leaf.texts("path")) for leaf in data.inners("schema", RANGES_READ_MAX)]
 
 
-def _data_parts(entry: Fields, names: Sequence[str], chain: Chain) -> Iterator[_Part]:
-    start, end, what = whole_number(entry, "start_bytes"), whole_number(entry, "end_bytes"), entry.text("what")
-    row_group, column, generation = (place_of(entry, name) for name in ("row_group", "column", "generation"))
+def _data_parts(entry: TableFields, names: Sequence[str], chain: Chain) -> Iterator[_Part]:
+    start, end, what = entry.number("start_bytes"), entry.number("end_bytes"), entry.text("what")
+    row_group, column, generation = (entry.optional(name) for name in ("row_group", "column", "generation"))
     column_name = names[column] if column is not None and 0 <= column < len(names) and what == "column chunk" else ""
     if what == "after the token":
         yield from _after_token(start, end, chain)
@@ -125,11 +124,11 @@ def _data_parts(entry: Fields, names: Sequence[str], chain: Chain) -> Iterator[_
         owner = f"{'footer' if what == 'footer' else 'chunks'} of generation {generation}"
         yield _Part(start=start, end=end, state=state, owner=owner, column=column_name)
     elif row_group is not None:
-        kind = "" if what in ("column chunk", "column metadata copy") else f"{shown_text(what)} of "
+        kind = "" if what in ("column chunk", "column metadata copy") else f"{what} of "
         by = f", generation {chain.writers[row_group]}" if row_group in chain.writers else ""
         yield _Part(start=start, end=end, state=IN_USE, owner=f"{kind}row group {row_group}{by}", column=column_name)
     else:
-        owner = "footer" if what.startswith("footer") else shown_text(what)
+        owner = "footer" if what.startswith("footer") else what
         yield _Part(start=start, end=end, state=IN_USE, owner=owner)
 
 

@@ -11,7 +11,7 @@ from finding_documents import finding_document
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
 from tornproof.reports.folder import next_run_number, results_in, run_file
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 
 VALID_RUN = run_document(phase_document())
 

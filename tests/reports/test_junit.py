@@ -24,7 +24,7 @@ from run_documents import (
 
 from tornproof.reports.folder import results_in
 from tornproof.reports.junit import junit_of
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import Page
 
 

@@ -21,7 +21,7 @@ from run_documents import (
 )
 
 from tornproof.reports import site as sites
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import DOCUMENT_BYTES_MAX, Page
 from tornproof.reports.omissions import NAMES_SHOWN
 from tornproof.reports.site import RUN_PAGES_MAX, Site, site_of

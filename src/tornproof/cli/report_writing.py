@@ -88,7 +88,7 @@ def write_report(
     needs no summary.
     """
     demand_packages()
-    from tornproof.reports.kit.errors import ResultError
+    from tornproof.reports.kit.json_fields import ResultError
     from tornproof.reports.site import site_of
     from tornproof.reports.terminal import print_notices, print_summary
 

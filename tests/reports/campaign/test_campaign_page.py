@@ -20,7 +20,7 @@ from tornproof.pipeline.campaign.tasks import RESULT_SCHEMA
 from tornproof.reports.campaign import page as campaign
 from tornproof.reports.campaign.data import read_campaign
 from tornproof.reports.campaign.page import campaign_page
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import as_document
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tornproof.cli.findings import finding_document as document_of_finding
 from tornproof.harness.simulator.process.situation import Readers
 from tornproof.harness.systems.toy import HeaderFirst
 from tornproof.reports.finding.page import finding_page
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import as_document
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from run_documents import HOSTILE, invalid_run, listed, phase_document, run_document
 
 from tornproof.reports.kit.dedupe import folded
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import Page
 from tornproof.reports.run.document import Run, run_of
 from tornproof.reports.run.page import damage_of, run_page, verdict_sentence

@@ -20,7 +20,7 @@ from tornproof.cli.commands.verify import report_document
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.reports.kit.errors import ResultError
+from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import Page
 from tornproof.reports.table import page as table_module
 from tornproof.reports.table.page import table_page

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tornproof.reports.finding import discovery
-from tornproof.reports.finding.discovery import (
+from tornproof.reports.campaign import discovery
+from tornproof.reports.campaign.discovery import (
     POINTS_MAX,
     Behaviours,
     about,

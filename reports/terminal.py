@@ -10,8 +10,9 @@ from rich.text import Text
 
 from tornproof.reports.folder import FindingFile
 from tornproof.reports.kit.dedupe import Fold, by_property
+from tornproof.reports.kit.json_fields import counted
 from tornproof.reports.run.document import Run
-from tornproof.reports.run.page import counted, reasons_of, verdict_sentence
+from tornproof.reports.run.page import reasons_of, verdict_sentence
 from tornproof.reports.site import Site
 
 STYLES = {"VALID": "bold green", "UNKNOWN": "bold yellow", "INVALID": "bold red"}

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from tornproof.reports.finding.document import Cause, Explanation, FileBytes
 from tornproof.reports.finding.space_time import Call, call_of
+from tornproof.reports.finding.story import lines_of
 from tornproof.reports.kit.json_fields import shortened
 from tornproof.reports.kit.page import fill
-from tornproof.reports.kit.timeline import lines_of
 
 CHARACTERS_MAX = 400
 READ_SHOWN_MAX = 4

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from tornproof.reports.kit.byte_map import FINDING_STATES, ByteRange, StateLook, byte_map, legend
+from tornproof.reports.kit.byte_map import FINDING_STATES, UNKNOWN_STATE, ByteRange, StateLook, byte_map, legend
 from tornproof.reports.kit.json_fields import Fields
 
 FILES_MAX = 8
@@ -17,7 +17,7 @@ PACKED_CHARACTERS_MAX = 1 << 20
 SIZE_BYTES_MAX = 16 << 20
 BITS_IN_BYTE = 8
 STATES: Mapping[str, StateLook] = {
-    "as it was": StateLook(label="as it was", meaning="not changed", colour="durable", pattern="solid"),
+    UNKNOWN_STATE: StateLook(label="as it was", meaning="not changed", colour="durable", pattern="solid"),
     "damaged": FINDING_STATES["damaged"],
     "cut off": StateLook(label="cut off", meaning="the file ends before it", colour="lost", pattern="diagonal"),
 }
@@ -32,11 +32,14 @@ def damage_maps(document: Fields, evidence: Fields) -> Markup:
         size_bytes = _size_bytes(document, file)
         if size_bytes is None:
             continue
-        found = [(start, size_bytes if end is None else end, state) for start, end, state in ranges]
-        maps.append(byte_map(file, size_bytes, _whole(found, size_bytes, field), states=STATES))
+        found = [
+            ByteRange(start=start, end=size_bytes if end is None else end, state=state, label=field)
+            for start, end, state in ranges
+        ]
+        maps.append(byte_map(file, size_bytes, found, states=STATES))
     if not maps:
         return Markup()
-    used = {"as it was", *(state for ranges in changed.values() for _, _, state in ranges)}
+    used = {UNKNOWN_STATE, *(state for ranges in changed.values() for _, _, state in ranges)}
     return legend(STATES, used) + Markup().join(maps)
 
 
@@ -54,15 +57,6 @@ def _changed(evidence: Fields) -> dict[str, list[tuple[int, int | None, str]]]:
     if evidence.text("kind", "") == "cut":
         changed.setdefault(file, []).append((evidence.number("size_bytes"), None, "cut off"))
     return changed
-
-
-def _whole(found: list[tuple[int, int, str]], size_bytes: int, field: str) -> list[ByteRange]:
-    ranges, at = [], 0
-    for start, end, state in sorted(found):
-        ranges.append(ByteRange(start=at, end=start, state="as it was", label=""))
-        ranges.append(ByteRange(start=start, end=end, state=state, label=field))
-        at = max(at, end)
-    return [*ranges, ByteRange(start=at, end=size_bytes, state="as it was", label="")]
 
 
 def _size_bytes(document: Fields, file: str) -> int | None:

@@ -12,13 +12,12 @@ from tornproof.reports.finding.cause import cause_strip
 from tornproof.reports.finding.damage_map import damage_maps
 from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of
 from tornproof.reports.finding.neighbour import side_by_side
-from tornproof.reports.finding.smallest_case import cast_of, shrinking_of
 from tornproof.reports.finding.space_time import space_time
+from tornproof.reports.finding.story import Line, cast_of, lines_of, lines_of_evidence, shrinking_of
 from tornproof.reports.kit.byte_map import FINDING_STATES, Mark, byte_map, legend
 from tornproof.reports.kit.evidence import evidence_list
 from tornproof.reports.kit.json_fields import Fields, shortened
 from tornproof.reports.kit.page import Page, fill
-from tornproof.reports.kit.timeline import Line, lines_of, lines_of_evidence
 
 GROUP = "Findings"
 FOLDED_MAX = 50

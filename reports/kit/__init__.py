@@ -1,1 +1,1 @@
-"""What all pages are made of: the document, templates, plots, byte maps and timelines. Begin with `page.py`."""
+"""What all pages are made of: the document, templates, plots and byte maps. Begin with `page.py`."""

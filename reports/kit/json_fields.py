@@ -157,6 +157,11 @@ def shortened(text: str, characters_max: int) -> str:
     return text if left_out <= 0 else f"{text[:characters_max]}… ({left_out:,} more characters)"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return how many there are of a noun."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def printable(text: str, characters_max: int) -> str:
     """Return text of any origin with what cannot be printed written out, and not more of it than there is room for."""
     text = shortened(text, characters_max)

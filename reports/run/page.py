@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from tornproof.reports.kit.dedupe import Fold, by_property, folded
-from tornproof.reports.kit.json_fields import shortened
+from tornproof.reports.kit.json_fields import counted, shortened
 from tornproof.reports.kit.page import Page, fill
 from tornproof.reports.run.document import Listed, PhaseResult, Run
 
@@ -97,11 +97,6 @@ def damage_of(phase: PhaseResult) -> Damage:
         rows=[(file, name, [counts[outcome] for outcome in outcomes]) for (file, name), counts in found.items()],
         totals=[totals[outcome] for outcome in outcomes],
     )
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return how many there are of a noun."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:

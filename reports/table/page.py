@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tornproof.reports.kit.byte_map import legend
+from tornproof.reports.kit.json_fields import counted
 from tornproof.reports.kit.page import Page, fill
 from tornproof.reports.table.fields import FORMAT, Partition, Problem, TableFields, Verified, read_verified, shown_text
 from tornproof.reports.table.inspection import GenerationRow, Inspected, generation_rows, numbered_on, read_inspected
@@ -114,8 +115,8 @@ def _verdict(verified: Verified) -> str:
     count = len(verified.all_problems)
     if not count:
         return f"{version} is sound."
-    counted = "1 problem" if count == 1 else f"{count:,} problems"
-    return f"{version}: {counted}." if verified.version is None else f"{version} is damaged: {counted}."
+    problems = counted(count, "problem")
+    return f"{version}: {problems}." if verified.version is None else f"{version} is damaged: {problems}."
 
 
 def _facts(verified: Verified) -> list[tuple[str, str]]:

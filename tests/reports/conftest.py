@@ -12,6 +12,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS
 from markupsafe import Markup
 
+from tornproof.reports.kit.byte_map import FINDING_STATES, legend
 from tornproof.reports.kit.page import Page, as_document, templates
 from tornproof.reports.kit.plots import plot
 
@@ -40,7 +41,7 @@ EVERY_PART = """
 <p data-at-step="1 3">At the ends</p>
 <p data-from-step="2">Later</p>
 <h3>States of bytes</h3>
-<p>{% for state in states %}{{ parts.swatch(state) }}{{ state }} {% endfor %}</p>
+{{ legend }}
 <div class="columns"><div class="card"><h4>Card</h4><p class="faint">Faint text.</p></div>
 <div class="note"><p>A note with <a href="#run-0001">a link</a>.</p></div></div>
 {% call parts.scroll("Table of " ~ name) %}
@@ -202,7 +203,8 @@ def _body(name: str, text: str) -> Markup:
 
     states = ("durable", "kept", "lost", "torn", "damaged", "written", "spare")
     template = templates().from_string(EVERY_PART)
-    return Markup(template.render(name=name, text=text, states=states, plot=plot(draw, title=f"Plot of {name}")))
+    drawn, looks = plot(draw, title=f"Plot of {name}"), legend(FINDING_STATES, FINDING_STATES)
+    return Markup(template.render(name=name, text=text, states=states, plot=drawn, legend=looks))
 
 
 def _watch(page: BrowserPage, address: str, problems: list[str]) -> Callable[[], None]:

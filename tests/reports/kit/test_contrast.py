@@ -10,6 +10,7 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
+from tornproof.reports.kit.byte_map import FINDING_STATES, PATTERNS
 from tornproof.reports.kit.plots import COLOURS
 
 STYLE = Path(__file__).parents[3] / "reports" / "kit" / "templates" / "style.css"
@@ -128,7 +129,8 @@ def test_heat_goes_one_way_from_the_paper(theme: str, sight: str) -> None:
 
 
 def test_patterns_tell_states_apart_where_colours_do_not_help() -> None:
-    patterns = re.findall(r"\.state-(\w+) \{ background: (.*?); \}", STYLE.read_text(encoding="utf-8"))
-    assert {name for name, _ in patterns} == set(STATES)
-    bare = [pattern.replace(f"var(--{name})", "") for name, pattern in patterns]
-    assert len(set(bare)) == len(bare)
+    style = STYLE.with_name("byte_map.css").read_text(encoding="utf-8")
+    drawn = dict(re.findall(r"^\.map-(\w+) \{ (background-.*?); \}$", style, re.MULTILINE))
+    assert set(drawn) == set(PATTERNS) and len(set(drawn.values())) == len(PATTERNS)
+    patterns = [look.pattern for look in FINDING_STATES.values()]
+    assert len(set(patterns)) == len(patterns)

@@ -1,14 +1,49 @@
-"""What is left of a run after all has been taken away that the broken property does not need."""
+"""What a finding tells in sentences: its story, who does what in the run, and what was taken away to make it small."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tornproof.reports.kit.json_fields import Fields, shortened
+from tornproof.reports.kit.json_fields import Fields, counted, shortened
 
+LINES_MAX = 60
+LINE_CHARACTERS_MAX = 1_200
 STEPS_MAX = 40
-CHARACTERS_MAX = 300
+OPERATION_CHARACTERS_MAX = 300
+_HOWEVER = re.compile(r"; however, ")
+_LEAD = re.compile(r"(Broken|Let|Then|Because|However|Nearest run that passes)\b[:,]? (.*)", re.DOTALL)
+_OF_EVIDENCE = ("let", "then", "because", "however")
+
+
+class Line(NamedTuple):
+    """A sentence without the word that it begins with."""
+
+    lead: str
+    text: str
+
+
+def lines_of(sentences: Sequence[str]) -> list[Line]:
+    """Return sentences as lines; what stands behind "however" is a line of its own."""
+    lines = []
+    for sentence in sentences[:LINES_MAX]:
+        first, *others = _HOWEVER.split(shortened(sentence, LINE_CHARACTERS_MAX))
+        match = _LEAD.fullmatch(first)
+        lines.append(Line(match[1], match[2]) if match else Line("", first))
+        lines += [Line("However", other) for other in others]
+    if len(sentences) > LINES_MAX:
+        lines.append(Line("", f"{len(sentences) - LINES_MAX:,} more sentences are left out."))
+    return lines
+
+
+def lines_of_evidence(evidence: Fields) -> list[Line]:
+    """Return what evidence of another kind tells by such words; raises ResultError where that is no text."""
+    return [
+        Line(word.capitalize(), shortened(evidence.text(word), LINE_CHARACTERS_MAX))
+        for word in _OF_EVIDENCE
+        if word in evidence
+    ]
 
 
 def cast_of(situation: Fields) -> list[str]:
@@ -26,7 +61,7 @@ def cast_of(situation: Fields) -> list[str]:
         count, reads = readers.number("count"), readers.number("read_count")
         opened = {"fresh": "each time opening the table anew", "follow": "keeping the table open"}
         style = opened.get(readers.text("style", ""), "")
-        said.append(f"{_count(count, 'reader')} of {_count(reads, 'read')} each{', ' if style else ''}{style}.")
+        said.append(f"{counted(count, 'reader')} of {counted(reads, 'read')} each{', ' if style else ''}{style}.")
     return said
 
 
@@ -36,8 +71,8 @@ def shrinking_of(shrunk: Fields) -> list[str]:
     for name in ("operations", "decisions"):
         counts = [each for each in shrunk.items(name) if type(each) is int]
         if len(counts) == 2:
-            said.append(f"{_count(counts[1], name[:-1])} of the {counts[0]:,} that the run had when it was found.")
-    runs = f"{_count(shrunk.number('runs'), 'run')}" if "runs" in shrunk else "some runs"
+            said.append(f"{counted(counts[1], name[:-1])} of the {counts[0]:,} that the run had when it was found.")
+    runs = counted(shrunk.number("runs"), "run") if "runs" in shrunk else "some runs"
     if "is_smallest" in shrunk:
         said.append(
             f"Nothing of it can be left out: what is smaller was tried, in {runs}, and breaks it no more."
@@ -50,14 +85,10 @@ def shrinking_of(shrunk: Fields) -> list[str]:
 def _operation(operation: Any) -> str:
     """Return an operation in words: of a table what it changes, of anything else what it says of itself."""
     if not isinstance(operation, Mapping):
-        return shortened(str(operation), CHARACTERS_MAX)
+        return shortened(str(operation), OPERATION_CHARACTERS_MAX)
     table = operation.get("table")
     if not isinstance(table, Mapping):
-        return shortened(str(operation.get("shown", dict(operation))), CHARACTERS_MAX)
+        return shortened(str(operation.get("shown", dict(operation))), OPERATION_CHARACTERS_MAX)
     words = {"rows": "writes rows", "dropped": "drops partitions", "rewritten": "writes partitions anew"}
     words |= {"purges": "removes what is unused", "abandons": "ends before its version is stored"}
     return ", ".join(text for name, text in words.items() if table.get(name)) or "changes nothing"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -23,7 +23,7 @@ from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import explore_model
 from tornproof.harness.mutation.fault import Explorer, PlantedFault, Planting
 from tornproof.harness.mutation.ground import Catch, Ground, ground_of
 from tornproof.harness.mutation.sequential import metric, sequential, trace_rule

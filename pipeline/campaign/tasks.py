@@ -29,45 +29,18 @@ KEY = (
     pa.field("seed", pa.int64(), nullable=False),
 )
 """What a run is filed under; its group is the name of the directory, as Hive has it."""
-RESULT_SCHEMA = pa.schema(
-    [
-        *KEY,
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("property", pa.string(), nullable=False),
-        pa.field("part", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("sentence", pa.string(), nullable=False),
-        pa.field("step_count", pa.int64(), nullable=False),
-        pa.field("turn_count", pa.int64(), nullable=False),
-        pa.field("fate", pa.string(), nullable=False),
-        pa.field("model", pa.string(), nullable=False),
-        pa.field("step", pa.string(), nullable=False),
-        pa.field("disk", pa.string(), nullable=False),
-        pa.field("is_seen_kept", pa.bool_(), nullable=False),
-        pa.field("reached", pa.list_(pa.string()), nullable=False),
-        pa.field("moves", pa.string(), nullable=False),
-        pa.field("event_count", pa.int64(), nullable=False),
-        pa.field("events_digest", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-    ]
-)
+_OF_A_RUN = {
+    **dict.fromkeys(("verdict", "property", "part", "kind", "sentence"), pa.string()),
+    **dict.fromkeys(("step_count", "turn_count"), pa.int64()),
+    **dict.fromkeys(("fate", "model", "step", "disk"), pa.string()),
+    "is_seen_kept": pa.bool_(),
+    "reached": pa.list_(pa.string()),
+    "moves": pa.string(),
+    "event_count": pa.int64(),
+    **dict.fromkeys(("events_digest", "error"), pa.string()),
+}
+RESULT_SCHEMA = pa.schema([*KEY, *(pa.field(name, of, nullable=False) for name, of in _OF_A_RUN.items())])
 EVENT_SCHEMA = pa.schema([*KEY, *SCHEMA])
-OF_A_RUN = (
-    "seed",
-    "property",
-    "part",
-    "kind",
-    "sentence",
-    "step_count",
-    "turn_count",
-    "fate",
-    "model",
-    "step",
-    "disk",
-    "is_seen_kept",
-    "moves",
-    "error",
-)
 DIGEST_BYTES = 16
 
 
@@ -123,12 +96,14 @@ def complete_task(task: Task, out: Path) -> None:
 
 def results_table(cell: Cell, runs: Sequence[SeededRun], histories: Sequence[pa.Table]) -> pa.Table:
     """Return the runs of a cell as rows of `RESULT_SCHEMA`."""
-    columns: dict[str, list[object]] = {name: [getattr(run, name) for run in runs] for name in OF_A_RUN}
-    columns |= {name: [value] * len(runs) for name, value in _key(cell)}
+    columns: dict[str, list[object]] = {name: [value] * len(runs) for name, value in _key(cell)}
     columns["verdict"] = [Verdict(run.verdict).name for run in runs]
     columns["reached"] = [list(run.reached) for run in runs]
     columns["event_count"] = [len(run.events) for run in runs]
     columns["events_digest"] = [_digest(history) for history in histories]
+    for name in RESULT_SCHEMA.names:
+        if name not in columns:
+            columns[name] = [getattr(run, name) for run in runs]
     return pa.table({field.name: pa.array(columns[field.name], field.type) for field in RESULT_SCHEMA}, RESULT_SCHEMA)
 
 

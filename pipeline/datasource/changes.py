@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,24 +20,13 @@ class NotAppendedError(TornproofError):
     """A commit changed rows that a stream has passed, so that it cannot tell which ones are new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A partition at one version; `last` is its last time, None where the file does not tell."""
+class Mark(NamedTuple):
+    """A partition at one version, as an offset holds it; `last` is its last time, None where the file does not tell."""
 
     name_txn: int
     token: int
     row_count: int
     last: int | None
-
-    def as_json(self) -> list[int | None]:
-        """Return the mark as an offset holds it."""
-        return [self.name_txn, self.token, self.row_count, self.last]
-
-    @classmethod
-    def of_json(cls, stored: Sequence[int]) -> Mark:
-        """Return the mark that `as_json` made."""
-        name_txn, token, row_count, last = stored
-        return cls(name_txn=name_txn, token=token, row_count=row_count, last=last)
 
 
 def mark_of(snapshot: Snapshot, partition: Partition, known: Mark | None) -> Mark:

@@ -12,6 +12,7 @@ from typing import Any
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.account import ReadAccount
 from tornproof.pipeline.datasource.plan import Plan, ReadRequest
+from tornproof.pipeline.whole_file import whole_file
 
 TASK_COUNTS = ("scanned_row_count", "returned_row_count", "read_bytes")
 
@@ -25,7 +26,7 @@ class PlanFile:
     def write_plan(self, request: ReadRequest, plan: Plan, task_count: int) -> None:
         """Say what the tasks will read, and what was left out and why."""
         account = plan.account
-        _replace(
+        _write(
             Path(self.path),
             {
                 "format": 1,
@@ -45,7 +46,7 @@ class PlanFile:
     def write_task(self, number: int, account: ReadAccount) -> None:
         """Say what a task has read."""
         counts = {name: getattr(account, name) for name in TASK_COUNTS}
-        _replace(Path(self.path).with_suffix(f".task-{number:05d}"), counts)
+        _write(Path(self.path).with_suffix(f".task-{number:05d}"), counts)
 
 
 def new_plan_file(folder: str) -> PlanFile:
@@ -73,8 +74,6 @@ def _with_tasks(path: Path) -> dict[str, Any]:
     return {**plan, "tasks_done": len(tasks), **sums}
 
 
-def _replace(path: Path, content: dict[str, Any]) -> None:
-    handle, partial = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        json.dump(content, file)
-    Path(partial).rename(path)
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with whole_file(path) as file:
+        file.write(json.dumps(content).encode())

@@ -109,7 +109,7 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         }
         if found == known:
             return start
-        stored = {str(timestamp): mark.as_json() for timestamp, mark in found.items()}
+        stored = {str(timestamp): list(mark) for timestamp, mark in found.items()}
         return {"version": pin.version, "partitions": stored}
 
     def _release(self, below_version: int | None) -> None:
@@ -124,4 +124,4 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _marks(offset: Offset) -> dict[int, Mark]:
-    return {int(timestamp): Mark.of_json(stored) for timestamp, stored in offset["partitions"].items()}
+    return {int(timestamp): Mark(*stored) for timestamp, stored in offset["partitions"].items()}

@@ -136,9 +136,7 @@ class TornproofWriter(DataSourceArrowWriter):
         """Return the version that the commit was to follow, or None where no commit was begun."""
         try:
             return int(json.loads((self._folder / INTENT_FILE).read_text())["version"])
-        except FileNotFoundError:
-            return None
-        except ValueError:
+        except (FileNotFoundError, ValueError):
             # Written before the commit's first action, so a file that was cut says that there was none.
             return None
 

@@ -7,16 +7,15 @@ judges. Memory is bounded by the largest slice, the writer's events, and a few e
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import resource
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,6 @@ from tornproof.harness.checkers.ordering import by_process
 from tornproof.harness.checkers.recorded import NAMES, MalformedHistoryError, read_columns
 from tornproof.harness.checkers.slices import SCAN_SCHEMA, SHARED, ScatteredHistoryError, events_of, link, scan
 from tornproof.harness.checkers.snapshot_isolation import (
-    Anomaly,
     Judgement,
     Part,
     conclude,
@@ -49,7 +47,7 @@ SLICES_A_TASK = 4
 """Between two tasks a worker waits some 50 ms, a fifth of the time that a slice takes."""
 
 Work: TypeAlias = Callable[[int], pa.Table]
-RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.string()), ("reason", pa.string()), ("peak", pa.int64())])
+RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.binary()), ("reason", pa.string()), ("peak", pa.int64())])
 REFUSED = "refused"
 PART_TYPES = "part binary"
 """The answer of each slice is one value for Spark, which would take its rows apart twice on their way."""
@@ -139,26 +137,10 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
         broadcast.unpersist()
     writer = judge_writer(writing, timeline, seen_survives=terms.seen_survives)
     reasons = sorted((result["slice"], result["reason"]) for result in results if result["reason"])
-    parts = [part_from_json(result["part"]) for result in results if result["part"]]
+    parts = [msgspec.json.decode(result["part"], type=Part) for result in results if result["part"]]
     judgement = unknown(reasons[0][1], event_count) if reasons else conclude([writer, *parts])
     peak = max((result["peak"] for result in results), default=0)
     return Checked(judgement=judgement, slice_count=len(slices), worker_peak_bytes=peak)
-
-
-def part_to_json(part: Part) -> str:
-    """Return a part as text."""
-    return json.dumps({**dataclasses.asdict(part), "readers": sorted(part.readers)})
-
-
-def part_from_json(text: str) -> Part:
-    """Return the part of a text."""
-    content = json.loads(text)
-    return Part(**{**content, "anomalies": anomalies_of(content), "readers": frozenset(content["readers"])})
-
-
-def anomalies_of(content: Mapping[str, Any]) -> tuple[Anomaly, ...]:
-    """Return the anomalies of a part or of a judgement that was read from JSON."""
-    return tuple(Anomaly(**{**each, "events": tuple(each["events"])}) for each in content["anomalies"])
 
 
 def _run(spark: SparkSession, count: int, work: Work, schema: pa.Schema) -> pa.Table:
@@ -192,9 +174,9 @@ def reason_of(error: Exception) -> str:
 
 
 def _judge_slice(slices: Sequence[Slice], broadcast: Broadcast[Known], terms: Terms, number: int) -> pa.Table:
-    part, reason = "", ""
+    part, reason = b"", ""
     try:
-        part = part_to_json(judge_slice(read_slice(slices[number]), broadcast.value, number, terms))
+        part = msgspec.json.encode(judge_slice(read_slice(slices[number]), broadcast.value, number, terms))
     except Exception as error:
         reason = reason_of(error)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

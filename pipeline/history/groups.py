@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tornproof.harness.checkers.recorded import NAMES
 from tornproof.harness.checkers.snapshot_isolation import Judgement, judge, unknown
-from tornproof.harness.common.verdict import Verdict
-from tornproof.pipeline.history.check import Terms, anomalies_of, reason_of
+from tornproof.pipeline.history.check import Terms, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +21,7 @@ HISTORY = "history"
 EVENTS_MAX = 8_000_000
 """A history among many is judged in the memory of one worker, which takes some 250 bytes an event."""
 TOO_LARGE = "has more than {:,} events: give it as the only history, without key columns"
-JUDGEMENT_TYPES = "history string, judgement string"
+JUDGEMENT_TYPES = "history string, judgement binary"
 
 
 def judge_histories(
@@ -34,7 +32,7 @@ def judge_histories(
     judged = by_history(frame, keys).repartition(HISTORY).sortWithinPartitions(HISTORY)
     rows = judged.mapInArrow(judge_some, JUDGEMENT_TYPES).toArrow()
     found = zip(rows.column(HISTORY).to_pylist(), rows.column("judgement").to_pylist(), strict=True)
-    return {history: judgement_from_json(text) for history, text in sorted(found)}
+    return {history: msgspec.json.decode(content, type=Judgement) for history, content in sorted(found)}
 
 
 def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -45,22 +43,11 @@ def by_history(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     return frame.select(history.alias(HISTORY), *NAMES)
 
 
-def judgement_to_json(judgement: Judgement) -> str:
-    """Return a judgement as text."""
-    return json.dumps({**dataclasses.asdict(judgement), "verdict": judgement.verdict.name})
-
-
-def judgement_from_json(text: str) -> Judgement:
-    """Return the judgement of a text."""
-    content = json.loads(text)
-    return Judgement(**{**content, "verdict": Verdict[content["verdict"]], "anomalies": anomalies_of(content)})
-
-
 def _judge_sorted(terms: Terms, events_max: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Judge histories that come one after another, in as many batches as they take."""
     for history, events, count in histories_of(batches, events_max):
         judgement = unknown(TOO_LARGE.format(events_max), count) if events is None else judge_one(events, terms)
-        yield pa.record_batch({"history": [history], "judgement": [judgement_to_json(judgement)]})
+        yield pa.record_batch({"history": [history], "judgement": [msgspec.json.encode(judgement)]})
 
 
 def judge_one(events: pa.Table, terms: Terms) -> Judgement:

@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -48,9 +48,9 @@ class RunEntry:
 
     number: int
     version: int
-    sources: tuple[Mapping[str, Any], ...]
-    keys: Mapping[str, Sequence[str]]
     rows_after: str
+    keys: Mapping[str, Sequence[str]]
+    sources: tuple[Mapping[str, Any], ...]
 
     @property
     def digests(self) -> frozenset[str]:
@@ -248,15 +248,7 @@ def _digest(counts: Counter[int]) -> str:
 
 
 def _encode(entry: RunEntry) -> bytes:
-    document = {
-        "format": FORMAT,
-        "number": entry.number,
-        "version": entry.version,
-        "rows_after": entry.rows_after,
-        "keys": {name: list(keys) for name, keys in entry.keys.items()},
-        "sources": list(entry.sources),
-    }
-    return json.dumps(document, indent=1).encode() + b"\n"
+    return json.dumps({"format": FORMAT, **asdict(entry)}, indent=1).encode() + b"\n"
 
 
 def _read_entry(storage: ReadableStorage, directory: str, name: str) -> RunEntry:

@@ -36,7 +36,6 @@ from tornproof.pipeline.ingest.commit import (
     published_file,
     unseen,
 )
-from tornproof.pipeline.ingest.sample import sample_frames
 from tornproof.pipeline.ingest.schema import (
     ArchiveSchema,
     Keys,
@@ -46,7 +45,7 @@ from tornproof.pipeline.ingest.schema import (
     schema_of_table,
 )
 from tornproof.pipeline.ingest.settings import ArchiveReport, ArchiveSettings
-from tornproof.pipeline.ingest.source import digest_of, task_groups
+from tornproof.pipeline.ingest.source import digest_of, sample_frames, task_groups
 from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
 from tornproof.pipeline.spark.progress import watched
 

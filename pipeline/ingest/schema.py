@@ -16,13 +16,15 @@ from tornproof.impl.table.create import NAME_CHARACTERS_REFUSED, NAME_LENGTH_MAX
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.types.arrow import arrow_type, is_nullable
+from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import DESIGNATED, ELEMENT_TAG, TypeTag
 
 TIMESTAMP_NAMES = ("timestamp", "ts", "time")
 DOUBLES = ELEMENT_TAG.put(TypeTag.ARRAY, TypeTag.DOUBLE)
-_TAGS = ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "TIMESTAMP", "STRING", "VARCHAR")
-TYPES: Mapping[str, int] = {**{name: int(TypeTag[name]) for name in _TAGS}, "DOUBLE[]": DOUBLES}
-TYPE_NAMES = {code: name for name, code in TYPES.items()}
+_NUMBERS = (TypeTag.BYTE, TypeTag.SHORT, TypeTag.INT, TypeTag.LONG, TypeTag.FLOAT, TypeTag.DOUBLE)
+_CODES = (TypeTag.BOOLEAN, *_NUMBERS, TypeTag.TIMESTAMP, TypeTag.STRING, TypeTag.VARCHAR, DOUBLES)
+TYPES = {type_name(code): int(code) for code in _CODES}
+"""The types of columns that frames are read into."""
 LONGS = range(-(1 << 63), 1 << 63)
 SEPARATOR = "_"
 
@@ -141,7 +143,7 @@ def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> Arc
     Raises SchemaRefusedError for tables that an archive cannot add to.
     """
     for column in metadata.columns:
-        if column.type not in TYPE_NAMES:
+        if column.type not in TYPES.values():
             raise SchemaRefusedError(f"column {column.name!r} of the table has a type that frames are not read into")
         if column.is_dedup_key:
             raise SchemaRefusedError("the table has deduplication keys, by which rows of an archive would be lost")

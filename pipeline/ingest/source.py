@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tornproof.impl.errors import TornproofError
-from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, Reason
+from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRefusedError, Reason, parse_frame
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 GZIP_MAGIC = b"\x1f\x8b"
@@ -24,6 +24,8 @@ RAW_BYTES_KEPT = 4096
 TASK_BYTES = 64 << 20
 """Small files are read together, up to about so many bytes a task."""
 BLANKS = b" \t\r"
+SAMPLE_FILES_MAX = 100
+SAMPLE_BLOCK_BYTES = 1 << 20
 
 
 class SourceUnreadableError(TornproofError):
@@ -69,6 +71,24 @@ def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[
         else:
             raise SourceUnreadableError(f"{given}: {'is no regular file' if path.exists() else 'is not there'}")
     return tuple(found)
+
+
+def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, Any]]:
+    """Yield the objects among the first lines of files spread evenly over all; raises SourceUnreadableError."""
+    step = -(-len(paths) // SAMPLE_FILES_MAX)
+    for path in paths[::step]:
+        left = line_count
+        for block in Lines(path, block_bytes=SAMPLE_BLOCK_BYTES):
+            lines = block.text.split(b"\n")[:left] if isinstance(block, Block) else []
+            for line in lines:
+                if line.strip(BLANKS):
+                    try:
+                        yield parse_frame(line)
+                    except LineRefusedError:
+                        continue
+            left -= len(lines)
+            if left <= 0:
+                break
 
 
 def digest_of(path: str) -> str:

@@ -132,11 +132,6 @@ class SortedRuns:
         self._opened.close()
 
 
-def metadata_for(schema: ArchiveSchema, partition_by: PartitionBy) -> TableMetadata:
-    """Return what says how rows are divided into partitions."""
-    return TableMetadata(columns=(), partition_by=partition_by, timestamp_id=-1)
-
-
 @dataclass(slots=True)
 class _Spool:
     """The spool file and the rejects of one source, made when there is something to put into them."""
@@ -171,7 +166,8 @@ class _Spool:
             return
         schema = self.reading.schema
         rows = in_time_order(pa.concat_tables(self._waiting).combine_chunks(), schema.timestamp)
-        metadata = metadata_for(schema, self.reading.partition_by)
+        # All that says how rows are divided into partitions.
+        metadata = TableMetadata(columns=(), partition_by=self.reading.partition_by, timestamp_id=-1)
         path = self._path("arrow")
         if self._writer is None:
             self._writer = self._opened.enter_context(pa.ipc.new_file(path, schema.arrow))

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.pipeline.ingest.schema import DOUBLES, LONGS, TYPE_NAMES, ArchiveColumn, ArchiveSchema
+from tornproof.pipeline.ingest.schema import DOUBLES, LONGS, ArchiveColumn, ArchiveSchema
 
 LINE_BYTES_MAX = 16 << 20
 SECOND_MICROS = 1_000_000
@@ -165,7 +166,7 @@ def _value(column: ArchiveColumn, value: Any, *, is_designated: bool) -> Any:
             if all(number is not None or each is None for number, each in zip(numbers, value, strict=True)):
                 return numbers
     raise LineRefusedError(
-        Reason.WRONG_TYPE, f"{'.'.join(column.keys)!r}: expected {TYPE_NAMES[column.type]}, found {_kind(value)}"
+        Reason.WRONG_TYPE, f"{'.'.join(column.keys)!r}: expected {type_name(column.type)}, found {_kind(value)}"
     )
 
 

@@ -12,7 +12,7 @@ from tornproof.harness.common.verdict import Finding
 from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings, finding_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import explore_model
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
 from tornproof.harness.simulator.process.situation import Situation

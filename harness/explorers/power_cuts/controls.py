@@ -8,7 +8,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import explore_model
 from tornproof.harness.simulator.persistence.models import CDIR, Model
 from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, RecoversInPlace, SwallowsErrors, Toy

@@ -15,7 +15,7 @@ from tornproof.harness.explorers.power_cuts.controls import failed_controls
 from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import PHASE, Settings, Tally, finding_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import explore_model
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
 from tornproof.harness.simulator.process.situation import Situation
 

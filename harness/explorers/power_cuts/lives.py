@@ -1,23 +1,61 @@
-"""What follows a failed sync or a kill: the process dies or goes on, another life recovers, and then power goes."""
+"""One model of persistence over one course: the crash points of the life, and in model D the lives after it.
+
+After a failed sync or a kill the process dies or goes on, another life recovers, and then power goes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.course import CrashPoint, bounds_of, points_of
+from tornproof.harness.explorers.power_cuts.course import Courses, CrashPoint, bounds_of, points_of
 from tornproof.harness.explorers.power_cuts.examination import Bounds, Verdict
-from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration
+from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.search.crash_world import fail_sync
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.persistence.models import C_4096, Model
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.simulator.process.world import Cast, World
 
 LIFE = 0
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
+
+
+def explore_model(
+    judge: PowerJudge,
+    courses: Courses,
+    model: Model,
+    settings: Settings,
+    *,
+    has_time: HasTime = always,
+    on_point: Callable[[int], None] = lambda done: None,
+) -> ModelExploration:
+    """Explore a life under a model; after a failed sync or a kill, what a power cut leaves is as in C-4096.
+
+    The judge may be one of another situation, if that has the same table and commits.
+    """
+    points = courses.of(model).points
+    points = points[:: settings.every(len(points))]
+    if not model.fails_syncs:
+        exploration = ModelExploration(judge, model, settings, has_time)
+        for done, point in enumerate(points, start=1):
+            exploration.visit(point)
+            on_point(done)
+        return exploration
+    exploration = ModelExploration(judge, C_4096, settings, has_time)
+    lives = LaterLives(courses.situation, exploration)
+    lives.explore_failed_syncs()
+    for done, point in enumerate(points, start=1):
+        lives.explore_kills((point,))
+        on_point(done)
+    lives.close()
+    return exploration
 
 
 class LaterLives:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
+
 from tornproof.harness.common.history import EventKind, HistoryWriter
 from tornproof.harness.explorers.processes.account import (
     Account,
@@ -60,14 +62,7 @@ def run_writer(
 
 def operation_of(details: str) -> Operation:
     """Return the operation that the details of a commit_start name."""
-    fields = json.loads(details)["operation"]
-    return Operation(
-        attempt=fields["attempt"],
-        rows=tuple((place, row_count) for place, row_count in fields["rows"]),
-        rewrites=tuple(fields["rewrites"]),
-        drops=tuple(fields["drops"]),
-        is_ordered=fields["is_ordered"],
-    )
+    return msgspec.convert(json.loads(details)["operation"], Operation)
 
 
 class _Writing:

@@ -9,10 +9,10 @@ import pytest
 
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.pipeline.ingest.schema import (
     DOUBLES,
-    TYPE_NAMES,
     TYPES,
     ArchiveSchema,
     SchemaRefusedError,
@@ -23,7 +23,7 @@ from tornproof.pipeline.ingest.schema import (
 
 
 def shape(schema: ArchiveSchema) -> dict[str, str]:
-    return {f"{column.name}={'.'.join(column.keys)}": TYPE_NAMES[column.type] for column in schema.columns}
+    return {f"{column.name}={'.'.join(column.keys)}": type_name(column.type) for column in schema.columns}
 
 
 def inferred(*frames: dict[str, Any], timestamp: str | None = None) -> dict[str, str]:
@@ -152,4 +152,4 @@ def test_a_table_with_deduplication_keys_is_refused() -> None:
 
 
 def test_every_type_has_a_name_of_its_own() -> None:
-    assert len(TYPE_NAMES) == len(TYPES) and TYPES["DOUBLE[]"] == DOUBLES
+    assert len(set(TYPES.values())) == len(TYPES) == 11 and TYPES["DOUBLE[]"] == DOUBLES

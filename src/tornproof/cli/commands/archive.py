@@ -19,8 +19,9 @@ from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.names import type_name
 from tornproof.pipeline.ingest.job import run_archive
-from tornproof.pipeline.ingest.schema import TYPE_NAMES, ArchiveSchema, read_schema_file
+from tornproof.pipeline.ingest.schema import ArchiveSchema, read_schema_file
 from tornproof.pipeline.ingest.settings import ROW_GROUP_BYTES, ArchiveReport, ArchiveSettings
 from tornproof.pipeline.ingest.source import find_sources
 from tornproof.pipeline.spark.session import spark_session
@@ -211,7 +212,7 @@ def _columns(schema: ArchiveSchema | None) -> list[dict[str, Any]]:
     return [
         {
             "name": column.name,
-            "type": TYPE_NAMES[column.type],
+            "type": type_name(column.type),
             "keys": list(column.keys),
             "designated": column.name == schema.timestamp,
         }

@@ -26,7 +26,7 @@ from tornproof.harness.explorers.barriers.explorer import (
 )
 from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import explore_model
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.situation import Situation

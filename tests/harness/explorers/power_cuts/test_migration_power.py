@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from depth import sampled
+from migration_power import explore_migration, migration_situation, must_reach
 from real_tables import CHAIN, image_of
 
 from tornproof.harness.common.patch import wrapped
@@ -16,7 +17,6 @@ from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.examination import Bounds
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.migration import explore_migration, migration_situation, must_reach
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.mutation.of_migration import (
     END_OF_FILE,

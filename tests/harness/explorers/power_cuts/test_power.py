@@ -23,8 +23,7 @@ from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import LaterLives
-from tornproof.harness.explorers.power_cuts.model import explore_model
+from tornproof.harness.explorers.power_cuts.lives import LaterLives, explore_model
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model

@@ -181,14 +181,13 @@ def _add_finding(folder: Folder, path: Path, document: Any) -> None:
     evidence = fields.inner("evidence").document
     scenario = fields.document.get("scenario") or evidence.get("scenario")
     folder.findings.append(
-        FindingFile(
+        fields.record(
+            FindingFile,
             path=path,
             file=str(path),
             stem=path.stem,
             key=_new_key(folder, "finding", path.stem),
             violated=fields.text("property"),
-            phase=fields.text("phase"),
-            sentence=fields.text("sentence"),
             scenario=scenario if isinstance(scenario, str) else "",
         )
     )

@@ -33,14 +33,8 @@ class LeftOut:
             return []
         body = fill(
             "left_out.html.j2",
-            damaged=[shortened(str(each), NAME_CHARACTERS_MAX) for each in self.damaged[:NAMES_SHOWN]],
-            foreign=[shortened(each, NAME_CHARACTERS_MAX) for each in self.foreign[:NAMES_SHOWN]],
-            without_page=[shortened(each, NAME_CHARACTERS_MAX) for each in self.without_page[:NAMES_SHOWN]],
-            counts={
-                "damaged": len(self.damaged),
-                "foreign": len(self.foreign),
-                "without_page": len(self.without_page),
-            },
+            left_out=self,
+            shown=lambda names: [shortened(str(each), NAME_CHARACTERS_MAX) for each in names[:NAMES_SHOWN]],
             bytes_max=DOCUMENT_BYTES_MAX,
         )
         verdict = "UNKNOWN" if self.damaged else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping
 
 from markupsafe import Markup
 
@@ -16,10 +15,10 @@ FILES_MAX = 8
 PACKED_CHARACTERS_MAX = 1 << 20
 SIZE_BYTES_MAX = 16 << 20
 BITS_IN_BYTE = 8
-STATES: Mapping[str, StateLook] = {
-    UNKNOWN_STATE: StateLook(label="as it was", meaning="not changed", colour="durable", pattern="solid"),
+STATES = {
+    UNKNOWN_STATE: StateLook("as it was", "not changed", "durable", "solid"),
     "damaged": FINDING_STATES["damaged"],
-    "cut off": StateLook(label="cut off", meaning="the file ends before it", colour="lost", pattern="diagonal"),
+    "cut off": StateLook("cut off", "the file ends before it", "lost", "diagonal"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from markupsafe import Markup
 
@@ -42,8 +42,7 @@ class Mark:
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateLook:
+class StateLook(NamedTuple):
     """How a state is shown: a word, what that means, a variable of CSS for its colour, and one of `PATTERNS`."""
 
     label: str
@@ -52,27 +51,25 @@ class StateLook:
     pattern: str
 
 
+Looks: TypeAlias = Mapping[str, StateLook]
+
+
+def by_label(*looks: StateLook) -> Looks:
+    """Return looks by the words of the states that they are of."""
+    return {look.label: look for look in looks}
+
+
 UNKNOWN_STATE = ""
-UNKNOWN_LOOK = StateLook(label="not known", meaning="the evidence says nothing", colour="paper", pattern="empty")
-FINDING_STATES: Mapping[str, StateLook] = {
-    "durable": StateLook(
-        label="durable", meaning="would survive a power cut", colour="durable", pattern="solid"
-    ),
-    "written": StateLook(
-        label="written", meaning="in the page cache, not waited for", colour="written", pattern="horizontal"
-    ),
-    "kept": StateLook(
-        label="kept", meaning="was not waited for, but got to the disk", colour="kept", pattern="dots"
-    ),
-    "lost": StateLook(
-        label="lost", meaning="was not waited for and is gone", colour="lost", pattern="diagonal"
-    ),
-    "torn": StateLook(label="torn", meaning="a part of both", colour="torn", pattern="cross"),
-    "damaged": StateLook(label="damaged", meaning="changed by somebody else", colour="damaged", pattern="counter"),
-    "no name": StateLook(
-        label="no name", meaning="the file's name is not on the disk", colour="spare", pattern="vertical"
-    ),
-}  # fmt: skip
+UNKNOWN_LOOK = StateLook("not known", "the evidence says nothing", "paper", "empty")
+FINDING_STATES = by_label(
+    StateLook("durable", "would survive a power cut", "durable", "solid"),
+    StateLook("written", "in the page cache, not waited for", "written", "horizontal"),
+    StateLook("kept", "was not waited for, but got to the disk", "kept", "dots"),
+    StateLook("lost", "was not waited for and is gone", "lost", "diagonal"),
+    StateLook("torn", "a part of both", "torn", "cross"),
+    StateLook("damaged", "changed by somebody else", "damaged", "counter"),
+    StateLook("no name", "the file's name is not on the disk", "spare", "vertical"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +101,6 @@ class Piece:
     share: float
     opens: bool
     closes: bool
-
-
-Looks: TypeAlias = Mapping[str, StateLook]
 
 
 def byte_map(
@@ -152,7 +146,7 @@ def look_of(state: str, states: Looks) -> StateLook:
         return states[state]
     if state == UNKNOWN_STATE:
         return UNKNOWN_LOOK
-    return StateLook(label=state, meaning="a state that this page does not know", colour="spare", pattern="cross")
+    return StateLook(state, "a state that this page does not know", "spare", "cross")
 
 
 def _without_gaps(size_bytes: int, ranges: Sequence[ByteRange]) -> Iterator[ByteRange]:

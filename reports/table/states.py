@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tornproof.reports.kit.byte_map import ByteRange, StateLook
+from tornproof.reports.kit.byte_map import ByteRange, StateLook, by_label
 
 IN_USE, UNUSED, ORPHAN, NEWER, DEAD = "in use", "unused", "orphan", "newer", "dead"
 PADDING, UNEXPLAINED, MISSING, MIXED = "padding", "not explained", "missing", "mixed"
-STATES: Mapping[str, StateLook] = {
-    IN_USE: StateLook(label=IN_USE, meaning="the committed version needs it", colour="durable", pattern="solid"),
-    UNUSED: StateLook(
-        label=UNUSED, meaning="only readers of an older version may still need it", colour="kept", pattern="horizontal"
-    ),
-    ORPHAN: StateLook(
-        label=ORPHAN, meaning="of a generation that never became committed", colour="lost", pattern="diagonal"
-    ),
-    NEWER: StateLook(
-        label=NEWER, meaning="a server added it after the table was verified", colour="written", pattern="dots"
-    ),
-    DEAD: StateLook(label=DEAD, meaning="nothing leads to it", colour="torn", pattern="cross"),
-    PADDING: StateLook(label=PADDING, meaning="aligns what follows", colour="paper", pattern="empty"),
-    UNEXPLAINED: StateLook(
-        label=UNEXPLAINED, meaning="what still decodes does not lead to it", colour="spare", pattern="vertical"
-    ),
-    MISSING: StateLook(
-        label=MISSING, meaning="the file ends before it", colour="damaged", pattern="counter"
-    ),
-    MIXED: StateLook(label=MIXED, meaning="several of these, too small to be drawn", colour="spare", pattern="dots"),
-}  # fmt: skip
+STATES = by_label(
+    StateLook(IN_USE, "the committed version needs it", "durable", "solid"),
+    StateLook(UNUSED, "only readers of an older version may still need it", "kept", "horizontal"),
+    StateLook(ORPHAN, "of a generation that never became committed", "lost", "diagonal"),
+    StateLook(NEWER, "a server added it after the table was verified", "written", "dots"),
+    StateLook(DEAD, "nothing leads to it", "torn", "cross"),
+    StateLook(PADDING, "aligns what follows", "paper", "empty"),
+    StateLook(UNEXPLAINED, "what still decodes does not lead to it", "spare", "vertical"),
+    StateLook(MISSING, "the file ends before it", "damaged", "counter"),
+    StateLook(MIXED, "several of these, too small to be drawn", "spare", "dots"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

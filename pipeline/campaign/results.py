@@ -106,13 +106,10 @@ class Arrivals:
             self.run_count += task.run_count
             if task.group in controls:
                 continue
-            for conviction in _convictions(task, _read(path, [*SIGNED, "seed", "sentence", "verdict"])):
+            for conviction in _convictions(task, _read(path, [*Signature._fields, "seed", "sentence", "verdict"])):
                 if conviction.signature not in self.known:
                     self.known.add(conviction.signature)
                     yield conviction
-
-
-SIGNED = ("preset", "fault", "property", "part", "kind")
 
 
 def control_names(spec: Spec) -> frozenset[str]:
@@ -203,7 +200,7 @@ def _total(groups: Mapping[str, Mapping[str, int]]) -> int:
 def _convictions(task: Task, rows: pa.Table) -> Iterator[Conviction]:
     for row in rows.to_pylist():
         if row["verdict"] == Verdict.INVALID.name:
-            signature = Signature(*(row[name] for name in SIGNED))
+            signature = Signature(*(row[name] for name in Signature._fields))
             yield Conviction(signature=signature, task=task, seed=row["seed"], sentence=row["sentence"])
 
 

@@ -22,6 +22,7 @@ from tornproof.impl.storage.file_pieces import pieces_of
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition_names import directory_names, interval_start
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.write.adoption import PreparedPartition
@@ -116,10 +117,13 @@ class _Job:
         self.storage.mkdir(archive.spool_path)
         sources = self._read(new, schema, archive.table, archive.spool_path)
         runs = by_partition(sources)
-        starts = {self._interval(archive, each.timestamp) for each in archive.transaction.partitions}
+        metadata = archive.table.metadata
+        assert metadata is not None
+        by = metadata.partition_by
+        starts = {interval_start(each.timestamp, by, nanoseconds=False) for each in archive.transaction.partitions}
         fresh = {start: group for start, group in runs.items() if start not in starts}
         grown = {start: group for start, group in runs.items() if start in starts}
-        prepared = self._build(archive, schema, fresh)
+        prepared = self._build(metadata, schema, fresh)
         rejects_path = self._keep_rejects(sources, archive)
         entry = archive.publish(
             sources=[_document(each) for each in sources],
@@ -132,8 +136,8 @@ class _Job:
             sources=sources,
             skipped=skipped,
             version=entry.version,
-            new_partitions=tuple(self._name(archive, start) for start in fresh),
-            grown_partitions=tuple(self._name(archive, start) for start in grown),
+            new_partitions=tuple(_name(start, by) for start in fresh),
+            grown_partitions=tuple(_name(start, by) for start in grown),
             rejects_path=rejects_path,
         )
 
@@ -168,17 +172,16 @@ class _Job:
         return tuple(self._on_executors("reading files", read, work, groups=task_groups(list(new))))
 
     def _build(
-        self, archive: ArchiveTable, schema: ArchiveSchema, fresh: Mapping[int, Sequence[Run]]
+        self, metadata: TableMetadata, schema: ArchiveSchema, fresh: Mapping[int, Sequence[Run]]
     ) -> list[PreparedPartition]:
         slots = self.spark.sparkContext.defaultParallelism
-        assert archive.table.metadata is not None
         tasks = [
             BuildTask(
                 timestamp=start,
                 runs=tuple(runs),
-                directory=f"{self.path}/{self._name(archive, start)}",
+                directory=f"{self.path}/{_name(start, metadata.partition_by)}",
                 table_name=self._table_name,
-                metadata=archive.table.metadata,
+                metadata=metadata,
                 timestamp_name=schema.timestamp,
                 options=self.settings.options,
                 thread_count=max(1, slots // len(fresh)),
@@ -245,14 +248,10 @@ class _Job:
     def _table_name(self) -> str:
         return self.path.rpartition("/")[2]
 
-    def _interval(self, archive: ArchiveTable, timestamp: int) -> int | None:
-        assert archive.table.metadata is not None
-        return interval_start(timestamp, archive.table.metadata.partition_by, nanoseconds=False)
 
-    def _name(self, archive: ArchiveTable, start: int) -> str:
-        assert archive.table.metadata is not None
-        (name,) = directory_names(start, -1, archive.table.metadata.partition_by, nanoseconds=False)
-        return name
+def _name(start: int, by: PartitionBy) -> str:
+    (name,) = directory_names(start, -1, by, nanoseconds=False)
+    return name
 
 
 def _document(source: SourceLines) -> dict[str, Any]:

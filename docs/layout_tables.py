@@ -18,11 +18,11 @@ from types import ModuleType
 import tornproof.impl.layout
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.bits import BitTable
-from tornproof.impl.layout.pm import PHYSICAL_TYPE_NAMES
 from tornproof.impl.layout.record import Record
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types import questdb as questdb_types
 from tornproof.impl.types.arrow import arrow_type, valid_decimal_shape
+from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import ELEMENT_TAG, NANOSECOND, PRECISION, TypeTag
 
 Table = type[Record] | BitTable
@@ -137,7 +137,7 @@ def _arrow_name(tag: TypeTag) -> str:
 
 def _quoted(column_type: int) -> str:
     # A physical type that does not exist: what is known of the code alone decides.
-    return f"`{arrow_type(column_type, physical_type=len(PHYSICAL_TYPE_NAMES))}`"
+    return f"`{arrow_type(column_type, physical_type=len(PhysicalType))}`"
 
 
 def _markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

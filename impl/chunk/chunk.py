@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tornproof.impl.chunk.expansion import BY_DICTIONARY, PYARROW_ERRORS, bound_bytes, check_expansion
+from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.statistics import check_bounds, check_counts, refuse, reject
-from tornproof.impl.parquet.fields import Codec, PageType
+from tornproof.impl.parquet.fields import BY_DICTIONARY, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
@@ -28,7 +28,7 @@ from tornproof.impl.types.raw_arrays import lists_of
 
 VALUE_COUNT_MAX = 1 << 24
 ASCII_END = 0x80
-RLE = 3
+USUAL_LEVELS = (PageEncoding.RLE, PageEncoding.RLE)
 
 _INTEGER_TAGS = {
     TypeTag.BYTE,
@@ -140,7 +140,7 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
     masks = [encodings_mask((encoding,)) for encoding in encodings]
     return (
         None not in [page.crc for page in pages]
-        and all(page.kind is PageType.DATA_V1 and page.level_encodings == (RLE, RLE) for page in data_pages)
+        and all(page.kind is PageType.DATA_V1 and page.level_encodings == USUAL_LEVELS for page in data_pages)
         # Encodings of levels have no bit: no values are encoded by them.
         and all(mask and mask & chunk.encodings for mask in masks)
         and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)

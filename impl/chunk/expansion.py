@@ -7,17 +7,14 @@ import pyarrow as pa
 from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.chunk.shared_prefixes import shared_byte_count
 from tornproof.impl.chunk.statistics import refuse, reject
-from tornproof.impl.layout.pm import PHYSICAL_WIDTH_BYTES
-from tornproof.impl.parquet.fields import PageType
+from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
-from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 
 EXPANDED_MAX_BYTES = 64 << 20
 EXPANSION_MAX = 64
-PLAIN, PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 0, 2, 7, 8
-BY_DICTIONARY = {PLAIN_DICTIONARY, RLE_DICTIONARY}
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError)
 
 
@@ -47,7 +44,11 @@ def check_expansion(
     by_dictionary = [
         page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding in BY_DICTIONARY
     ]
-    sharing = [page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding == DELTA_BYTE_ARRAY]
+    sharing = [
+        page
+        for page in data_pages
+        if physical == PhysicalType.BYTE_ARRAY and page.encoding == PageEncoding.DELTA_BYTE_ARRAY
+    ]
     plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
     by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
     # Each value can repeat all that came before it in its page.
@@ -63,7 +64,7 @@ def check_expansion(
         if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
             return False
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
-    has_other_pages = any(page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY) for page in data_pages)
+    has_other_pages = any(page.encoding not in {PageEncoding.PLAIN, *BY_DICTIONARY} for page in data_pages)
     if plain_bytes > bound or has_other_pages:
         expected = f"pages that cannot decode to more than {bound} bytes"
         refuse(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)

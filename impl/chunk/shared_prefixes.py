@@ -14,13 +14,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
-from tornproof.impl.parquet.fields import DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, PAGE_HEADER, PageType, ids_of
+from tornproof.impl.parquet.fields import (
+    DATA_PAGE_HEADER,
+    DATA_PAGE_HEADER_V2,
+    PAGE_HEADER,
+    PageEncoding,
+    PageType,
+    ids_of,
+)
 from tornproof.impl.parquet.pages import HEADER_NAMES, PageInfo
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, decode, encode, value_of, with_fields
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.types.physical import PhysicalType
 
-DELTA_BINARY_PACKED = 5
 PAGE_FIELDS = ids_of(PAGE_HEADER)
 ENCODING_FIELDS = {
     PageType.DATA_V1: ids_of(DATA_PAGE_HEADER)["encoding"],
@@ -48,6 +54,6 @@ def _as_lengths(content: bytes, start: int, page: PageInfo) -> bytes:
     field_id = PAGE_FIELDS[HEADER_NAMES[page.kind]]
     inner = value_of(header, field_id)
     assert isinstance(inner, Struct)
-    encoding = Field(ENCODING_FIELDS[page.kind], Kind.I32, DELTA_BINARY_PACKED)
+    encoding = Field(ENCODING_FIELDS[page.kind], Kind.I32, PageEncoding.DELTA_BINARY_PACKED)
     changed = with_fields(header, Field(field_id, Kind.STRUCT, with_fields(inner, encoding)))
     return encode(changed) + content[page.body_offset_bytes - start : page.end_bytes - start]

@@ -260,7 +260,3 @@ ENCODINGS = BitTable(
         Bits("BYTE_STREAM_SPLIT", 5, 1, "bytes of floats, plane by plane"),
     ),
 )
-
-CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-PHYSICAL_TYPE_NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-PHYSICAL_WIDTH_BYTES = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}

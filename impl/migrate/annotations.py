@@ -7,37 +7,13 @@ from typing import NamedTuple
 
 from tornproof.impl.migrate.refusals import Cause, RefusalError
 from tornproof.impl.migrate.shapes import DecimalType, IntType, SchemaElement, TimeType, Union
+from tornproof.impl.parquet.fields import CONVERTED_NAMES
 from tornproof.impl.types.physical import PhysicalType
 
 DOUBLE_MAX_BITS = 1023
 DIGITS_MAX = {PhysicalType.INT32: 9, PhysicalType.INT64: 18}
 GROUP_LOGICAL_TYPES = frozenset({"LIST", "MAP"})
 GROUP_CONVERTED_TYPES = frozenset({"LIST", "MAP", "MAP_KEY_VALUE"})
-CONVERTED_TYPES = (
-    "UTF8",
-    "MAP",
-    "MAP_KEY_VALUE",
-    "LIST",
-    "ENUM",
-    "DECIMAL",
-    "DATE",
-    "TIME_MILLIS",
-    "TIME_MICROS",
-    "TIMESTAMP_MILLIS",
-    "TIMESTAMP_MICROS",
-    "UINT_8",
-    "UINT_16",
-    "UINT_32",
-    "UINT_64",
-    "INT_8",
-    "INT_16",
-    "INT_32",
-    "INT_64",
-    "JSON",
-    "BSON",
-    "INTERVAL",
-)
-"""By their numbers in parquet.thrift."""
 _CONVERTED_OF = {
     PhysicalType.BYTE_ARRAY: {"UTF8", "ENUM", "JSON", "BSON"},
     PhysicalType.INT32: {"DATE", "TIME_MILLIS", "INT_8", "INT_16", "INT_32", "UINT_8", "UINT_16", "UINT_32"},
@@ -62,7 +38,7 @@ class Annotation(NamedTuple):
 def converted_name(element: SchemaElement) -> str | None:
     """Return the name of an element's converted type, None without one or for an unknown one."""
     number = element.converted_type
-    return CONVERTED_TYPES[number] if number is not None and 0 <= number < len(CONVERTED_TYPES) else None
+    return None if number is None else CONVERTED_NAMES.get(number)
 
 
 def converted_of(element: SchemaElement) -> Annotation | None:

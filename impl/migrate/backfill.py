@@ -12,7 +12,7 @@ from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.pm import INLINE_STATISTIC_LIMIT_BYTES
 from tornproof.impl.migrate.inference import TIMESTAMP_NS
 from tornproof.impl.migrate.refusals import Cause, RefusalError
-from tornproof.impl.parquet.fields import PageType
+from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PhysicalType
@@ -20,8 +20,11 @@ from tornproof.impl.types.questdb import TypeTag
 
 CHUNK_MAX_BYTES = 1 << 30
 NULL = -1 << 63
-# Of data pages: PLAIN, two names of dictionary keys, DELTA_BINARY_PACKED.
-ENCODINGS = {PhysicalType.INT64: frozenset({0, 2, 5, 8}), PhysicalType.INT96: frozenset({0, 2, 8})}
+ENCODINGS = {
+    PhysicalType.INT64: {PageEncoding.PLAIN, *BY_DICTIONARY, PageEncoding.DELTA_BINARY_PACKED},
+    PhysicalType.INT96: {PageEncoding.PLAIN, *BY_DICTIONARY},
+}
+"""Of data pages that are decoded."""
 _DECODED_AS = {PhysicalType.INT64: int(TypeTag.LONG), PhysicalType.INT96: TIMESTAMP_NS}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tornproof.impl.layout.pm import CODEC_NAMES
 from tornproof.impl.migrate.refusals import Cause, RefusalError
 from tornproof.impl.migrate.shapes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.block import STATISTIC_LIMIT_BYTES, Chunk, Statistic
 from tornproof.impl.pm.footer import ROW_GROUP_COUNT_LIMIT
-from tornproof.impl.pm.footer_comparison import ENCODING_BITS
+from tornproof.impl.pm.footer_comparison import ENCODING_MASKS
 from tornproof.impl.pm.header import COLUMN_COUNT_LIMIT
 
 _NO_STATISTICS = Statistics(null_count=None, distinct_count=None, max_value=None, min_value=None)
@@ -90,10 +90,8 @@ def _check_row_group(row_group: RowGroup, column_count: int) -> None:
             _not_negative(meta.total_compressed_size, "total_compressed_size")
             _not_negative(meta.dictionary_page_offset or 0, "dictionary_page_offset")
             _not_negative(meta.data_page_offset, "data_page_offset")
-            if not 0 <= meta.codec < len(CODEC_NAMES):
-                raise RefusalError(
-                    Cause.OUT_OF_RANGE, f"a codec from 0 to {len(CODEC_NAMES) - 1}", meta.codec, step="codec"
-                )
+            if not 0 <= meta.codec < len(Codec):
+                raise RefusalError(Cause.OUT_OF_RANGE, f"a codec from 0 to {len(Codec) - 1}", meta.codec, step="codec")
         except RefusalError as refusal:
             raise refusal.at("meta_data", f"columns[{index}]") from None
 
@@ -106,10 +104,8 @@ def _not_negative(number: int, name: str) -> None:
 def _encodings(encodings: tuple[int, ...]) -> int:
     mask = 0
     for encoding in encodings:
-        # Those of levels and those that are not known have no bit.
-        bit = ENCODING_BITS.get(encoding)
-        if bit is not None:
-            mask |= 1 << bit
+        # Those that are not known have no bit.
+        mask |= ENCODING_MASKS.get(encoding, 0)
     return mask
 
 

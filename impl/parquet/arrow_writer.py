@@ -26,6 +26,7 @@ from tornproof.impl.parquet.fields import (
     PAGE_LOCATION,
     ROW_GROUP,
     STATISTICS,
+    PageEncoding,
     PageType,
     ids_of,
 )
@@ -45,7 +46,6 @@ BOUND_LIMIT_BYTES = 4096
 """Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (docs/format.md, H19)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
-RLE_DICTIONARY = 8
 TAIL_BYTES = ParquetTail.layout.size_bytes
 LABEL = "row group in memory"
 
@@ -152,8 +152,9 @@ def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: Enc
     """Return the column with a dictionary page of its own values where pyarrow was given stand-ins."""
     view = read(meta_of(column.tree), COLUMN_META_DATA)
     uses = [read(use, PAGE_ENCODING_STATS) for use in view["encoding_stats"].elements]
-    plain = [use for use in uses if use["page_type"] != PageType.DICTIONARY and use["encoding"] != RLE_DICTIONARY]
-    assert not plain, f"{view['path_in_schema']} must be dictionary-encoded"
+    keys = PageEncoding.RLE_DICTIONARY
+    others = [use for use in uses if use["page_type"] != PageType.DICTIONARY and use["encoding"] != keys]
+    assert not others, f"{view['path_in_schema']} must be dictionary-encoded"
     if not dictionary.has_equal_values:
         return column
     (pages,) = column.pages

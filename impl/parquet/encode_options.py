@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import SortingColumn
 from tornproof.impl.types.physical import PhysicalType
 
@@ -28,12 +28,12 @@ DICTIONARY_LIMIT_BYTES = (1 << 31) - 1
 class Encoding(enum.Enum):
     """How the values of a column are written into pages."""
 
-    DICTIONARY = "RLE_DICTIONARY"
-    PLAIN = "PLAIN"
-    DELTA_BINARY_PACKED = "DELTA_BINARY_PACKED"
-    DELTA_LENGTH_BYTE_ARRAY = "DELTA_LENGTH_BYTE_ARRAY"
-    DELTA_BYTE_ARRAY = "DELTA_BYTE_ARRAY"
-    BYTE_STREAM_SPLIT = "BYTE_STREAM_SPLIT"
+    DICTIONARY = PageEncoding.RLE_DICTIONARY
+    PLAIN = PageEncoding.PLAIN
+    DELTA_BINARY_PACKED = PageEncoding.DELTA_BINARY_PACKED
+    DELTA_LENGTH_BYTE_ARRAY = PageEncoding.DELTA_LENGTH_BYTE_ARRAY
+    DELTA_BYTE_ARRAY = PageEncoding.DELTA_BYTE_ARRAY
+    BYTE_STREAM_SPLIT = PageEncoding.BYTE_STREAM_SPLIT
 
 
 _WIDE_TYPES = frozenset(PhysicalType) - {PhysicalType.BOOLEAN}
@@ -115,7 +115,7 @@ class EncodeOptions:
             settings["compression"] = {path: PYARROW_CODECS[codec] for path, (codec, _) in codecs.items()}
             levels = {path: level for path, (_, level) in codecs.items() if level is not None}
             settings["compression_level"] = levels or None
-        others = {name: encoding.value for name, encoding in encodings.items() if encoding is not Encoding.DICTIONARY}
+        others = {name: each.value.name for name, each in encodings.items() if each is not Encoding.DICTIONARY}
         if others:
             settings["column_encoding"] = others
         if self.page_row_count_max is not None:

@@ -34,6 +34,54 @@ class Codec(IntEnum):
     LZ4_RAW = 7
 
 
+class ConvertedType(IntEnum):
+    """What values of a schema element mean, as older releases of the format say it."""
+
+    UTF8 = 0
+    MAP = 1
+    MAP_KEY_VALUE = 2
+    LIST = 3
+    ENUM = 4
+    DECIMAL = 5
+    DATE = 6
+    TIME_MILLIS = 7
+    TIME_MICROS = 8
+    TIMESTAMP_MILLIS = 9
+    TIMESTAMP_MICROS = 10
+    UINT_8 = 11
+    UINT_16 = 12
+    UINT_32 = 13
+    UINT_64 = 14
+    INT_8 = 15
+    INT_16 = 16
+    INT_32 = 17
+    INT_64 = 18
+    JSON = 19
+    BSON = 20
+    INTERVAL = 21
+
+
+CONVERTED_NAMES = {int(each): each.name for each in ConvertedType}
+
+
+class PageEncoding(IntEnum):
+    """How the values or the levels of a page are encoded."""
+
+    PLAIN = 0
+    PLAIN_DICTIONARY = 2
+    RLE = 3
+    BIT_PACKED = 4
+    DELTA_BINARY_PACKED = 5
+    DELTA_LENGTH_BYTE_ARRAY = 6
+    DELTA_BYTE_ARRAY = 7
+    RLE_DICTIONARY = 8
+    BYTE_STREAM_SPLIT = 9
+
+
+BY_DICTIONARY = frozenset({PageEncoding.PLAIN_DICTIONARY, PageEncoding.RLE_DICTIONARY})
+"""Both names of dictionary keys."""
+
+
 class PageType(IntEnum):
     """What a page holds."""
 

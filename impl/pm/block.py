@@ -12,6 +12,7 @@ from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.layout.record import Buffer, RecordPlace
+from tornproof.impl.parquet.fields import Codec
 
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
 STATISTIC_LIMIT_BYTES = (1 << layout.STATISTIC_LENGTH_BITS) - 1
@@ -209,8 +210,8 @@ def _decode_chunk(record: tuple[int, ...], place: int, region: _Region, index: i
     def at() -> RecordPlace:
         return layout.ColumnChunk.at(file, place, f" of column {index}")
 
-    if codec >= len(layout.CODEC_NAMES):
-        raise at().corrupt("codec", f"0 to {len(layout.CODEC_NAMES) - 1}", codec)
+    if codec >= len(Codec):
+        raise at().corrupt("codec", f"0 to {len(Codec) - 1}", codec)
     if reserved:
         raise at().corrupt("reserved", "0", reserved)
 

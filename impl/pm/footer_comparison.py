@@ -8,15 +8,18 @@ from collections.abc import Iterator
 
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.fields import Codec, PageEncoding, Repetition
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
 from tornproof.impl.parquet.schema import SchemaLeaf
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column, FileHeader
+from tornproof.impl.types.physical import PhysicalType
 
-# Bits of _pm's mask by Parquet encoding; RLE and BIT_PACKED only ever hold levels and have none.
-ENCODING_BITS = {0: 0, 2: 1, 8: 1, 5: 2, 6: 3, 7: 4, 9: 5, 3: None, 4: None}
+ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENCODINGS.bits}
+"""What each Parquet encoding sets in `_pm`'s mask; those that only ever hold levels set nothing."""
+ENCODING_MASKS |= {PageEncoding.PLAIN_DICTIONARY: ENCODING_MASKS[PageEncoding.RLE_DICTIONARY]}
+ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
 _NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.fields(Statistics)))
 
 
@@ -51,7 +54,7 @@ def _compare_leaf(leaf: SchemaLeaf, column: Column) -> Iterator[tuple[str, objec
     if leaf.top.name != column.name:
         yield "name", repr(column.name), repr(leaf.top.name)
     if leaf.physical_type != column.physical_type:
-        yield "type", layout.PHYSICAL_TYPE_NAMES[column.physical_type], leaf.physical_type.name
+        yield "type", PhysicalType(column.physical_type).name, leaf.physical_type.name
     if (leaf.element.type_length or 0) != column.fixed_byte_len and column.fixed_byte_len:
         yield "type_length", column.fixed_byte_len, leaf.element.type_length
     if leaf.max_rep != column.max_rep_level:
@@ -81,7 +84,7 @@ def _compare_row_group(
 def _compare_chunk(found: ColumnChunk, chunk: Chunk, column: Column) -> Iterator[tuple[str, object, object]]:
     # Names in path_in_schema are not compared: they stay as they were when a column is renamed.
     if found.physical_type != column.physical_type:
-        yield "type", layout.PHYSICAL_TYPE_NAMES[column.physical_type], found.physical_type
+        yield "type", PhysicalType(column.physical_type).name, found.physical_type
     start = found.dictionary_page_offset or found.data_page_offset
     if start != chunk.byte_range_start:
         yield "first page offset", chunk.byte_range_start, start
@@ -92,7 +95,7 @@ def _compare_chunk(found: ColumnChunk, chunk: Chunk, column: Column) -> Iterator
     if found.num_values != chunk.num_values:
         yield "num_values", chunk.num_values, found.num_values
     if found.codec != chunk.codec:
-        yield "codec", layout.CODEC_NAMES[chunk.codec], found.codec.name
+        yield "codec", Codec(chunk.codec).name, found.codec.name
     mask = encodings_mask(found.encodings)
     if mask != chunk.encodings:
         yield "encodings", f"{chunk.encodings:#04x}", "unknown" if mask is None else f"{mask:#04x}"
@@ -117,9 +120,7 @@ def encodings_mask(encodings: tuple[int, ...]) -> int | None:
     """Return the bit mask that `_pm` has for a list of Parquet encodings, or None for an unknown one."""
     mask = 0
     for encoding in encodings:
-        if encoding not in ENCODING_BITS:
+        if encoding not in ENCODING_MASKS:
             return None
-        bit = ENCODING_BITS[encoding]
-        if bit is not None:
-            mask |= 1 << bit
+        mask |= ENCODING_MASKS[encoding]
     return mask

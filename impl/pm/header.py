@@ -9,6 +9,7 @@ from functools import partial
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
+from tornproof.impl.types.physical import PhysicalType
 
 COLUMN_COUNT_LIMIT = 100_000
 U32_BYTES = layout.SortingColumn.layout.size_bytes
@@ -246,8 +247,8 @@ def _check_descriptor(
         raise at().corrupt("name_offset", f"{names_start} to {size_bytes}", descriptor.name_offset)
     if descriptor.name_offset + descriptor.name_length > size_bytes:
         raise at().corrupt("name_length", f"at most {size_bytes - descriptor.name_offset}", descriptor.name_length)
-    if descriptor.physical_type >= len(layout.PHYSICAL_TYPE_NAMES):
-        raise at().corrupt("physical_type", f"0 to {len(layout.PHYSICAL_TYPE_NAMES) - 1}", descriptor.physical_type)
+    if descriptor.physical_type >= len(PhysicalType):
+        raise at().corrupt("physical_type", f"0 to {len(PhysicalType) - 1}", descriptor.physical_type)
     if descriptor.fixed_byte_len < 0:
         raise at().corrupt("fixed_byte_len", "0 or more", descriptor.fixed_byte_len)
     if descriptor.reserved:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import struct
 
-from tornproof.impl.layout.pm import PHYSICAL_WIDTH_BYTES
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
-from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag, tag_of
 
 Bound = int | float | bytes

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.layout.pm import CODEC_NAMES
-from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 READABLE_CODECS = frozenset({Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW})
-BYTE_STREAM_SPLIT = 9
 READ_OPTIONS = {
     # An archive without a file system in its address lies in the default one.
     "fs.defaultFS": "file:///",
@@ -182,8 +180,8 @@ def _why_unreadable(footer: ParquetFooter, place: int, column: SnapshotColumn) -
         return f"is not stored as QuestDB stores {of}"
     for chunk in (row_group.chunks[place] for row_group in footer.row_groups):
         if chunk.codec not in READABLE_CODECS:
-            return f"is compressed with {CODEC_NAMES[chunk.codec]}"
-        if BYTE_STREAM_SPLIT in chunk.encodings:
+            return f"is compressed with {chunk.codec.name}"
+        if PageEncoding.BYTE_STREAM_SPLIT in chunk.encodings:
             return "is encoded as BYTE_STREAM_SPLIT"
     return None
 

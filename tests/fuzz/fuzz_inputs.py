@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tornproof.impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
+from tornproof.impl.types.physical import PhysicalType
 
 LENGTH = struct.Struct("<I")
 FACTS = struct.Struct("<iBiBBBIIB")
@@ -71,12 +72,12 @@ def chunk_of(data: bytes) -> tuple[Column, Chunk, bytes]:
         type=type_,
         flags=0,
         fixed_byte_len=fixed_byte_len,
-        physical_type=physical % len(PHYSICAL_TYPE_NAMES),
+        physical_type=physical % len(PhysicalType),
         max_rep_level=rep,
         max_def_level=def_,
     )
     chunk = Chunk(
-        codec=codec % len(CODEC_NAMES),
+        codec=codec % len(Codec),
         encodings=0,
         num_values=value_count,
         byte_range_start=CHUNK_START,

@@ -18,14 +18,15 @@ from migrated_files import SERVER, TOOL
 from work import counted_calls
 
 from tornproof.impl.layout.parquet import MAGIC
-from tornproof.impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.footer_comparison import compare_footer
+from tornproof.impl.types.physical import PhysicalType
 
 CALLS_MAX = 20_000
 SMALL = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -95,7 +96,7 @@ OPTIONS = st.fixed_dictionaries(
 
 def chunks_of(metadata: Metadata) -> list[list[tuple[Any, ...]]]:
     def facts(chunk: Chunk) -> tuple[Any, ...]:
-        codec = CODEC_NAMES[chunk.codec]
+        codec = Codec(chunk.codec).name
         return codec, chunk.num_values, chunk.byte_range_start, chunk.total_compressed, chunk.null_count
 
     return [list(map(facts, block.chunks)) for block in metadata.blocks]
@@ -127,7 +128,7 @@ def test_converted_file_says_what_pyarrow_reads(table: pa.Table, options: dict[s
     ]
     for index, column in enumerate(metadata.header.columns):
         leaf = read.schema.column(index)
-        assert PHYSICAL_TYPE_NAMES[column.physical_type] == leaf.physical_type
+        assert PhysicalType(column.physical_type).name == leaf.physical_type
         assert (column.max_rep_level, column.max_def_level) == (leaf.max_repetition_level, leaf.max_definition_level)
     assert [block.num_rows for block in metadata.blocks] == [
         read.row_group(ordinal).num_rows for ordinal in range(read.num_row_groups)

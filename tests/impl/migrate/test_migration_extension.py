@@ -11,19 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 from migrated_files import SERVER, TOOL, Source
 
-from tornproof.impl.layout.pm import CODEC_NAMES, PHYSICAL_TYPE_NAMES
 from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.footer_comparison import compare_footer
+from tornproof.impl.types.physical import PhysicalType
 
 VALID = tuple(name for name in mf.REFUSED if "1481" not in name)
 
 
 def columns_of(metadata: Metadata) -> list[tuple[Any, ...]]:
     return [
-        (PHYSICAL_TYPE_NAMES[column.physical_type], column.max_rep_level, column.max_def_level, column.fixed_byte_len)
+        (PhysicalType(column.physical_type).name, column.max_rep_level, column.max_def_level, column.fixed_byte_len)
         for column in metadata.header.columns
     ]
 
@@ -40,7 +41,7 @@ def columns_in(metadata: pq.FileMetaData) -> list[tuple[Any, ...]]:
 def chunks_of(metadata: Metadata) -> list[tuple[Any, ...]]:
     return [
         (
-            CODEC_NAMES[chunk.codec],
+            Codec(chunk.codec).name,
             chunk.num_values,
             chunk.byte_range_start,
             chunk.total_compressed,

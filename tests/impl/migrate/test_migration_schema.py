@@ -7,12 +7,12 @@ import migrated_files as mf
 import pytest
 from migrated_files import file_of_leaf, file_of_type, logical, schema_element, struct
 
-from tornproof.impl.migrate.annotations import CONVERTED_TYPES
 from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.parquet.fields import ConvertedType
 from tornproof.impl.parquet.thrift import Kind, Struct
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FLBA = range(8)
-CONVERTED = {name: number for number, name in enumerate(CONVERTED_TYPES)}
+CONVERTED = {each.name: int(each) for each in ConvertedType}
 STRING, MAP, LIST, ENUM, DATE, NULL, JSON, BSON, UUID, FLOAT16 = (
     logical(number) for number in (1, 2, 3, 4, 6, 11, 12, 13, 14, 15)
 )

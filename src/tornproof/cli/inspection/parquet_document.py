@@ -15,7 +15,6 @@ from tornproof.cli.inspection.parquet_map import (
     parquet_map,
 )
 from tornproof.cli.inspection.parquet_values import (
-    CONVERTED_NAMES,
     ENCODING_NAMES,
     LogicalType,
     logical_type,
@@ -26,6 +25,7 @@ from tornproof.cli.inspection.pm_chain import MetadataFile
 from tornproof.cli.inspection.report import FORMAT, Document, Problems
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.parquet import MAGIC
+from tornproof.impl.parquet.fields import CONVERTED_NAMES
 from tornproof.impl.parquet.footer import (
     TAIL_SIZE_BYTES,
     ColumnChunk,
@@ -214,9 +214,7 @@ def _leaf_document(index: int, leaf: SchemaLeaf) -> Document:
         "physical_type": leaf.physical_type.name,
         "type_length": leaf.element.type_length,
         "logical_type": logical_type_text(leaf.element),
-        "converted_type": CONVERTED_NAMES[converted]
-        if converted is not None and 0 <= converted < len(CONVERTED_NAMES)
-        else converted,
+        "converted_type": CONVERTED_NAMES.get(converted, converted) if converted is not None else None,
         "repetition": leaf.repetition.name,
         "max_rep_level": leaf.max_rep,
         "max_def_level": leaf.max_def,

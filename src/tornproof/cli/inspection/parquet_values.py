@@ -8,40 +8,18 @@ import uuid
 from typing import Any, TypeAlias
 
 from tornproof.cli.inspection.values import DECIMAL_LIMIT_BYTES, EPOCH, Shown, decimal_of, number, text_of, time_of
-from tornproof.impl.parquet.fields import LOGICAL_TYPE
+from tornproof.impl.parquet.fields import CONVERTED_NAMES, LOGICAL_TYPE, PageEncoding
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.schema import SchemaElement, SchemaLeaf
 from tornproof.impl.parquet.thrift import BrokenError
-from tornproof.impl.types.physical import PhysicalType
+from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 
 LogicalType: TypeAlias = tuple[str, dict[str, Any]]
 """The name of a logical type and its parameters."""
 
-CONVERTED_NAMES = (
-    *("UTF8", "MAP", "MAP_KEY_VALUE", "LIST", "ENUM", "DECIMAL", "DATE", "TIME_MILLIS", "TIME_MICROS"),
-    *("TIMESTAMP_MILLIS", "TIMESTAMP_MICROS", "UINT_8", "UINT_16", "UINT_32", "UINT_64"),
-    *("INT_8", "INT_16", "INT_32", "INT_64", "JSON", "BSON", "INTERVAL"),
-)
-ENCODING_NAMES = {
-    0: "PLAIN",
-    2: "PLAIN_DICTIONARY",
-    3: "RLE",
-    4: "BIT_PACKED",
-    5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY",
-    7: "DELTA_BYTE_ARRAY",
-    8: "RLE_DICTIONARY",
-    9: "BYTE_STREAM_SPLIT",
-}
+ENCODING_NAMES = {int(each): each.name for each in PageEncoding}
 TEXT_NAMES = frozenset({"STRING", "ENUM", "JSON", "UTF8"})
 UNITS_IN_SECOND = {"MILLIS": 1_000, "MICROS": 1_000_000, "NANOS": 1_000_000_000}
-WIDTHS_BYTES = {
-    PhysicalType.BOOLEAN: 1,
-    PhysicalType.INT32: 4,
-    PhysicalType.INT64: 8,
-    PhysicalType.FLOAT: 4,
-    PhysicalType.DOUBLE: 8,
-}
 
 
 def logical_type(element: SchemaElement) -> LogicalType | None:
@@ -54,7 +32,7 @@ def logical_type(element: SchemaElement) -> LogicalType | None:
         names = [name for name in values if name != "offset_bytes"]
         return (names[-1], _parameters(values[names[-1]])) if names else None
     converted = element.converted_type
-    if converted is None or not 0 <= converted < len(CONVERTED_NAMES):
+    if converted not in CONVERTED_NAMES:
         return None
     return _from_converted(CONVERTED_NAMES[converted], element)
 
@@ -100,7 +78,8 @@ def parquet_value(leaf: SchemaLeaf, logical: LogicalType | None, raw: bytes) -> 
         return text_of(raw)
     if name == "UUID" and len(raw) == 16:
         return str(uuid.UUID(bytes=raw))
-    if len(raw) != WIDTHS_BYTES.get(leaf.physical_type):
+    is_number = leaf.physical_type is not PhysicalType.INT96
+    if not is_number or len(raw) != PHYSICAL_WIDTH_BYTES.get(leaf.physical_type):
         return None
     if leaf.physical_type == PhysicalType.FLOAT:
         return number(float(struct.unpack("<f", raw)[0]))

@@ -14,7 +14,7 @@ from tornproof.cli.inspection.values import questdb_value
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.fields import Codec, Repetition
 from tornproof.impl.pm.block import Chunk, Statistic, chunk_offset
 from tornproof.impl.pm.bloom_place import ReadData, bitset_of
 from tornproof.impl.pm.chain import Metadata
@@ -22,6 +22,7 @@ from tornproof.impl.pm.footer import Generation
 from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.types.names import type_name
+from tornproof.impl.types.physical import PhysicalType
 
 Blooms: TypeAlias = dict[tuple[int, int], Document]
 """The documents of bloom filters by row group and column."""
@@ -106,7 +107,7 @@ def _column_document(index: int, column: Column) -> Document:
         "flags": flags_document(layout.COLUMN_FLAGS, column.flags),
         "repetition": Repetition(repetition).name if repetition < len(Repetition) else None,
         "fixed_byte_len": column.fixed_byte_len,
-        "physical_type": layout.PHYSICAL_TYPE_NAMES[column.physical_type],
+        "physical_type": PhysicalType(column.physical_type).name,
         "max_rep_level": column.max_rep_level,
         "max_def_level": column.max_def_level,
     }
@@ -199,7 +200,7 @@ def _chunk_document(
     return {
         "column": index,
         "name": column.name,
-        "codec": layout.CODEC_NAMES[chunk.codec],
+        "codec": Codec(chunk.codec).name,
         "encodings": flags_document(layout.ENCODINGS, chunk.encodings),
         "num_values": chunk.num_values,
         "byte_range_start": chunk.byte_range_start,

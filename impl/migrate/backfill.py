@@ -10,13 +10,12 @@ import pyarrow as pa
 from tornproof.impl.chunk.chunk import check_pages, decode_checked
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.pm import INLINE_STATISTIC_LIMIT_BYTES
-from tornproof.impl.migrate.inference import TIMESTAMP_NS
 from tornproof.impl.migrate.refusals import Cause, RefusalError
 from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.types.questdb import TIMESTAMP_NS, TypeTag
 
 CHUNK_MAX_BYTES = 1 << 30
 NULL = -1 << 63

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tornproof.impl.migrate.footer_reader import StructReader
 from tornproof.impl.migrate.refusals import Cause, RefusalError
-from tornproof.impl.migrate.shapes import BLOOM_HEADER, ColumnMetaData
-from tornproof.impl.migrate.wire import UNLIMITED
+from tornproof.impl.migrate.shapes import ColumnMetaData
 from tornproof.impl.parquet.bloom import BLOCK_BYTES
+from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER
 
 HEADER_FIRST_BYTES = 256
 HEADER_MAX_BYTES = 1 << 20
@@ -49,9 +49,9 @@ class BloomFilters:
         while True:
             content = self._read(length, offset_bytes)
             # Unknown kinds of filters are refused in both ways of reading: what their bits mean is not known.
-            reader = StructReader(content, offset_bytes, budget=UNLIMITED, as_questdb=True)
+            reader = StructReader(content, offset_bytes, as_questdb=True)
             try:
-                header = reader.read(BLOOM_HEADER)
+                header = reader.read(BLOOM_FILTER_HEADER)
             except RefusalError as refusal:
                 if len(content) == length < HEADER_MAX_BYTES:
                     length *= 16

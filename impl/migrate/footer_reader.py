@@ -1,19 +1,40 @@
-"""Reading Thrift structs as QuestDB's converter does, which is not what a careful reader does (docs/migration.md).
+"""Thrift structs as QuestDB's converter reads them, which is not what a careful reader does (docs/migration.md).
 
-It believes its own tables: a known field is read as what it should be, whatever wire type it has. The lenient way
-(docs/migration.md) looks at wire types, takes unknown members of unions for no annotation, and has no budget.
+It believes its own tables: a known field is read as what it should be, whatever wire type it has. All is paid from a
+budget. The lenient way looks at wire types, takes unknown members of unions for no annotation, and has no budget.
+
+`parquet/thrift.py` cannot stand in for it: its tree does not tell what bytes say that are read against their wire type,
+and footers of more than some 30,000 chunks, which are converted, are above its limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from tornproof.impl.migrate.refusals import Cause, RefusalError
-from tornproof.impl.migrate.shapes import FOOTER, Code, Element, FileMetaData, Shape, Union
-from tornproof.impl.migrate.wire import BOOL, KIND_BITS, SKIP_DEPTH_MAX, STOP, STRUCT_COST, TRUE, UNLIMITED, WireReader
+from tornproof.impl.migrate.shapes import NO_MEMBERS, FileMetaData, Shape, Union, shape_of
+from tornproof.impl.parquet.fields import FILE_META_DATA
+from tornproof.impl.parquet.records import Form, Table
+from tornproof.impl.parquet.thrift import (
+    BINARY,
+    BOOL,
+    BYTE,
+    FIELD_ID_MAX,
+    FIXED_SIZES_BYTES,
+    LIST,
+    LONG_COUNT,
+    MAP,
+    SET,
+    STOP,
+    STRUCT,
+    TRUE,
+    Kind,
+)
 
-INTEGER: Final = int(Code.INTEGER)
+KIND_BITS: Final[dict[int, int]] = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
+SKIP_DEPTH_MAX = 64
+STRUCT_COST, ITEM_COST = 2, 8
+UNLIMITED = 1 << 62
 ITEM_COUNT_MAX = 1_000_000
 """Of elements in one list: records are tens of times as large as the bytes that they are read from."""
 
@@ -32,23 +53,35 @@ def read_footer(footer: bytes, *, offset_bytes: int, as_questdb: bool) -> FileMe
     """
     budget = 2 * len(footer) + 1024 if as_questdb else UNLIMITED
     reader = StructReader(footer, offset_bytes, budget=budget, as_questdb=as_questdb)
-    value: FileMetaData = reader.read(FOOTER)
+    value: FileMetaData = reader.read(FILE_META_DATA)
     return value
 
 
-class StructReader(WireReader):
-    """Reads one struct from the start of `data`; `position` is behind it then."""
+class StructReader:
+    """Reads one struct from the start of `data`, which begins at byte `base` of the file; `position` is behind it then.
 
-    __slots__ = ()
+    What the methods below `read` raise is RefusalError, and IndexError where the bytes end.
+    """
 
-    def read(self, shape: Shape) -> Any:
+    __slots__ = ("as_questdb", "base", "budget", "data", "pending", "position")
+
+    def __init__(self, data: bytes, base: int, *, budget: int = UNLIMITED, as_questdb: bool) -> None:
+        self.data = data
+        self.base = base
+        self.budget = budget
+        self.as_questdb = as_questdb
+        self.position = 0
+        # The value of a boolean field whose header has been read, even if what followed was read as something else.
+        self.pending: bool | None = None
+
+    def read(self, table: Table) -> Any:
         """Return the record of a struct; raises RefusalError."""
         try:
-            return self.struct(shape)
+            return self.struct(shape_of(table))
         except IndexError:
             raise self.refusal(Cause.TRUNCATED, "more bytes", "their end") from None
 
-    def struct(self, shape: Shape) -> Any:
+    def struct(self, shape: Shape, depth_left: int = SKIP_DEPTH_MAX) -> Any:
         """Return the struct's record, or UNKNOWN where a required union is."""
         self.spend(STRUCT_COST)
         data, places, as_questdb = self.data, shape.places, self.as_questdb
@@ -65,15 +98,14 @@ class StructReader(WireReader):
                 break
             field_id = self.field_id(header, kind, field_id)
             place = places.get(field_id)
-            if place is None or not (as_questdb or self.fits(kind, place.element)):
-                self.skip(kind, SKIP_DEPTH_MAX)
+            if place is None or not (as_questdb or self.fits(kind, place.form)):
+                self.skip(kind, depth_left)
                 continue
-            element = place.element
-            if element.code == INTEGER and (byte := data[self.position]) < 128:
+            if place.is_integer and (byte := data[self.position]) < 128:
                 value: Any = (byte >> 1) ^ -(byte & 1)
                 self.position += 1
             else:
-                value = self.named(element, place.name)
+                value = self.named(place.form, place.name)
             if value is UNKNOWN:
                 is_unknown |= bool(place.required_bit)
                 value = None
@@ -96,8 +128,8 @@ class StructReader(WireReader):
             field_id = self.field_id(header, kind, field_id)
             place = shape.places.get(field_id)
             count += 1
-            if place is not None and (self.as_questdb or self.fits(kind, place.element)):
-                value = self.named(place.element, place.name)
+            if place is not None and (self.as_questdb or self.fits(kind, place.form)):
+                value = self.named(place.form, place.name)
                 found = UNKNOWN if value is UNKNOWN else Union(place.name, value)
                 continue
             self.skip(kind, SKIP_DEPTH_MAX)
@@ -108,55 +140,192 @@ class StructReader(WireReader):
         assert found is not None
         return found
 
-    def fits(self, kind: int, element: Element) -> bool:
+    def field_id(self, header: int, kind: int, previous: int) -> int:
+        """Return the id of the field whose header has been read, and keep its value if it is a boolean."""
+        if kind <= BOOL:
+            self.pending = kind == TRUE
+        elif kind > STRUCT:
+            self.check_kind(kind)
+        if header > 15:
+            if previous + (header >> 4) > FIELD_ID_MAX:
+                raise self.refusal(Cause.DEPTH, f"an id of at most {FIELD_ID_MAX}", previous + (header >> 4))
+            return previous + (header >> 4)
+        return self.integer(16)
+
+    def fits(self, kind: int, form: Form) -> bool:
         """Whether a field's wire type is what the table says; of a list that of its elements too."""
-        if kind != element.kind:
-            return kind == TRUE and element.kind == BOOL
-        if element.element is None:
+        if kind != form.kind:
+            return kind == TRUE and form.kind == BOOL
+        if form.element is None:
             return True
         header = self.data[self.position]
-        inner, wanted = header & 15, element.element.kind
+        inner, wanted = header & 15, form.element.kind
         # All integers are varints alike, and public files have any kind of them in a list.
         return header >> 4 == 0 or inner == wanted or (inner in KIND_BITS and wanted in KIND_BITS)
 
-    def named(self, element: Element, name: str) -> Any:
+    def named(self, form: Form, name: str) -> Any:
         """Return a value; a refusal inside of it gets the name."""
         try:
-            return READERS[element.code](self, element)
+            return self.value(form)
         except RefusalError as refusal:
             raise refusal.at(name) from None
         except IndexError:
             raise self.refusal(Cause.TRUNCATED, "more bytes", "their end").at(name) from None
 
-    def items(self, element: Element) -> tuple[Any, ...]:
+    def value(self, form: Form) -> Any:
+        """Return what the table says that comes next."""
+        kind = form.kind
+        if kind in KIND_BITS:
+            return self.integer(KIND_BITS[kind])
+        if kind == STRUCT:
+            shape = shape_of(form.table)
+            return self.union(shape) if shape.is_union else self.struct(shape)
+        if kind == BINARY:
+            return self.text() if form.is_text else self.binary()
+        if kind == LIST:
+            assert form.element is not None
+            return self.items(form.element)
+        return self.boolean() if kind == BOOL else self.byte()
+
+    def items(self, form: Form) -> tuple[Any, ...]:
         """Return the elements of a list."""
-        inner = element.element
-        assert inner is not None
         count, _ = self.list_header()
         if count > ITEM_COUNT_MAX:
             raise self.refusal(Cause.BUDGET, f"at most {ITEM_COUNT_MAX} elements", count)
-        read = READERS[inner.code]
         values: list[Any] = []
         try:
             for _ in range(count):
-                values.append(read(self, inner))  # noqa: PERF401 (its length names the broken element)
+                values.append(self.value(form))  # noqa: PERF401 (its length names the broken element)
         except RefusalError as refusal:
             raise refusal.at(f"[{len(values)}]") from None
         return tuple(values)
 
+    def list_header(self) -> tuple[int, int]:
+        """Return count and wire type of a list's or set's elements."""
+        header = self.byte()
+        kind = header & 15
+        self.check_element_kind(kind)
+        count = header >> 4
+        if count == LONG_COUNT:
+            count = self.count()
+        self.spend(count * ITEM_COST)
+        return count, kind
 
-def _no_shape(_: StructReader, element: Element) -> NoReturn:
-    raise AssertionError(element)
+    def binary(self) -> bytes:
+        """Return the bytes of a binary field; where they end too early, what is read next is refused."""
+        length = self.count()
+        self.spend(length)
+        start = self.position
+        content = self.data[start : start + length]
+        self.position = start + len(content)
+        if len(content) < length and not self.as_questdb:
+            raise self.refusal(Cause.TRUNCATED, f"{length} bytes", len(content))
+        return content
 
+    def text(self) -> str:
+        """Return a binary field as text."""
+        content = self.binary()
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            actual = f"byte {content[error.start]:#04x} at {error.start} of {len(content)}"
+            raise self.refusal(Cause.BAD_DATA, "UTF-8", actual) from None
 
-READERS: tuple[Callable[[StructReader, Element], Any], ...] = (
-    lambda reader, element: reader.integer(element.bits),
-    lambda reader, _: reader.boolean(),
-    lambda reader, _: reader.byte(),
-    lambda reader, _: reader.binary(),
-    lambda reader, _: reader.text(),
-    lambda reader, element: reader.struct(element.shape) if element.shape else _no_shape(reader, element),
-    lambda reader, element: reader.union(element.shape) if element.shape else _no_shape(reader, element),
-    StructReader.items,
-)
-"""By the numbers of `Code`."""
+    def boolean(self) -> bool:
+        """Return the boolean whose header has been read, else one that takes a byte."""
+        if self.pending is not None:
+            value, self.pending = self.pending, None
+            return value
+        byte = self.byte()
+        if byte not in (TRUE, BOOL) and (self.as_questdb or byte):
+            raise self.refusal(Cause.BAD_DATA, "a boolean", byte)
+        return byte == TRUE
+
+    def byte(self) -> int:
+        """Return the next byte."""
+        byte = self.data[self.position]
+        self.position += 1
+        return byte
+
+    def integer(self, bits: int) -> int:
+        """Return a signed integer; what has more bits than it should loses the upper ones, as in the converter."""
+        number = self.varint((bits + 7) // 7) & 0xFFFFFFFFFFFFFFFF
+        number = (number >> 1) ^ -(number & 1)
+        half = 1 << bits - 1
+        return (number + half) % (2 * half) - half
+
+    def count(self) -> int:
+        """Return a number of elements or bytes."""
+        return self.varint(5) & 0xFFFFFFFF
+
+    def varint(self, length_max_bytes: int) -> int:
+        """Return an unsigned integer of at most so many bytes."""
+        number = 0
+        for index in range(length_max_bytes):
+            byte = self.byte()
+            number |= (byte & 127) << 7 * index
+            if byte < 128:
+                return number
+        # Only what follows them is too much.
+        self.byte()
+        raise self.refusal(Cause.VARINT, f"an integer of at most {length_max_bytes} bytes", "more")
+
+    def skip(self, kind: int, depth_left: int) -> None:
+        """Read past a value of a wire type; only so many levels of it."""
+        if depth_left == 0:
+            raise self.refusal(Cause.DEPTH, f"at most {SKIP_DEPTH_MAX} levels", "more")
+        if kind in KIND_BITS:
+            self.integer(KIND_BITS[kind])
+        elif kind == BINARY:
+            self.text() if self.as_questdb else self.binary()
+        elif kind == STRUCT:
+            self.struct(NO_MEMBERS, depth_left - 1)
+        elif kind in (LIST, SET):
+            count, inner = self.list_header()
+            for _ in range(count):
+                self.skip(inner, depth_left - 1)
+        elif kind == MAP:
+            self.skip_map(depth_left - 1)
+        elif kind in FIXED_SIZES_BYTES:
+            self.position += FIXED_SIZES_BYTES[kind]
+            self.data[self.position - 1]
+        elif kind == BYTE:
+            self.byte()
+        elif kind == STOP:
+            raise self.refusal(Cause.FIELD_MISSING, "a wire type of elements", kind)
+        else:
+            self.boolean()
+
+    def skip_map(self, depth_left: int) -> None:
+        """Read past a map."""
+        count = self.count()
+        if count == 0:
+            return
+        kinds = self.byte()
+        self.check_element_kind(kinds >> 4)
+        self.check_element_kind(kinds & 15)
+        self.spend(count * ITEM_COST)
+        for _ in range(count):
+            self.skip(kinds >> 4, depth_left)
+            self.skip(kinds & 15, depth_left)
+
+    def check_kind(self, kind: int) -> None:
+        """Refuse wire types that are not known; the converter does not know the newest."""
+        if kind > STRUCT and (self.as_questdb or kind > Kind.UUID):
+            raise self.refusal(Cause.BAD_DATA, "a known wire type", kind)
+
+    def check_element_kind(self, kind: int) -> None:
+        """Refuse such wire types of elements, and the one of two for booleans that the converter does not take."""
+        self.check_kind(kind)
+        if kind == BOOL and self.as_questdb:
+            raise self.refusal(Cause.BAD_DATA, "the other wire type for booleans", kind)
+
+    def spend(self, cost: int) -> None:
+        """Count what is to be allocated."""
+        self.budget -= cost
+        if self.budget < 0:
+            raise self.refusal(Cause.BUDGET, "a footer that needs no more memory than twice its length", "more")
+
+    def refusal(self, cause: Cause, expected: object, actual: object) -> RefusalError:
+        """Return the error of what ends here."""
+        return RefusalError(cause, expected, actual, self.base + min(self.position, len(self.data)))

@@ -6,19 +6,9 @@ from tornproof.impl.migrate.annotations import Annotation
 from tornproof.impl.migrate.schema import Leaf
 from tornproof.impl.migrate.shapes import DecimalType
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.types.questdb import DIMENSIONS_MINUS_1, ELEMENT_TAG, NANOSECOND, PRECISION, SCALE, TAG, TypeTag
+from tornproof.impl.types.questdb import DIMENSIONS_MAX, TIMESTAMP_NS, TypeTag, decimal_type, double_array_type
 
 UNKNOWN_TYPE = -1
-DIMENSIONS_MAX = 32
-TIMESTAMP_NS = NANOSECOND.put(TypeTag.TIMESTAMP, 1)
-_DECIMALS = (
-    (2, TypeTag.DECIMAL8),
-    (4, TypeTag.DECIMAL16),
-    (9, TypeTag.DECIMAL32),
-    (18, TypeTag.DECIMAL64),
-    (38, TypeTag.DECIMAL128),
-    (76, TypeTag.DECIMAL256),
-)
 _TIMESTAMPS = {"MICROS": int(TypeTag.TIMESTAMP), "NANOS": TIMESTAMP_NS, "MILLIS": int(TypeTag.DATE)}
 _NOTHING = Annotation("")
 
@@ -35,21 +25,21 @@ def infer_type(leaf: Leaf) -> int:
         case PhysicalType.INT64:
             if logical.name == "TIMESTAMP" and logical.unit is not None:
                 return _TIMESTAMPS[logical.unit]
-            return _decimal_type(decimal) if decimal else TypeTag.LONG
+            return _decimal(decimal) if decimal else TypeTag.LONG
         case PhysicalType.INT96:
             return TIMESTAMP_NS
         case PhysicalType.FLOAT:
             return TypeTag.FLOAT
         case PhysicalType.DOUBLE:
             is_array = 1 <= leaf.list_dimensions <= DIMENSIONS_MAX
-            return _array_type(leaf.list_dimensions) if is_array else TypeTag.DOUBLE
+            return double_array_type(leaf.list_dimensions) if is_array else TypeTag.DOUBLE
         case PhysicalType.BYTE_ARRAY:
             if decimal:
-                return _decimal_type(decimal)
+                return _decimal(decimal)
             return TypeTag.VARCHAR if logical.name == "STRING" or converted.name == "UTF8" else TypeTag.BINARY
         case PhysicalType.FIXED_LEN_BYTE_ARRAY:
             if decimal:
-                return _decimal_type(decimal)
+                return _decimal(decimal)
             by_length = {16: TypeTag.UUID if logical.name == "UUID" else TypeTag.LONG128, 32: TypeTag.LONG256}
             return by_length.get(leaf.fixed_byte_len, UNKNOWN_TYPE)
 
@@ -58,7 +48,7 @@ def _of_int32(logical: Annotation, converted: Annotation, decimal: DecimalType |
     if logical.integer == "INT_32":
         return TypeTag.INT
     if decimal:
-        return _decimal_type(decimal)
+        return _decimal(decimal)
     if logical.integer == "INT_16" or converted.name == "INT_16":
         return TypeTag.SHORT
     if logical.integer == "INT_8" or converted.name == "INT_8":
@@ -66,14 +56,6 @@ def _of_int32(logical: Annotation, converted: Annotation, decimal: DecimalType |
     return TypeTag.DATE if "DATE" in (logical.name, converted.name) else TypeTag.INT
 
 
-def _decimal_type(decimal: DecimalType) -> int:
-    precision, scale = decimal.precision & 0xFF, decimal.scale & 0xFF
-    tag = next((tag for digits_max, tag in _DECIMALS if precision <= digits_max), None)
-    if tag is None or precision == 0 or scale > precision:
-        return UNKNOWN_TYPE
-    return SCALE.put(PRECISION.put(tag, precision), scale)
-
-
-def _array_type(dimensions: int) -> int:
-    array = ELEMENT_TAG.put(TAG.put(0, TypeTag.ARRAY), TypeTag.DOUBLE)
-    return DIMENSIONS_MINUS_1.put(array, dimensions - 1)
+def _decimal(decimal: DecimalType) -> int:
+    column_type = decimal_type(decimal.precision & 0xFF, decimal.scale & 0xFF)
+    return UNKNOWN_TYPE if column_type is None else column_type

@@ -5,35 +5,10 @@ QuestDB's converter is generated from an older parquet.thrift, so newer fields a
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+import functools
+from typing import Any, NamedTuple
 
-from tornproof.impl.parquet import fields
-from tornproof.impl.parquet.records import Form, Table
-from tornproof.impl.parquet.thrift import Kind
-
-
-class Code(IntEnum):
-    """How a value is read."""
-
-    INTEGER = 0
-    BOOL = 1
-    BYTE = 2
-    BYTES = 3
-    TEXT = 4
-    STRUCT = 5
-    UNION = 6
-    LIST = 7
-
-
-class Element(NamedTuple):
-    """How to read one value, and of which wire type it should be; `bits` is the width of an integer."""
-
-    code: int
-    kind: int
-    bits: int = 0
-    shape: Shape | None = None
-    element: Element | None = None
+from tornproof.impl.parquet.records import INTEGER_KINDS, Form, Table, UnionTable
 
 
 class Place(NamedTuple):
@@ -42,13 +17,15 @@ class Place(NamedTuple):
     name: str
     slot: int
     required_bit: int
-    element: Element
+    is_integer: bool
+    form: Form
 
 
 class Shape(NamedTuple):
     """A struct: its members by id, and the record that holds those that are kept."""
 
     name: str
+    is_union: bool
     places: dict[int, Place]
     required: int
     record: Any
@@ -169,8 +146,6 @@ class Nothing(NamedTuple):
     """A struct of which nothing is kept."""
 
 
-Record: TypeAlias = tuple[Any, ...]
-
 _RECORDS: dict[str, Any] = {
     record.__name__: record
     for record in (
@@ -188,19 +163,6 @@ _RECORDS: dict[str, Any] = {
         BloomFilterHeader,
     )
 }
-_UNIONS = frozenset(
-    table.name
-    for table in (
-        fields.TIME_UNIT,
-        fields.LOGICAL_TYPE,
-        fields.COLUMN_ORDER,
-        fields.COLUMN_CRYPTO_META_DATA,
-        fields.ENCRYPTION_ALGORITHM,
-        fields.BLOOM_FILTER_ALGORITHM,
-        fields.BLOOM_FILTER_HASH,
-        fields.BLOOM_FILTER_COMPRESSION,
-    )
-)
 # Ids that parquet.thrift has and the converter does not know.
 _UNKNOWN = {
     "LogicalType": frozenset({15, 16, 17, 18, 19}),
@@ -211,39 +173,23 @@ _UNKNOWN = {
 }
 # Its absence is refused only once all of the footer has been read.
 _NOT_REQUIRED = {("ColumnChunk", "meta_data")}
-_CODES = {Kind.BOOL: Code.BOOL, Kind.BYTE: Code.BYTE, Kind.BINARY: Code.BYTES}
-_INTEGER_BITS = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
-_EMPTY = Shape("empty struct", {}, 0, Nothing, 0)
+NO_MEMBERS = Shape("empty struct", False, {}, 0, Nothing, 0)
 
 
-def _shape(table: Table) -> Shape:
+@functools.cache
+def shape_of(table: Table | None) -> Shape:
+    """Return how to read the struct of a table; without one it has no member that is known."""
+    if table is None:
+        return NO_MEMBERS
     record = _RECORDS.get(table.name, Nothing)
     kept: tuple[str, ...] = record._fields
     places: dict[int, Place] = {}
-    required = 0
     for number, member in table.by_id.items():
         if number in _UNKNOWN.get(table.name, ()):
             continue
         is_required = member.required and (table.name, member.name) not in _NOT_REQUIRED
-        bit = 1 << len(places) if is_required else 0
-        required |= bit
         slot = kept.index(member.name) if member.name in kept else -1
-        places[number] = Place(member.name, slot, bit, _element(member.form))
-    return Shape(table.name, places, required, record, len(kept))
-
-
-def _element(form: Form) -> Element:
-    kind = form.kind
-    if kind in _INTEGER_BITS:
-        return Element(Code.INTEGER, kind, _INTEGER_BITS[kind])
-    if kind is Kind.STRUCT:
-        code = Code.UNION if form.table is not None and form.table.name in _UNIONS else Code.STRUCT
-        return Element(code, kind, shape=_EMPTY if form.table is None else _shape(form.table))
-    if kind is Kind.LIST:
-        assert form.element is not None
-        return Element(Code.LIST, kind, element=_element(form.element))
-    return Element(Code.TEXT if form.is_text else _CODES[kind], kind)
-
-
-FOOTER = _shape(fields.FILE_META_DATA)
-BLOOM_HEADER = _shape(fields.BLOOM_FILTER_HEADER)
+        bit = 1 << number if is_required else 0
+        places[number] = Place(member.name, slot, bit, member.form.kind in INTEGER_KINDS, member.form)
+    required = sum(place.required_bit for place in places.values())
+    return Shape(table.name, isinstance(table, UnionTable), places, required, record, len(kept))

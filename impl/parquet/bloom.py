@@ -1,4 +1,4 @@
-"""Split-block bloom filters: which bits a value sets, how large a filter is, and whether one may hold a value.
+"""Split-block bloom filters: which bits a value sets, how large a filter is, whether one may hold a value, its header.
 
 Source: Apache Parquet format, "Bloom Filter": xxHash64 with seed 0 of a value's PLAIN bytes, without a length in front.
 """
@@ -13,10 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER, ids_of
+from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.thrift import BrokenError, Field, Kind, Struct, decode, encode
+
 BLOCK_BYTES: Final = 32
 """A block has 8 words of 32 bits, and a value sets one bit in each of them."""
 SIZE_MIN_BYTES: Final = BLOCK_BYTES
 SIZE_MAX_BYTES: Final = 1 << 27
+HEADER_MAX_BYTES: Final = 1024
+HEADER: Final = ids_of(BLOOM_FILTER_HEADER)
 SALTS: Final = (
     0x47B6137B,
     0x44974D91,
@@ -178,3 +184,23 @@ def _is_text(stored: pa.DataType) -> bool:
 def _binary_of(stored: pa.DataType) -> pa.DataType:
     is_large = pa.types.is_large_string(stored) or pa.types.is_large_binary(stored)
     return pa.large_binary() if is_large else pa.binary()
+
+
+# Split blocks, xxHash and no compression are each the first member of a union, and the only one there is.
+_FIRST_OF_UNION = Struct((Field(1, Kind.STRUCT, Struct(())),))
+
+
+def encode_filter_header(size_bytes: int) -> bytes:
+    """Return the header of a bitset of so many bytes."""
+    choices = (Field(HEADER[name], Kind.STRUCT, _FIRST_OF_UNION) for name in ("algorithm", "hash", "compression"))
+    return encode(Struct((Field(HEADER["num_bytes"], Kind.I32, size_bytes), *choices)))
+
+
+def decode_filter_header(raw: bytes, *, file: str) -> tuple[int, int]:
+    """Return the size of the bitset and that of the header which `raw` begins with; raises CorruptError."""
+    path_of = BLOOM_FILTER_HEADER.path_text
+    tree, end = decode(raw[:HEADER_MAX_BYTES], file=file, path_of=path_of)
+    try:
+        return read(tree, BLOOM_FILTER_HEADER)["num_bytes"], end
+    except BrokenError as error:
+        error.report(file, path_of)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tornproof.impl.parquet.records import Form, Member, Table, choice, integer, list_of, size, struct_of
+from tornproof.impl.parquet.records import Form, Member, Table, UnionTable, choice, integer, list_of, size, struct_of
 from tornproof.impl.parquet.thrift import Kind
 from tornproof.impl.types.physical import PhysicalType
 
@@ -105,12 +105,12 @@ TEXT = Form(kind=Kind.BINARY, is_text=True)
 TREE = struct_of(None, as_tree=True)
 
 DECIMAL_TYPE = Table("DecimalType", Member(1, "scale", I32, True), Member(2, "precision", I32, True))
-TIME_UNIT = Table("TimeUnit", Member(1, "MILLIS", TREE), Member(2, "MICROS", TREE), Member(3, "NANOS", TREE))
+TIME_UNIT = UnionTable("TimeUnit", Member(1, "MILLIS", TREE), Member(2, "MICROS", TREE), Member(3, "NANOS", TREE))
 TIME_TYPE = Table(
     "TimeType", Member(1, "is_adjusted_to_utc", BOOL, True), Member(2, "unit", struct_of(TIME_UNIT), True)
 )
 INTEGER_TYPE = Table("IntType", Member(1, "bit_width", I8, True), Member(2, "is_signed", BOOL, True))
-LOGICAL_TYPE = Table(
+LOGICAL_TYPE = UnionTable(
     "LogicalType",
     Member(1, "STRING", TREE),
     Member(2, "MAP", TREE),
@@ -199,7 +199,7 @@ COLUMN_META_DATA = Table(
 ENCRYPTION_WITH_COLUMN_KEY = Table(
     "EncryptionWithColumnKey", Member(1, "path_in_schema", list_of(TEXT), True), Member(2, "key_metadata", BYTES)
 )
-COLUMN_CRYPTO_META_DATA = Table(
+COLUMN_CRYPTO_META_DATA = UnionTable(
     "ColumnCryptoMetaData",
     Member(1, "ENCRYPTION_WITH_FOOTER_KEY", TREE),
     Member(2, "ENCRYPTION_WITH_COLUMN_KEY", struct_of(ENCRYPTION_WITH_COLUMN_KEY)),
@@ -207,7 +207,7 @@ COLUMN_CRYPTO_META_DATA = Table(
 AES_GCM = Table(
     "AesGcm", Member(1, "aad_prefix", BYTES), Member(2, "aad_file_unique", BYTES), Member(3, "supply_aad_prefix", BOOL)
 )
-ENCRYPTION_ALGORITHM = Table(
+ENCRYPTION_ALGORITHM = UnionTable(
     "EncryptionAlgorithm",
     Member(1, "AES_GCM_V1", struct_of(AES_GCM)),
     Member(2, "AES_GCM_CTR_V1", struct_of(AES_GCM)),
@@ -234,7 +234,7 @@ ROW_GROUP = Table(
     Member(6, "total_compressed_size", I64),
     Member(7, "ordinal", I16),
 )
-COLUMN_ORDER = Table(
+COLUMN_ORDER = UnionTable(
     "ColumnOrder",
     Member(1, "TYPE_ORDER", TREE),
     Member(2, "IEEE_754_TOTAL_ORDER", TREE),
@@ -288,9 +288,9 @@ PAGE_HEADER = Table(
     Member(7, "dictionary_page_header", struct_of(DICTIONARY_PAGE_HEADER)),
     Member(8, "data_page_header_v2", struct_of(DATA_PAGE_HEADER_V2)),
 )
-BLOOM_FILTER_ALGORITHM = Table("BloomFilterAlgorithm", Member(1, "BLOCK", TREE, True))
-BLOOM_FILTER_HASH = Table("BloomFilterHash", Member(1, "XXHASH", TREE, True))
-BLOOM_FILTER_COMPRESSION = Table("BloomFilterCompression", Member(1, "UNCOMPRESSED", TREE, True))
+BLOOM_FILTER_ALGORITHM = UnionTable("BloomFilterAlgorithm", Member(1, "BLOCK", TREE, True))
+BLOOM_FILTER_HASH = UnionTable("BloomFilterHash", Member(1, "XXHASH", TREE, True))
+BLOOM_FILTER_COMPRESSION = UnionTable("BloomFilterCompression", Member(1, "UNCOMPRESSED", TREE, True))
 BLOOM_FILTER_HEADER = Table(
     "BloomFilterHeader",
     Member(1, "num_bytes", SIZE32, True),

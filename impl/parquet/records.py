@@ -68,6 +68,12 @@ class Table:
         return path_text(named)
 
 
+class UnionTable(Table):
+    """A struct of which exactly one member is there."""
+
+    __slots__ = ()
+
+
 def integer(kind: Kind, bits: int) -> Form:
     """Return the form of a signed number of so many bits."""
     low = -1 << bits - 1

@@ -126,6 +126,7 @@ def path_text(steps: Sequence[Step]) -> str:
 DEPTH_MAX = 64
 NODE_COUNT_MAX = 1_000_000
 VARINT_LENGTH_MAX_BYTES = 10
+FIELD_ID_MAX = 0x7FFF
 STOP = 0
 LONG_COUNT = 15
 
@@ -345,7 +346,7 @@ class _Decoder:
 
     def check_id(self, field_id: int, position: int) -> None:
         """Refuse an id that readers would wrap; short headers only add, so only the highest is looked at."""
-        if not -0x8000 <= field_id <= 0x7FFF:
+        if not ~FIELD_ID_MAX <= field_id <= FIELD_ID_MAX:
             raise BrokenError("a field id of 16 bits", field_id, self.base + position)
 
     def claim(self, count: int, position: int) -> None:

@@ -6,25 +6,26 @@ import re
 
 from tornproof.impl.types.questdb import (
     DECIMAL_DIGITS_MAX,
-    DIMENSIONS_MINUS_1,
+    DIMENSIONS_MAX,
     ELEMENT_TAG,
     GEOHASH_BITS,
     GEOHASH_FLAG,
     GEOHASH_PRECISION,
     NANOSECOND,
-    PRECISION,
-    SCALE,
+    TIMESTAMP_NS,
     TypeTag,
     array_dimensions,
     decimal_shape,
+    decimal_type,
+    double_array_type,
     tag_of,
 )
 
 GEOHASH_DIGIT_BITS = 5
 _WITH_SIZES = {*GEOHASH_BITS, *DECIMAL_DIGITS_MAX, TypeTag.ARRAY}
 _CODES = {tag.name: int(tag) for tag in TypeTag if tag not in _WITH_SIZES}
-_CODES["TIMESTAMP_NS"] = NANOSECOND.put(int(TypeTag.TIMESTAMP), 1)
-_ARRAY = re.compile(r"DOUBLE((\[\]){1,32})")
+_CODES["TIMESTAMP_NS"] = TIMESTAMP_NS
+_ARRAY = re.compile(rf"DOUBLE((\[\]){{1,{DIMENSIONS_MAX}}})")
 _GEOHASH = re.compile(r"GEOHASH\(\s*(\d{1,2})\s*([CB])\s*\)")
 _DECIMAL = re.compile(r"DECIMAL\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
@@ -54,16 +55,11 @@ def type_code(name: str) -> int | None:
     """
     text = name.strip().upper()
     if match := _ARRAY.fullmatch(text):
-        code = ELEMENT_TAG.put(int(TypeTag.ARRAY), TypeTag.DOUBLE)
-        return DIMENSIONS_MINUS_1.put(code, len(match[1]) // 2 - 1)
+        return double_array_type(len(match[1]) // 2)
     if match := _GEOHASH.fullmatch(text):
         size_bits = int(match[1]) * (GEOHASH_DIGIT_BITS if match[2] == "C" else 1)
         tag = next((tag for tag, sizes_bits in GEOHASH_BITS.items() if size_bits in sizes_bits), None)
         return None if tag is None else GEOHASH_FLAG.put(GEOHASH_PRECISION.put(int(tag), size_bits), 1)
     if match := _DECIMAL.fullmatch(text):
-        precision, scale = int(match[1]), int(match[2])
-        tag = next((tag for tag, digits_max in DECIMAL_DIGITS_MAX.items() if precision <= digits_max), None)
-        if tag is None or not scale <= precision > 0:
-            return None
-        return SCALE.put(PRECISION.put(int(tag), precision), scale)
+        return decimal_type(int(match[1]), int(match[2]))
     return _CODES.get(text)

@@ -108,6 +108,9 @@ DECIMAL_DIGITS_MAX = {
 }
 """The decimal types, and how many digits each holds."""
 
+TIMESTAMP_NS = NANOSECOND.put(TypeTag.TIMESTAMP, 1)
+DIMENSIONS_MAX = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecimalShape:
@@ -130,6 +133,19 @@ def tag_of(column_type: int) -> TypeTag | None:
 def decimal_shape(column_type: int) -> DecimalShape:
     """Return precision and scale of a decimal's type code."""
     return DecimalShape(precision=PRECISION.get(column_type), scale=SCALE.get(column_type))
+
+
+def decimal_type(precision: int, scale: int) -> int | None:
+    """Return the type code of a decimal, by the smallest tag that holds its digits; None where there is none."""
+    tag = next((tag for tag, digits_max in DECIMAL_DIGITS_MAX.items() if precision <= digits_max), None)
+    if tag is None or not scale <= precision > 0:
+        return None
+    return SCALE.put(PRECISION.put(tag, precision), scale)
+
+
+def double_array_type(dimensions: int) -> int:
+    """Return the type code of an array of doubles."""
+    return DIMENSIONS_MINUS_1.put(ELEMENT_TAG.put(TypeTag.ARRAY, TypeTag.DOUBLE), dimensions - 1)
 
 
 def array_dimensions(column_type: int) -> int:

@@ -23,12 +23,13 @@ from tornproof.impl.parquet.bloom import (
     bitset_size_bytes,
     build_bitset,
     can_be_hashed,
+    decode_filter_header,
+    encode_filter_header,
     hash_of,
     hashes_of,
     may_contain,
     probe,
 )
-from tornproof.impl.parquet.bloom_filter import decode_filter_header, encode_filter_header
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.write.stored_arrays import stored_array

@@ -6,21 +6,30 @@ It says nothing of a column's meaning, decimals aside: values come back as they 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
-from tornproof.impl.parquet.fields import Repetition
-from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, encode
+from tornproof.impl.parquet.fields import (
+    COLUMN_CHUNK,
+    COLUMN_META_DATA,
+    DECIMAL_TYPE,
+    FILE_META_DATA,
+    LOGICAL_TYPE,
+    ROW_GROUP,
+    SCHEMA_ELEMENT,
+    ConvertedType,
+    PageEncoding,
+    Repetition,
+)
+from tornproof.impl.parquet.records import make
+from tornproof.impl.parquet.thrift import Struct, encode
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import DecimalShape
 
 FORMAT_VERSION = 2
-PLAIN_ENCODING = 0
-CONVERTED_LIST, CONVERTED_DECIMAL = 3, 5
-LOGICAL_LIST, LOGICAL_DECIMAL = 3, 5
 COLUMN_NAME = "column"
 DECIMAL128_BYTES, DECIMAL128_DIGITS = 16, 38
 
@@ -46,71 +55,68 @@ def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) ->
     Raises pyarrow's errors for a leaf that Parquet does not allow.
     """
     schema, path = _schema(leaf)
-    column = _struct(
-        (1, Kind.I32, leaf.physical_type),
-        (2, Kind.LIST, Items(Kind.I32, (PLAIN_ENCODING,))),
-        (3, Kind.LIST, Items(Kind.BINARY, path)),
-        (4, Kind.I32, codec),
-        (5, Kind.I64, value_count),
-        (6, Kind.I64, size_bytes),
-        (7, Kind.I64, size_bytes),
-        (9, Kind.I64, 0),
+    meta = make(
+        COLUMN_META_DATA,
+        type=leaf.physical_type,
+        encodings=(PageEncoding.PLAIN,),
+        path_in_schema=path,
+        codec=codec,
+        num_values=value_count,
+        total_uncompressed_size=size_bytes,
+        total_compressed_size=size_bytes,
+        data_page_offset=0,
     )
-    row_group = _struct(
-        (1, Kind.LIST, Items(Kind.STRUCT, (_struct((2, Kind.I64, 0), (3, Kind.STRUCT, column)),))),
-        (2, Kind.I64, size_bytes),
-        (3, Kind.I64, value_count),
+    row_group = make(
+        ROW_GROUP,
+        columns=(make(COLUMN_CHUNK, file_offset=0, meta_data=meta),),
+        total_byte_size=size_bytes,
+        num_rows=value_count,
     )
     footer = encode(
-        _struct(
-            (1, Kind.I32, FORMAT_VERSION),
-            (2, Kind.LIST, Items(Kind.STRUCT, schema)),
-            (3, Kind.I64, value_count),
-            (4, Kind.LIST, Items(Kind.STRUCT, (row_group,))),
-        )
+        make(FILE_META_DATA, version=FORMAT_VERSION, schema=schema, num_rows=value_count, row_groups=(row_group,))
     )
     tail = ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
     return pq.read_metadata(pa.BufferReader(MAGIC + footer + tail))
 
 
-def _schema(leaf: Leaf) -> tuple[tuple[Struct, ...], tuple[bytes, ...]]:
+@functools.lru_cache(maxsize=4096)
+def _schema(leaf: Leaf) -> tuple[tuple[Struct, ...], tuple[str, ...]]:
     """Return the schema's elements, the root first, and the leaf's path; Arrow gets the names of `list_type`."""
-    elements = [_struct((4, Kind.BINARY, b"root"), (5, Kind.I32, 1))]
-    path = [COLUMN_NAME.encode()]
+    elements = [make(SCHEMA_ELEMENT, name="root", num_children=1)]
+    path = [COLUMN_NAME]
     for depth in range(leaf.dimensions):
         repetition = Repetition.OPTIONAL if depth == 0 or leaf.lists_optional else Repetition.REQUIRED
-        elements += [_list_group(path[-1], repetition), _group(b"list", Repetition.REPEATED)]
-        path += [b"list", b"element" if depth == leaf.dimensions - 1 else b"list"]
+        elements += [_list_group(path[-1], repetition), _group("list", Repetition.REPEATED)]
+        path += ["list", "element" if depth == leaf.dimensions - 1 else "list"]
     elements.append(_leaf_element(leaf, path[-1]))
     return tuple(elements), tuple(path)
 
 
-def _group(name: bytes, repetition: Repetition) -> Struct:
-    return _struct((3, Kind.I32, repetition), (4, Kind.BINARY, name), (5, Kind.I32, 1))
+def _group(name: str, repetition: Repetition, **annotation: Any) -> Struct:
+    return make(SCHEMA_ELEMENT, repetition_type=repetition, name=name, num_children=1, **annotation)
 
 
-def _list_group(name: bytes, repetition: Repetition) -> Struct:
-    logical = _struct((LOGICAL_LIST, Kind.STRUCT, _struct()))
-    annotation = _struct((6, Kind.I32, CONVERTED_LIST), (10, Kind.STRUCT, logical))
-    return Struct((*_group(name, repetition).fields, *annotation.fields))
+def _list_group(name: str, repetition: Repetition) -> Struct:
+    logical = make(LOGICAL_TYPE, LIST=Struct(()))
+    return _group(name, repetition, converted_type=ConvertedType.LIST, logical_type=logical)
 
 
-def _leaf_element(leaf: Leaf, name: bytes) -> Struct:
-    fields: list[tuple[int, Kind, Value]] = [(1, Kind.I32, leaf.physical_type)]
-    if leaf.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY:
-        fields.append((2, Kind.I32, leaf.fixed_byte_len))
-    repetition = Repetition.OPTIONAL if leaf.is_optional else Repetition.REQUIRED
-    fields += [(3, Kind.I32, repetition), (4, Kind.BINARY, name)]
+def _leaf_element(leaf: Leaf, name: str) -> Struct:
+    is_fixed = leaf.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY
+    annotation: dict[str, Any] = {}
     if leaf.decimal is not None:
         scale, precision = leaf.decimal.scale, leaf.decimal.precision
         if leaf.fixed_byte_len > DECIMAL128_BYTES:
             # pyarrow makes the width of its numbers of their digits, and refuses bytes that are wider.
             precision = max(precision, DECIMAL128_DIGITS + 1)
-        decimal = _struct((1, Kind.I32, scale), (2, Kind.I32, precision))
-        fields += [(6, Kind.I32, CONVERTED_DECIMAL), (7, Kind.I32, scale), (8, Kind.I32, precision)]
-        fields.append((10, Kind.STRUCT, _struct((LOGICAL_DECIMAL, Kind.STRUCT, decimal))))
-    return _struct(*fields)
-
-
-def _struct(*fields: tuple[int, Kind, Value]) -> Struct:
-    return Struct(tuple(Field(*field) for field in fields))
+        logical = make(LOGICAL_TYPE, DECIMAL=make(DECIMAL_TYPE, scale=scale, precision=precision))
+        annotation = {"scale": scale, "precision": precision, "logical_type": logical}
+        annotation["converted_type"] = ConvertedType.DECIMAL
+    return make(
+        SCHEMA_ELEMENT,
+        type=leaf.physical_type,
+        type_length=leaf.fixed_byte_len if is_fixed else None,
+        repetition_type=Repetition.OPTIONAL if leaf.is_optional else Repetition.REQUIRED,
+        name=name,
+        **annotation,
+    )

@@ -29,9 +29,9 @@ from tornproof.impl.parquet.arrow_writer import (
 )
 from tornproof.impl.parquet.bloom import encode_filter_header
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
-from tornproof.impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA, SORTING_COLUMN, ids_of
+from tornproof.impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA, SORTING_COLUMN
 from tornproof.impl.parquet.footer import SortingColumn, start_of
-from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.records import make, read
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, moved, packed, struct_list, with_fields, without
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
@@ -51,7 +51,6 @@ HOME_BYTES = len(MAGIC)
 """Where a row group stands until it is placed: behind the first bytes of a file, since an offset of 0 means "none"."""
 DEFAULT_OPTIONS = EncodeOptions()
 NO_BITSETS: Mapping[int, bytes] = MappingProxyType({})
-SORTING = ids_of(SORTING_COLUMN)
 CHUNK_OFFSETS = (CHUNK["file_offset"], CHUNK["column_index_offset"])
 PAGE_OFFSETS = (META["data_page_offset"], META["dictionary_page_offset"])
 BLOOM_OFFSETS = (META["bloom_filter_offset"],)
@@ -180,16 +179,15 @@ def _with_filter(tree: Struct, offset_bytes: int, length_bytes: int) -> Struct:
 
 @functools.cache
 def _sorting_field(sorting: tuple[SortingColumn, ...]) -> Field:
-    entries = (
-        Struct(
-            (
-                Field(SORTING["column_index"], Kind.I32, entry.column_index),
-                Field(SORTING["descending"], Kind.BOOL, entry.descending),
-                Field(SORTING["nulls_first"], Kind.BOOL, entry.nulls_first),
-            )
+    entries = [
+        make(
+            SORTING_COLUMN,
+            column_index=entry.column_index,
+            descending=entry.descending,
+            nulls_first=entry.nulls_first,
         )
         for entry in sorting
-    )
+    ]
     return struct_list(GROUP["sorting_columns"], entries)
 
 

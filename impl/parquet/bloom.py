@@ -13,16 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER, ids_of
-from tornproof.impl.parquet.records import read
-from tornproof.impl.parquet.thrift import BrokenError, Field, Kind, Struct, decode, encode
+from tornproof.impl.parquet.fields import (
+    BLOOM_FILTER_ALGORITHM,
+    BLOOM_FILTER_COMPRESSION,
+    BLOOM_FILTER_HASH,
+    BLOOM_FILTER_HEADER,
+)
+from tornproof.impl.parquet.records import make, read
+from tornproof.impl.parquet.thrift import BrokenError, Struct, decode, encode
 
 BLOCK_BYTES: Final = 32
 """A block has 8 words of 32 bits, and a value sets one bit in each of them."""
 SIZE_MIN_BYTES: Final = BLOCK_BYTES
 SIZE_MAX_BYTES: Final = 1 << 27
 HEADER_MAX_BYTES: Final = 1024
-HEADER: Final = ids_of(BLOOM_FILTER_HEADER)
 SALTS: Final = (
     0x47B6137B,
     0x44974D91,
@@ -186,14 +190,14 @@ def _binary_of(stored: pa.DataType) -> pa.DataType:
     return pa.large_binary() if is_large else pa.binary()
 
 
-# Split blocks, xxHash and no compression are each the first member of a union, and the only one there is.
-_FIRST_OF_UNION = Struct((Field(1, Kind.STRUCT, Struct(())),))
-
-
 def encode_filter_header(size_bytes: int) -> bytes:
     """Return the header of a bitset of so many bytes."""
-    choices = (Field(HEADER[name], Kind.STRUCT, _FIRST_OF_UNION) for name in ("algorithm", "hash", "compression"))
-    return encode(Struct((Field(HEADER["num_bytes"], Kind.I32, size_bytes), *choices)))
+    algorithm = make(BLOOM_FILTER_ALGORITHM, BLOCK=Struct(()))
+    hashing = make(BLOOM_FILTER_HASH, XXHASH=Struct(()))
+    compression = make(BLOOM_FILTER_COMPRESSION, UNCOMPRESSED=Struct(()))
+    return encode(
+        make(BLOOM_FILTER_HEADER, num_bytes=size_bytes, algorithm=algorithm, hash=hashing, compression=compression)
+    )
 
 
 def decode_filter_header(raw: bytes, *, file: str) -> tuple[int, int]:

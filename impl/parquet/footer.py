@@ -22,7 +22,7 @@ from tornproof.impl.parquet.fields import (
     Codec,
     ids_of,
 )
-from tornproof.impl.parquet.records import read
+from tornproof.impl.parquet.records import make, read
 from tornproof.impl.parquet.schema import SchemaLeaf, read_leaves
 from tornproof.impl.parquet.thrift import (
     NODE_COUNT_MAX,
@@ -275,10 +275,8 @@ def _statistics(values: dict[str, Any]) -> Statistics:
 
 
 FOOTER = ids_of(FILE_META_DATA)
-PAIR = ids_of(KEY_VALUE)
 ORDINAL = ids_of(ROW_GROUP)["ordinal"]
 ELEMENT_TYPE = ids_of(SCHEMA_ELEMENT)["type"]
-TYPE_ORDER = ids_of(COLUMN_ORDER)["TYPE_ORDER"]
 VERSION = 1
 """What QuestDB writes."""
 ORDINAL_MAX = 0x7FFF
@@ -346,7 +344,7 @@ class FooterParts:
         """Return the footer with this pair in place of the first one with the key, or behind all others."""
         pairs = self._pairs()
         place = next((place for place, pair in enumerate(pairs) if read(pair, KEY_VALUE)["key"] == key), len(pairs))
-        pairs[place : place + 1] = [_pair(key, value)]
+        pairs[place : place + 1] = [make(KEY_VALUE, key=key, value=value)]
         return replace(self, fields=with_fields(self.fields, struct_list(FOOTER["key_value_metadata"], pairs)))
 
     def same_schema(self, other: FooterParts) -> bool:
@@ -414,17 +412,15 @@ def empty_footer(schema: Sequence[Struct], key_values: Mapping[str, str], create
     Its column orders say that bounds are in the order of each type: readers ignore them otherwise.
     """
     leaf_count = sum(value_of(element, ELEMENT_TYPE) is not None for element in schema)
-    order = Struct((Field(TYPE_ORDER, Kind.STRUCT, Struct(())),))
-    fields = Struct(
-        (
-            Field(FOOTER["version"], Kind.I32, VERSION),
-            struct_list(FOOTER["schema"], schema),
-            Field(FOOTER["num_rows"], Kind.I64, 0),
-            struct_list(FOOTER["row_groups"], ()),
-            struct_list(FOOTER["key_value_metadata"], [_pair(*pair) for pair in key_values.items()]),
-            Field(FOOTER["created_by"], Kind.BINARY, created_by.encode()),
-            struct_list(FOOTER["column_orders"], [order] * leaf_count),
-        )
+    fields = make(
+        FILE_META_DATA,
+        version=VERSION,
+        schema=schema,
+        num_rows=0,
+        row_groups=(),
+        key_value_metadata=[make(KEY_VALUE, key=key, value=value) for key, value in key_values.items()],
+        created_by=created_by,
+        column_orders=[make(COLUMN_ORDER, TYPE_ORDER=Struct(()))] * leaf_count,
     )
     return FooterParts(fields=fields, row_groups=(), ordinals=())
 
@@ -459,10 +455,6 @@ def row_group_facts(row_group: bytes, *, file: str = DATA_FILE) -> RowGroupFacts
 def unused_bytes_of(row_group: bytes, *, file: str = DATA_FILE) -> int:
     """Return what dropping an encoded row group adds to UNUSED_BYTES; raises CorruptError."""
     return row_group_facts(row_group, file=file).unused_bytes
-
-
-def _pair(key: str, value: str) -> Struct:
-    return Struct((Field(PAIR["key"], Kind.BINARY, key.encode()), Field(PAIR["value"], Kind.BINARY, value.encode())))
 
 
 def _ordinal_of(row_group: bytes) -> int | None:

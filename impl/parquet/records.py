@@ -1,4 +1,4 @@
-"""Reading Thrift structs by tables of fields, with ranges.
+"""Reading Thrift structs by tables of fields, with ranges, and making them.
 
 Like the readers that Thrift generates, this skips unknown fields and fields of another wire type, lets the last of
 two equal ids win and asks for the required ones; the ranges are added here.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.impl.parquet.thrift import BrokenError, Items, Kind, Known, Padded, Step, Struct, Value, path_text
+from tornproof.impl.parquet.thrift import BrokenError, Field, Items, Kind, Known, Padded, Step, Struct, Value, path_text
 
 INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 
@@ -47,12 +47,13 @@ class Member:
 class Table:
     """One struct: its members by id."""
 
-    __slots__ = ("by_id", "name", "required")
+    __slots__ = ("by_id", "by_name", "name", "required")
 
     def __init__(self, name: str, *members: Member) -> None:
         """Declare a struct; two members with one id are our bug."""
         self.name = name
         self.by_id = {member.id: member for member in members}
+        self.by_name = {member.name: member for member in members}
         self.required = tuple(member for member in members if member.required)
         assert len(self.by_id) == len(members), name
 
@@ -125,6 +126,27 @@ def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known |
         if member.name not in values:
             raise _missing(struct, member)
     return values
+
+
+def make(table: Table, **values: Any) -> Struct:
+    """Return the struct of these members by name, the inverse of `read`; a member that is None is left out.
+
+    Inner structs are given as trees, and elements of lists as what they are on their own.
+    """
+    fields = []
+    for name, value in values.items():
+        if value is not None:
+            member = table.by_name[name]
+            fields.append(Field(member.id, member.form.kind, _tree_value(value, member.form)))
+    fields.sort()
+    return Struct(tuple(fields))
+
+
+def _tree_value(value: Any, form: Form) -> Value:
+    if form.element is not None:
+        return Items(form.element.kind, tuple([_tree_value(element, form.element) for element in value]))
+    encoded: Value = value.encode() if form.is_text else value
+    return encoded
 
 
 def _inner_table(form: Form) -> Table | None:

@@ -5,25 +5,30 @@ Sources: docs/format.md, and the real files of that release, whose schema elemen
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.parquet.fields import Repetition
+from tornproof.impl.parquet.fields import (
+    DECIMAL_TYPE,
+    INTEGER_TYPE,
+    LOGICAL_TYPE,
+    SCHEMA_ELEMENT,
+    TIME_TYPE,
+    TIME_UNIT,
+    ConvertedType,
+    Repetition,
+)
+from tornproof.impl.parquet.records import make
 from tornproof.impl.parquet.schema import SchemaElement
-from tornproof.impl.parquet.thrift import Field, Kind, Struct, Value, encode
+from tornproof.impl.parquet.thrift import Struct, encode
 from tornproof.impl.pm.header import Column, FileHeader, encode_header
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
 from tornproof.impl.types.arrow import is_double_array, is_nullable, valid_decimal_shape
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import DESIGNATED, NANOSECOND, TypeTag, tag_of
-
-CONVERTED_UTF8, CONVERTED_DECIMAL = 0, 5
-CONVERTED_TIMESTAMP_MILLIS, CONVERTED_TIMESTAMP_MICROS = 9, 10
-LOGICAL_STRING, LOGICAL_DECIMAL, LOGICAL_TIMESTAMP, LOGICAL_INTEGER, LOGICAL_UUID = 1, 5, 8, 10, 14
-UNIT_MILLIS, UNIT_MICROS, UNIT_NANOS = 1, 2, 3
-CONVERTED_UINT_16, CONVERTED_INT_8, CONVERTED_INT_16, CONVERTED_INT_32, CONVERTED_INT_64 = 12, 15, 16, 17, 18
 
 _DECIMAL_BYTES = {
     TypeTag.DECIMAL8: 1,
@@ -119,7 +124,7 @@ def schema_elements(header: FileHeader, *, table_name: str) -> tuple[Struct, ...
 
     Every column must have QuestDB's own physical type, as those of `new_header` have.
     """
-    root = _struct((4, Kind.BINARY, table_name.encode()), (5, Kind.I32, len(header.columns)))
+    root = make(SCHEMA_ELEMENT, name=table_name, num_children=len(header.columns))
     return (root, *(_element(column) for column in header.columns))
 
 
@@ -149,69 +154,61 @@ def _column(column: TableColumn, timestamp_id: int) -> Column:
 def _element(column: Column) -> Struct:
     assert (column.physical_type, column.fixed_byte_len) == physical_form(column.type), column
     annotation = _annotation(column.type)
-    fields: list[tuple[int, Kind, Value | None]] = [
-        (1, Kind.I32, column.physical_type),
-        (2, Kind.I32, column.fixed_byte_len or None),
-        (3, Kind.I32, Repetition.OPTIONAL if column.max_def_level else Repetition.REQUIRED),
-        (4, Kind.BINARY, column.name.encode()),
-        (6, Kind.I32, annotation.converted_type),
-        (7, Kind.I32, annotation.scale),
-        (8, Kind.I32, annotation.precision),
-        (9, Kind.I32, column.id),
-        (10, Kind.STRUCT, annotation.logical_type),
-    ]
-    return _struct(*((number, kind, value) for number, kind, value in fields if value is not None))
+    return make(
+        SCHEMA_ELEMENT,
+        type=column.physical_type,
+        type_length=column.fixed_byte_len or None,
+        repetition_type=Repetition.OPTIONAL if column.max_def_level else Repetition.REQUIRED,
+        name=column.name,
+        converted_type=annotation.converted_type,
+        scale=annotation.scale,
+        precision=annotation.precision,
+        field_id=column.id,
+        logical_type=annotation.logical_type,
+    )
 
 
+@functools.lru_cache(maxsize=1024)
 def _annotation(column_type: int) -> _Annotation:
     if (shape := valid_decimal_shape(column_type)) is not None:
-        decimal = _struct((1, Kind.I32, shape.scale), (2, Kind.I32, shape.precision))
+        decimal = make(DECIMAL_TYPE, scale=shape.scale, precision=shape.precision)
         return _Annotation(
-            converted_type=CONVERTED_DECIMAL,
-            logical_type=_logical(LOGICAL_DECIMAL, decimal),
+            converted_type=ConvertedType.DECIMAL,
+            logical_type=make(LOGICAL_TYPE, DECIMAL=decimal),
             scale=shape.scale,
             precision=shape.precision,
         )
     match tag_of(column_type):
         case TypeTag.TIMESTAMP if NANOSECOND.get(column_type):
-            return _Annotation(logical_type=_timestamp(UNIT_NANOS))
+            return _Annotation(logical_type=_timestamp("NANOS"))
         case TypeTag.TIMESTAMP:
-            return _Annotation(converted_type=CONVERTED_TIMESTAMP_MICROS, logical_type=_timestamp(UNIT_MICROS))
+            return _Annotation(converted_type=ConvertedType.TIMESTAMP_MICROS, logical_type=_timestamp("MICROS"))
         case TypeTag.DATE:
-            return _Annotation(converted_type=CONVERTED_TIMESTAMP_MILLIS, logical_type=_timestamp(UNIT_MILLIS))
+            return _Annotation(converted_type=ConvertedType.TIMESTAMP_MILLIS, logical_type=_timestamp("MILLIS"))
         case TypeTag.STRING | TypeTag.SYMBOL | TypeTag.VARCHAR:
-            return _Annotation(converted_type=CONVERTED_UTF8, logical_type=_logical(LOGICAL_STRING, _struct()))
+            return _Annotation(converted_type=ConvertedType.UTF8, logical_type=make(LOGICAL_TYPE, STRING=Struct(())))
         case TypeTag.UUID:
-            return _Annotation(logical_type=_logical(LOGICAL_UUID, _struct()))
+            return _Annotation(logical_type=make(LOGICAL_TYPE, UUID=Struct(())))
         case TypeTag.CHAR:
-            return _Annotation(converted_type=CONVERTED_UINT_16, logical_type=_integer(16, is_signed=False))
+            return _Annotation(converted_type=ConvertedType.UINT_16, logical_type=_integer(16, is_signed=False))
         case TypeTag.IPV4:
             return _Annotation(logical_type=_integer(32, is_signed=False))
         case TypeTag.BYTE | TypeTag.GEOBYTE:
-            return _Annotation(converted_type=CONVERTED_INT_8, logical_type=_integer(8))
+            return _Annotation(converted_type=ConvertedType.INT_8, logical_type=_integer(8))
         case TypeTag.SHORT | TypeTag.GEOSHORT:
-            return _Annotation(converted_type=CONVERTED_INT_16, logical_type=_integer(16))
+            return _Annotation(converted_type=ConvertedType.INT_16, logical_type=_integer(16))
         case TypeTag.GEOINT:
-            return _Annotation(converted_type=CONVERTED_INT_32, logical_type=_integer(32))
+            return _Annotation(converted_type=ConvertedType.INT_32, logical_type=_integer(32))
         case TypeTag.GEOLONG:
-            return _Annotation(converted_type=CONVERTED_INT_64, logical_type=_integer(64))
+            return _Annotation(converted_type=ConvertedType.INT_64, logical_type=_integer(64))
         case _:
             return _Annotation()
 
 
-def _timestamp(unit: int) -> Struct:
-    return _logical(
-        LOGICAL_TIMESTAMP, _struct((1, Kind.BOOL, True), (2, Kind.STRUCT, _struct((unit, Kind.STRUCT, _struct()))))
-    )
+def _timestamp(unit: str) -> Struct:
+    time = make(TIME_TYPE, is_adjusted_to_utc=True, unit=make(TIME_UNIT, **{unit: Struct(())}))
+    return make(LOGICAL_TYPE, TIMESTAMP=time)
 
 
 def _integer(bit_width: int, *, is_signed: bool = True) -> Struct:
-    return _logical(LOGICAL_INTEGER, _struct((1, Kind.BYTE, bit_width), (2, Kind.BOOL, is_signed)))
-
-
-def _logical(member: int, value: Struct) -> Struct:
-    return _struct((member, Kind.STRUCT, value))
-
-
-def _struct(*fields: tuple[int, Kind, Value]) -> Struct:
-    return Struct(tuple(Field(*field) for field in fields))
+    return make(LOGICAL_TYPE, INTEGER=make(INTEGER_TYPE, bit_width=bit_width, is_signed=is_signed))

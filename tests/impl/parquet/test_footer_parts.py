@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import CorruptError, ProblemError
 from tornproof.impl.parquet.bloom import bitset_of_values
-from tornproof.impl.parquet.fields import FILE_META_DATA, SCHEMA_ELEMENT, ids_of
+from tornproof.impl.parquet.fields import COLUMN_META_DATA, FILE_META_DATA, KEY_VALUE, SCHEMA_ELEMENT, ids_of
 from tornproof.impl.parquet.footer import (
     FooterParts,
     RowGroupFacts,
@@ -29,6 +29,7 @@ from tornproof.impl.parquet.footer import (
     split_footer,
     unused_bytes_of,
 )
+from tornproof.impl.parquet.records import make, read
 from tornproof.impl.parquet.thrift import (
     Field,
     Items,
@@ -468,3 +469,25 @@ def test_new_footer_alone_is_an_empty_file() -> None:
     stored = pa.table({"a": pa.array([1])})
     content = b"PAR1" + file_tail(empty_footer(schema_of(stored), {}, "tests").encode())
     assert pq.read_table(pa.BufferReader(content)).equals(stored.slice(0, 0))
+
+
+def test_structs_are_made_by_the_names_of_their_members_in_the_order_of_ids() -> None:
+    values = {
+        "num_values": 7,
+        "type": 1,
+        "encodings": [0, 8],
+        "path_in_schema": ["a", "\u00e4"],
+        "codec": 7,
+        "total_uncompressed_size": 9,
+        "total_compressed_size": 8,
+        "data_page_offset": 0,
+    }
+    pair = make(KEY_VALUE, value=None, key="k")
+    made = make(COLUMN_META_DATA, **values, key_value_metadata=[pair])
+    assert [field.id for field in made.fields] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [field.id for field in pair.fields] == [1]
+    tree, _ = decode(encode(made), file="made")
+    view = read(tree, COLUMN_META_DATA)
+    assert {name: view[name] for name in values} == values
+    with pytest.raises(KeyError, match="no_member"):
+        make(KEY_VALUE, no_member=1)

@@ -30,7 +30,7 @@ from tornproof.impl.parquet.fields import (
     PageType,
     ids_of,
 )
-from tornproof.impl.parquet.footer import start_of
+from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, start_of
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, moved, value_of, with_fields, without
 
@@ -46,7 +46,6 @@ BOUND_LIMIT_BYTES = 4096
 """Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (docs/format.md, H19)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
-TAIL_BYTES = ParquetTail.layout.size_bytes
 LABEL = "row group in memory"
 
 Bounds: TypeAlias = Mapping[str, tuple[bytes, bytes] | None]
@@ -126,8 +125,8 @@ def _write(
     with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema, dictionaries)) as writer:
         writer.write_table(stored, row_group_size=stored.num_rows)
     file = memoryview(sink.getvalue())
-    tail = ParquetTail.unpack(file, len(file) - TAIL_BYTES, file=LABEL)
-    footer, _ = decode(bytes(file[-TAIL_BYTES - tail.footer_length : -TAIL_BYTES]), file=LABEL)
+    tail = ParquetTail.unpack(file, len(file) - TAIL_SIZE_BYTES, file=LABEL)
+    footer, _ = decode(bytes(file[-TAIL_SIZE_BYTES - tail.footer_length : -TAIL_SIZE_BYTES]), file=LABEL)
     row_groups = value_of(footer, FOOTER["row_groups"])
     assert isinstance(row_groups, Items)
     (tree,) = row_groups.elements

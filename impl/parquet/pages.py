@@ -8,22 +8,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.fields import PAGE_HEADER, Codec, PageType
 from tornproof.impl.parquet.records import Table, read
-from tornproof.impl.parquet.thrift import BrokenError, Kind, Step, decode
+from tornproof.impl.parquet.thrift import BINARY, BOOL, I16, I64, STRUCT, TRUE, BrokenError, Step, decode
 from tornproof.impl.storage.checksum import crc32
 
 DEPTH_MAX = 4
 VARINT_SHIFT_MAX = 63
-I16: Final = int(Kind.I16)
-I64: Final = int(Kind.I64)
-BOOL: Final = int(Kind.BOOL)
-TRUE: Final = int(Kind.TRUE)
-BINARY: Final = int(Kind.BINARY)
-STRUCT: Final = int(Kind.STRUCT)
 
 Values: TypeAlias = dict[str, Any]
 _Plan: TypeAlias = tuple[dict[int, tuple[str, int, int, int, Any]], frozenset[str]]

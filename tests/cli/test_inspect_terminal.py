@@ -8,11 +8,12 @@ from pathlib import Path
 import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from inspecting import document_of
 from rich.console import Console
 
 from tornproof.cli.inspection.inspector import inspect_path
-from tornproof.cli.inspection.printing import Printer
+from tornproof.cli.inspection.tree import Printer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 CHAIN = "tables/9.4.2/chain/table"
@@ -20,23 +21,23 @@ CHAIN_PARTITION = f"{CHAIN}/2024-01-01.1"
 TYPES = "tables/9.4.2/types"
 
 
-def printed(path: Path, *, at: int | None = None, show_all: bool = False, hexadecimal: bool = False) -> str:
-    """What a terminal of 100 columns shows."""
+def printed(
+    path: Path, *, at: int | None = None, show_all: bool = False, hexadecimal: bool = False, width: int = 80
+) -> str:
+    """What a terminal shows."""
     output = io.StringIO()
     found = inspect_path(OperatingSystemStorage(), str(path), at)
-    printer = Printer(Console(file=output, width=100, highlight=False), show_all=show_all)
-    found.print_document(printer)
-    if hexadecimal:
-        found.print_records(printer)
-    printer.problems(found.document["problems"])
+    printer = Printer(Console(file=output, width=width, highlight=False), show_all=show_all)
+    found.print(printer, hexadecimal=hexadecimal)
     return output.getvalue()
 
 
-def test_terminal_of_100_columns_is_never_exceeded(questdb_data: Path) -> None:
+@pytest.mark.parametrize("width", [80, 100])
+def test_width_of_the_terminal_is_never_exceeded(width: int, questdb_data: Path) -> None:
     for name in (f"{CHAIN_PARTITION}/_pm", f"{TYPES}/table/2024-05-01.2", f"{TYPES}/table/_meta", f"{CHAIN}/_txn"):
         path = questdb_data / name
-        lines = printed(path, hexadecimal=True).replace(str(path), "").splitlines()
-        assert max(map(len, lines)) <= 100, name
+        lines = printed(path, hexadecimal=True, width=width).replace(str(path), "").splitlines()
+        assert max(map(len, lines)) <= width, name
 
 
 def test_long_lists_are_cut_with_a_count_and_shown_whole_on_demand(questdb_data: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fuzz_inputs import parts_of
 
 from tornproof.cli.inspection.inspector import inspect_path
-from tornproof.cli.inspection.printing import Printer
+from tornproof.cli.inspection.tree import Printer
 from tornproof.cli.output import VisibleConsole
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
@@ -62,9 +62,7 @@ def inspect(data: bytes) -> None:
     if not first & PRINTED_BIT:
         return
     printer = Printer(VisibleConsole(file=io.StringIO(), width=WIDTH), show_all=False)
-    found.print_document(printer)
-    found.print_records(printer)
-    printer.problems(found.document["problems"])
+    found.print(printer, hexadecimal=True)
 
 
 def convert(data: bytes) -> None:

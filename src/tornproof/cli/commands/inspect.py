@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tornproof.cli.inspection.inspector import inspect_path
-from tornproof.cli.inspection.printing import Printer
 from tornproof.cli.inspection.report import counted
+from tornproof.cli.inspection.tree import Printer
 from tornproof.cli.numbers import within
 from tornproof.cli.output import ExitCode, JsonOption, complain, result_console, write_json
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -35,11 +35,7 @@ def inspect(
     found = inspect_path(OperatingSystemStorage(), file, at)
     write_json(found.document, json_target)
     if json_target != "-":
-        printer = Printer(result_console(json_target), show_all=show_all)
-        found.print_document(printer)
-        if hexadecimal:
-            found.print_records(printer)
-        printer.problems(found.document["problems"])
+        found.print(Printer(result_console(json_target), show_all=show_all), hexadecimal=hexadecimal)
     return _conclude(found.document["file"], len(found.document["problems"]))
 
 

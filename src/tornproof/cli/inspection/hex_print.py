@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from tornproof.cli.inspection.pm_chain import MetadataFile
-from tornproof.cli.inspection.printing import Printer
 from tornproof.cli.inspection.report import Document
+from tornproof.cli.inspection.tree import Printer
 from tornproof.impl.layout import meta, parquet, pm, txn
 from tornproof.impl.layout.record import Buffer, Record
 from tornproof.impl.pm.block import chunk_offset
@@ -26,14 +25,14 @@ def print_hex(content: Buffer, places: Sequence[Place], printer: Printer, *, bas
     for title, record, offset_bytes in kept:
         printer.heading(f"{title}, {record.layout.size_bytes} bytes at {base_bytes + offset_bytes:,}")
         rows = [
-            (base_bytes + start, printer.cut(raw, HEX_LIMIT), name, printer.cut(value, HEX_LIMIT))
+            {"at": base_bytes + start, "bytes": printer.cut(raw, HEX_LIMIT), "field": name, "value": value}
             for start, raw, name, value in record.layout.annotate(content, offset_bytes)
         ]
-        printer.table((">at", "bytes", "field", "value"), rows, "field")
-    printer.left_out(len(whole) - len(kept), "record")
+        printer.table("fields", rows)
+    printer.left_out(len(whole) - len(kept), "records")
 
 
-def pm_places(found: MetadataFile, document: Document) -> list[Place]:
+def pm_places(document: Document) -> list[Place]:
     """Return the records of a `_pm`: its fixed header, all footers, the descriptors, the blocks that are shown."""
     places: list[Place] = [("Header", pm.Header, 0)]
     for generation in document["generations"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.parquet import MAGIC
@@ -24,20 +25,11 @@ GAPS_LOOKED_AT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetRange:
-    """The bytes [start, end); with a `generation`, that one of `_pm` has them, and the footer shown does not."""
+class ParquetRange(Range):
+    """A range of a Parquet file; with a `generation`, that one of `_pm` has it, and the footer shown does not."""
 
-    start_bytes: int
-    end_bytes: int
-    what: str
     row_group: int | None = None
     column: int | None = None
-    generation: int | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes it has."""
-        return self.end_bytes - self.start_bytes
 
 
 def first_page_offset(chunk: ColumnChunk) -> int:
@@ -67,13 +59,13 @@ def parquet_map(
         live.append(ParquetRange(start_bytes=end_bytes, end_bytes=size_bytes, what=AFTER))
     others = [entry for entry in _others(beside) if entry.end_bytes <= size_bytes] if beside is not None else []
     known = _without_overlap(live, others)
-    gaps = list(_gaps(known, size_bytes))
+    gaps = list(gaps_between(known, size_bytes))
     chunks = _chunks_before(known)
     named = [
         _gap(start, end, chunks.get(start), read_bytes if place < GAPS_LOOKED_AT else None)
         for place, (start, end) in enumerate(gaps)
     ]
-    return _ordered([*known, *(part for parts in named for part in parts)])
+    return ordered([*known, *(part for parts in named for part in parts)])
 
 
 def dead_byte_count(ranges: Iterable[ParquetRange]) -> int:
@@ -126,9 +118,9 @@ def _others(beside: MetadataFile) -> Iterator[ParquetRange]:
 
 def _without_overlap(live: list[ParquetRange], others: list[ParquetRange]) -> list[ParquetRange]:
     """Return all live ranges, and of the others those that share no byte with what was taken before."""
-    taken = _ordered(live)
+    taken = ordered(live)
     result, position, reached = list(taken), 0, 0
-    for entry in _ordered(others):
+    for entry in ordered(others):
         while position < len(taken) and taken[position].end_bytes <= entry.start_bytes:
             position += 1
         is_free = position == len(taken) or entry.end_bytes <= taken[position].start_bytes
@@ -136,16 +128,6 @@ def _without_overlap(live: list[ParquetRange], others: list[ParquetRange]) -> li
             result.append(entry)
             reached = entry.end_bytes
     return result
-
-
-def _gaps(ranges: list[ParquetRange], size_bytes: int) -> Iterator[tuple[int, int]]:
-    reached = 0
-    for entry in _ordered(ranges):
-        if entry.start_bytes > reached:
-            yield reached, entry.start_bytes
-        reached = max(reached, entry.end_bytes)
-    if reached < size_bytes:
-        yield reached, size_bytes
 
 
 def _chunks_before(ranges: list[ParquetRange]) -> dict[int, ParquetRange]:
@@ -180,7 +162,3 @@ def _copy_size_bytes(raw: bytes, chunk_size_bytes: int) -> int:
         return end if read(tree, COLUMN_META_DATA)["total_compressed_size"] == chunk_size_bytes else 0
     except (ProblemError, BrokenError):
         return 0
-
-
-def _ordered(ranges: Iterable[ParquetRange]) -> list[ParquetRange]:
-    return sorted(ranges, key=lambda entry: (entry.start_bytes, entry.end_bytes))

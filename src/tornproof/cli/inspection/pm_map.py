@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents
 from tornproof.cli.inspection.pm_scan import whole_generations
 from tornproof.impl.layout import pm as layout
@@ -16,35 +17,32 @@ DEAD, PADDING, UNEXPLAINED = "dead", "padding", "not explained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """The bytes [start, end); `generation` is the position in the chain of the one that wrote them.
+class PmRange(Range):
+    """A range of a `_pm`; `generation` is the position in the chain of the one that wrote it.
 
     `row_group` is the ordinal that a block has in that generation; `token` that of a whole generation that no chain
     reaches and that ends at `end_bytes`. What nothing refers to is dead only if the chain is known to its oldest end.
     """
 
-    start_bytes: int
-    end_bytes: int
-    what: str
-    generation: int | None = None
     row_group: int | None = None
     token: int | None = None
 
 
-def byte_map(found: MetadataFile) -> list[Range]:
+def byte_map(found: MetadataFile) -> list[PmRange]:
     """Return ranges that cover the whole file in order; they overlap only where references do."""
     ranges = _header_ranges(found)
     ranges += _block_ranges(found)
     for position, place in enumerate(found.places):
         ranges += [
-            Range(start_bytes=place.offset_bytes, end_bytes=place.checksum_offset, what="footer", generation=position),
-            Range(start_bytes=place.checksum_offset, end_bytes=place.end_bytes, what="trailer", generation=position),
+            PmRange(
+                start_bytes=place.offset_bytes, end_bytes=place.checksum_offset, what="footer", generation=position
+            ),
+            PmRange(start_bytes=place.checksum_offset, end_bytes=place.end_bytes, what="trailer", generation=position),
         ]
-    ranges.sort(key=lambda entry: (entry.start_bytes, entry.end_bytes))
     return _with_gaps(found, [entry for entry in ranges if entry.start_bytes < entry.end_bytes])
 
 
-def _header_ranges(found: MetadataFile) -> list[Range]:
+def _header_ranges(found: MetadataFile) -> list[PmRange]:
     if found.fixed is None:
         return []
     ends: list[tuple[int, str]] = [(HEADER_BYTES, "header")]
@@ -56,7 +54,7 @@ def _header_ranges(found: MetadataFile) -> list[Range]:
         ends += _section_ends(header)
     starts = [0, *(end for end, _ in ends)]
     return [
-        Range(start_bytes=start, end_bytes=end, what=what) for start, (end, what) in zip(starts, ends, strict=False)
+        PmRange(start_bytes=start, end_bytes=end, what=what) for start, (end, what) in zip(starts, ends, strict=False)
     ]
 
 
@@ -76,7 +74,7 @@ def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
     ]
 
 
-def _block_ranges(found: MetadataFile) -> list[Range]:
+def _block_ranges(found: MetadataFile) -> list[PmRange]:
     ranges = []
     ordinals = {
         (position, offset_bytes): ordinal
@@ -88,39 +86,31 @@ def _block_ranges(found: MetadataFile) -> list[Range]:
         owner = found.owners[offset_bytes]
         ordinal = ordinals[owner, offset_bytes]
         ranges += [
-            Range(start_bytes=offset_bytes, end_bytes=region, what="block", generation=owner, row_group=ordinal),
-            Range(start_bytes=region, end_bytes=end, what="out-of-line region", generation=owner, row_group=ordinal),
+            PmRange(start_bytes=offset_bytes, end_bytes=region, what="block", generation=owner, row_group=ordinal),
+            PmRange(start_bytes=region, end_bytes=end, what="out-of-line region", generation=owner, row_group=ordinal),
         ]
     return ranges
 
 
-def _with_gaps(found: MetadataFile, ranges: list[Range]) -> list[Range]:
-    covered: list[Range] = []
-    gaps: list[tuple[int, int]] = []
-    reached = 0
-    for entry in [*ranges, Range(start_bytes=len(found.content), end_bytes=len(found.content), what="end")]:
-        if entry.start_bytes > reached:
-            gaps.append((reached, entry.start_bytes))
-        reached = max(reached, entry.end_bytes)
+def _with_gaps(found: MetadataFile, ranges: list[PmRange]) -> list[PmRange]:
+    gaps = list(gaps_between(ranges, len(found.content)))
     unreached = [gap for gap in gaps if not _is_padding(found, *gap)]
     orphans = whole_generations(found.content, file=found.file) if unreached else []
-    for start, end in gaps:
-        covered += _gap_ranges(found, start, end, orphans)
-    return sorted([*ranges, *covered], key=lambda entry: (entry.start_bytes, entry.end_bytes))
+    return ordered([*ranges, *(part for gap in gaps for part in _gap_ranges(found, *gap, orphans))])
 
 
-def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[Range]:
+def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[PmRange]:
     """Cut a gap after each whole generation that ends in it."""
     ranges = []
     for orphan in orphans:
         if start <= orphan.offset_bytes and orphan.end_bytes <= end:
             ranges.append(
-                Range(start_bytes=start, end_bytes=orphan.end_bytes, what=_unreached(found), token=orphan.token)
+                PmRange(start_bytes=start, end_bytes=orphan.end_bytes, what=_unreached(found), token=orphan.token)
             )
             start = orphan.end_bytes
     if start < end:
         what = PADDING if _is_padding(found, start, end) else _unreached(found)
-        ranges.append(Range(start_bytes=start, end_bytes=end, what=what))
+        ranges.append(PmRange(start_bytes=start, end_bytes=end, what=what))
     return ranges
 
 

@@ -1,18 +1,54 @@
-"""The bytes of a file as a drawing: one character for so many bytes, and a legend that counts all of them."""
+"""The bytes of a file: ranges that cover it, and a drawing of them, one character for so many bytes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeVar
 
 from rich.text import Text
 
-from tornproof.cli.inspection.printing import Printer
+from tornproof.cli.inspection.report import Document, counted
 
 CELLS_IN_LINE = 64
 LINES_MAX = 8
 OTHER_GENERATION = "of another generation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The bytes [start, end), what they are, and which generation of `_pm` they belong to."""
+
+    start_bytes: int
+    end_bytes: int
+    what: str
+    generation: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes it has."""
+        return self.end_bytes - self.start_bytes
+
+
+SomeRange = TypeVar("SomeRange", bound=Range)
+
+
+def ordered(ranges: Iterable[SomeRange]) -> list[SomeRange]:
+    """Return ranges in the order in which they stand in the file."""
+    return sorted(ranges, key=attrgetter("start_bytes", "end_bytes"))
+
+
+def gaps_between(ranges: Iterable[Range], size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield what ranges, in any order, leave out of a file of that size."""
+    reached = 0
+    for entry in ordered(ranges):
+        if entry.start_bytes > reached:
+            yield reached, entry.start_bytes
+        reached = max(reached, entry.end_bytes)
+    if reached < size_bytes:
+        yield reached, size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +88,35 @@ INKS = {
 """By what the ranges are called; one file never has two kinds with one character."""
 
 
-def draw_map(ranges: Sequence[tuple[int, int, str]], size_bytes: int, printer: Printer) -> None:
-    """Print ranges of [start, end), in the order of their starts, and what they are: the names of inks."""
+def drawing_lines(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> Iterator[Text]:
+    """Yield a drawing of ranges of [start, end), in the order of their starts, and what they are: names of inks."""
     if size_bytes <= 0:
         return
-    ranges = list(_clipped(ranges, size_bytes))
     cell_bytes = -(-size_bytes // (CELLS_IN_LINE * LINES_MAX))
-    cells = [_ink_of(counts) for counts in _cells(ranges, size_bytes, cell_bytes)]
+    cells = [_ink_of(counts) for counts in _cells(_clipped(ranges, size_bytes), size_bytes, cell_bytes)]
     width = len(f"{size_bytes:,}")
     for first in range(0, len(cells), CELLS_IN_LINE):
         line = Text(f"  {first * cell_bytes:>{width},} ", style="dim")
         for ink in cells[first : first + CELLS_IN_LINE]:
             line.append(ink.character, style=ink.style or "default")
-        printer.styled(line)
-    printer.line(
-        f"  one character is {cell_bytes:,} byte{'s' * (cell_bytes > 1)}, drawn as what most of them are", "dim"
-    )
-    rows = [
-        (Text(INKS[what].character, style=INKS[what].style), what, count, f"{100 * count / size_bytes:.1f} %")
-        for what, count in _totals(ranges)
+        yield line
+    yield Text(f"  one character is {counted(cell_bytes, 'byte')}, drawn as what most of them are", style="dim")
+
+
+def drawing_totals(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> list[Document]:
+    """Return the legend of a drawing: how many bytes each kind has, in the order in which the kinds first come."""
+    totals: Counter[str] = Counter()
+    for start, end, what in _clipped(ranges, size_bytes):
+        totals[what] += end - start
+    return [
+        {
+            "ink": Text(INKS[what].character, style=INKS[what].style),
+            "what": what,
+            "bytes": count,
+            "share": f"{100 * count / size_bytes:.1f} %",
+        }
+        for what, count in totals.items()
     ]
-    printer.table(("", "what", ">bytes", ">of the file"), rows, "kind")
 
 
 def _clipped(ranges: Iterable[tuple[int, int, str]], size_bytes: int) -> Iterator[tuple[int, int, str]]:
@@ -85,7 +129,7 @@ def _clipped(ranges: Iterable[tuple[int, int, str]], size_bytes: int) -> Iterato
             reached = end
 
 
-def _cells(ranges: Sequence[tuple[int, int, str]], size_bytes: int, cell_bytes: int) -> list[Counter[str]]:
+def _cells(ranges: Iterable[tuple[int, int, str]], size_bytes: int, cell_bytes: int) -> list[Counter[str]]:
     cells: list[Counter[str]] = [Counter() for _ in range(-(-size_bytes // cell_bytes))]
     for start, end, what in ranges:
         for place in range(start // cell_bytes, -(-end // cell_bytes)):
@@ -97,11 +141,3 @@ def _cells(ranges: Sequence[tuple[int, int, str]], size_bytes: int, cell_bytes: 
 def _ink_of(counts: Counter[str]) -> Ink:
     # Of equal counts the first one stands further left in the file.
     return INKS[counts.most_common(1)[0][0]]
-
-
-def _totals(ranges: Iterable[tuple[int, int, str]]) -> list[tuple[str, int]]:
-    """Return how many bytes each kind has, in the order in which the kinds first come."""
-    totals: Counter[str] = Counter()
-    for start, end, what in ranges:
-        totals[what] += end - start
-    return list(totals.items())

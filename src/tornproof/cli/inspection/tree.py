@@ -1,0 +1,245 @@
+"""Any document on a terminal: its fields as facts, its lists as tables; names and nesting are those of its keys."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tornproof.cli.inspection.byte_map import drawing_lines, drawing_totals
+from tornproof.cli.inspection.readable import LEGENDS, NAMES, STAYS_BEHIND, chosen, readable
+from tornproof.cli.inspection.report import Document, counted
+from tornproof.cli.inspection.value_text import NOTHING, is_one_value, label, value_text
+from tornproof.cli.output import visible
+
+ROW_LIMIT = 40
+PARENT_LIMIT = 4
+COLUMN_WIDTH_MAX = 40
+INLINE_FIELDS_MAX = 3
+UPRIGHT_ROWS_MAX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table: the same field of all rows, as text."""
+
+    key: str
+    cells: list[Text]
+    is_number: bool
+
+    @property
+    def title(self) -> str:
+        """The key as words, in lines that are no wider than what stands below them or the longest word."""
+        words = label(self.key)
+        width = max([cell_len(word) for word in words.split()] + [cell_len(cell.plain) for cell in self.cells])
+        return textwrap.fill(words, max(width, 1))
+
+    @property
+    def width(self) -> int:
+        """How many characters the column takes, with the space behind it."""
+        texts = [*self.title.splitlines(), *(cell.plain for cell in self.cells)]
+        return max(map(cell_len, texts), default=0) + 1
+
+
+class Printer:
+    """Prints documents to a console, which knows its width; with `show_all` nothing is cut."""
+
+    def __init__(self, console: Console, *, show_all: bool) -> None:
+        """Print to a console."""
+        self._console = console
+        self.show_all = show_all
+
+    def document(self, document: Document) -> None:
+        """Print a document but for its problems."""
+        size = f", {counted(document['size_bytes'], 'byte')}" if "size_bytes" in document else ""
+        self.line(f"{document['file']}: {document['kind']}{size}", "bold")
+        self._fields(readable(document))
+
+    def _fields(self, content: Document) -> None:
+        """Print the fields that fit on a line, then the lists and larger objects, each under its title."""
+        parts = {key: value for key, value in content.items() if _is_part(value)}
+        self._facts([(key, self._cell(key, value)) for key, value in content.items() if key not in parts])
+        for key, value in parts.items():
+            if key == "byte_map":
+                self.heading("bytes")
+                self.drawing([(entry["from"], entry["to"], entry.pop("ink")) for entry in value], value[-1]["to"])
+                self.line("")
+                self.rows("ranges", value)
+            elif isinstance(value, list):
+                self._list(key, [({}, entry) for entry in value[: self._limit(ROW_LIMIT)]], len(value))
+            elif "kind" in value:
+                self.line("")
+                self.document(value)
+            else:
+                self.heading(label(key))
+                self._fields(value)
+
+    def _list(self, name: str, entries: Sequence[tuple[Document, Document]], count: int) -> None:
+        """Print what is shown of `count` objects, each with what says whose it is, then the lists and objects in them.
+
+        Those of one name come in one table, whoever has them.
+        """
+        self.heading(_counted(name, count))
+        self.table(name, [{**owner, **entry} for owner, entry in entries])
+        self.left_out(count - len(entries), name)
+        for key in dict.fromkeys(key for _, entry in entries for key in entry):
+            holders = [
+                ({**owner, **_owner(name, entry)}, entry[key]) for owner, entry in entries if _is_part(entry[key])
+            ]
+            if not holders:
+                continue
+            limit = self._limit(PARENT_LIMIT if isinstance(holders[0][1], list) else ROW_LIMIT)
+            kept = [
+                (owner, child) for owner, held in holders[:limit] for child in _entries(held)[: self._limit(ROW_LIMIT)]
+            ]
+            self._list(key, kept, sum(len(_entries(held)) for _, held in holders))
+
+    def _limit(self, count: int) -> int | None:
+        return None if self.show_all else count
+
+    def rows(self, name: str, rows: Sequence[Document]) -> None:
+        """Print objects as a table, which is cut with a count."""
+        kept = rows[: self._limit(ROW_LIMIT)]
+        self.table(name, kept)
+        self.left_out(len(rows) - len(kept), name)
+
+    def table(self, name: str, rows: Sequence[Document]) -> None:
+        """Print objects of one kind. What does not fit beside their names goes on below, with the names repeated.
+
+        One or two objects that are too wide stand upright: a line for each field.
+        """
+        columns = self._columns([_flat(chosen(name, row, show_all=self.show_all)) for row in rows])
+        if len(rows) <= UPRIGHT_ROWS_MAX and sum(column.width for column in columns) > self._console.width:
+            self._facts([(column.key, *column.cells) for column in columns])
+        else:
+            for place, part in enumerate(_parts(columns, self._console.width)):
+                if place:
+                    self.line("")
+                self._grid(part)
+        if name in LEGENDS:
+            self.line(f"  {LEGENDS[name]}", "dim")
+
+    def _columns(self, rows: Sequence[Document]) -> list[Column]:
+        """Return the columns of flat rows, without those that nothing stands in."""
+        columns = []
+        for key in dict.fromkeys(key for row in rows for key in row):
+            values = [row.get(key) for row in rows]
+            cells = [self._cell(key, value) for value in values]
+            if any(cell.plain != NOTHING for cell in cells):
+                is_number = all(value is None or type(value) in (int, float) for value in values)
+                columns.append(Column(key=key, cells=cells, is_number=is_number))
+        return columns
+
+    def _cell(self, key: str, value: object) -> Text:
+        if isinstance(value, Text):
+            return value
+        is_bad = isinstance(value, dict) and value.get("ok") is False
+        return Text(value_text(key.rpartition(".")[2], value, show_all=self.show_all), style="red" if is_bad else "")
+
+    def _grid(self, columns: Sequence[Column]) -> None:
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+        for column in columns:
+            table.add_column(
+                column.title, justify="right" if column.is_number else "left", overflow="fold", vertical="bottom"
+            )
+        for cells in zip(*(column.cells for column in columns), strict=True):
+            table.add_row(*cells)
+        self._console.print(table)
+
+    def _facts(self, facts: Iterable[tuple[str | Text, ...]]) -> None:
+        """Print lines of a key and one or more values."""
+        table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+        for key, *values in facts:
+            table.add_row(Text(label(str(key)), style="dim"), *values)
+        if table.row_count:
+            self._console.print(table)
+
+    def drawing(self, ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> None:
+        """Print a map of ranges of [start, end) and what they are: the names of inks."""
+        for line in drawing_lines(ranges, size_bytes):
+            self._console.print(line, soft_wrap=True)
+        self.table("inks", drawing_totals(ranges, size_bytes))
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print one line of text, taken as it is."""
+        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print the title of a part after an empty line."""
+        self._console.print()
+        self.line(text, "bold")
+
+    def left_out(self, count: int, name: str) -> None:
+        """Say how many entries are not shown, if any."""
+        if count > 0:
+            self.line(f"  … and {_counted(name, count)} more: --all shows them", "dim")
+
+    def problems(self, problems: Sequence[Document]) -> None:
+        """Print what is wrong, last, where people look first."""
+        if not problems:
+            return
+        self.heading(f"What is wrong ({counted(len(problems), 'problem')})")
+        kept = problems if self.show_all else problems[:ROW_LIMIT]
+        for problem in kept:
+            place = "" if problem["offset_bytes"] is None else f" at byte {problem['offset_bytes']}"
+            text = f"{problem['file']}: {problem['field']}{place}: expected {problem['expected']}"
+            self.line(f"  {self.cut(text, 300)}, found {self.cut(problem['actual'], 200)}", "red")
+        self.left_out(len(problems) - len(kept), "problems")
+
+    def cut(self, value: object, limit: int) -> str:
+        """Return a value as text, cut to a length unless all is shown."""
+        text = visible(value)
+        return text if self.show_all or len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _is_part(value: object) -> bool:
+    """Whether a value takes more than a line: a list of objects, or an object of many fields or with others in it."""
+    if is_one_value(value):
+        return False
+    is_short = isinstance(value, dict) and len(value) <= INLINE_FIELDS_MAX and all(map(is_one_value, value.values()))
+    return not is_short
+
+
+def _entries(value: Document | list[Document]) -> list[Document]:
+    return value if isinstance(value, list) else [value]
+
+
+def _owner(name: str, entry: Document) -> Document:
+    """Return what says of the parts of an entry whose they are."""
+    value = next((entry[key] for key in ("name", "path", "index") if key in entry), None)
+    return {name.removesuffix("s"): ".".join(value) if isinstance(value, list) else value}
+
+
+def _flat(row: Document, prefix: str = "") -> Document:
+    """Return the fields of a row with those of its objects beside them, and without its lists of objects."""
+    flat: Document = {}
+    for key, value in row.items():
+        if is_one_value(value):
+            flat[f"{prefix}{key}"] = value
+        elif not _is_part(value):
+            flat |= _flat(value, f"{prefix}{key}.")
+    return flat
+
+
+def _parts(columns: Sequence[Column], width: int) -> Iterator[list[Column]]:
+    """Cut columns into tables that fit, each of which begins with all up to the one that has names."""
+    lead_count = next((place for place, column in enumerate(columns, 1) if column.key in NAMES), 1)
+    lead = list(columns[:lead_count])
+    part = list(lead)
+    for column in columns[lead_count:]:
+        if len(part) > lead_count and sum(min(each.width, COLUMN_WIDTH_MAX) for each in (*part, column)) > width + 1:
+            begun = [part.pop()] if part[-1].key == STAYS_BEHIND.get(column.key) else []
+            yield part
+            part = [*lead, *begun]
+        part.append(column)
+    yield part
+
+
+def _counted(name: str, count: int) -> str:
+    words = label(name)
+    return f"{count:,} {words.removesuffix('s') if count == 1 else words}"

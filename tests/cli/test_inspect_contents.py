@@ -59,7 +59,7 @@ def test_committed_generation_is_found_in_the_txn_and_what_stands_above_it_is_an
         ["orphan", "0", "70,413", "13,288"],
         ["→", "committed", "1", "66,894"],
     ]
-    assert any("1 newer generation never became committed" in line for line in shown)
+    assert any(line.startswith("  resolved ") and line.rstrip().endswith(", orphans 0") for line in shown)
 
 
 def test_token_that_is_asked_for_goes_before_the_committed_one(questdb_data: Path) -> None:
@@ -72,7 +72,7 @@ def test_committed_token_that_no_generation_has_is_said(questdb_data: Path) -> N
     document = document_of(path)
     assert (document["committed"]["token"], document["committed"]["generation"]) == (6667, None)
     assert document["resolved"]["generation"] == 0
-    assert "has committed token 6,667, which no generation here has" in printed(path)
+    assert "token 6,667, generation –" in " ".join(printed(path).split())
 
 
 @pytest.mark.parametrize("missing", ["_txn", "entry"])

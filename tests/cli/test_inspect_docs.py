@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inspecting import document_of
+from rich.console import Console
+
+from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.cli.inspection.tree import Printer
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 DOCS = (Path(__file__).parents[2] / "docs" / "inspect.md").read_text(encoding="utf-8")
 CHAIN = "tables/9.4.2/chain/table"
@@ -49,6 +56,16 @@ def test_there_is_an_example_of_every_kind_of_file() -> None:
 def test_examples_are_what_the_command_says(questdb_data: Path, example: dict[str, Any]) -> None:
     at = ("--at", 8524) if example["kind"] == "_pm" else ()
     assert is_part(example, document_of(questdb_data / FILES[example["kind"]], *at))
+
+
+def test_printed_example_is_what_the_command_prints(questdb_data: Path) -> None:
+    example = re.search(r"    \$ tornproof inspect \S+ --at 8524\n    …\n((?:    .*\n)+)", DOCS)
+    assert example is not None
+    output = io.StringIO()
+    printer = Printer(Console(file=output, width=80, highlight=False), show_all=False)
+    inspect_path(OperatingSystemStorage(), str(questdb_data / FILES["_pm"]), 8524).print(printer, hexadecimal=False)
+    shown = "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
+    assert textwrap.dedent(example[1]) in shown
 
 
 @pytest.mark.parametrize(

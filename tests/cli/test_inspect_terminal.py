@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import golden_data
 import pyarrow as pa
@@ -13,6 +15,7 @@ from inspecting import document_of
 from rich.console import Console
 
 from tornproof.cli.inspection.inspector import inspect_path
+from tornproof.cli.inspection.readable import IN_THE_TITLE, UNSET, is_one_value, label
 from tornproof.cli.inspection.tree import Printer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
@@ -49,6 +52,56 @@ def test_long_lists_are_cut_with_a_count_and_shown_whole_on_demand(questdb_data:
     whole = printed(path, show_all=True)
     assert names[-1] in whole.split()
     assert "--all" not in whole
+
+
+KINDS = (
+    f"{CHAIN_PARTITION}/_pm",
+    f"{CHAIN_PARTITION}/data.parquet",
+    f"{CHAIN}/_txn",
+    f"{TYPES}/table/_meta",
+    "tables/9.4.2/bloom/table/2024-06-01.1/_pm",
+)
+ELSEWHERE = {"start_bytes", "end_bytes"}
+"""In the map these have other names."""
+
+
+def fields_of(value: Any) -> Iterator[str]:
+    """The keys under which a document says anything; of what people read as one value, the whole."""
+    for entry in value if isinstance(value, list) else [value]:
+        for key, inner in entry.items():
+            if not is_one_value(inner):
+                yield from fields_of(inner)
+            elif inner not in (None, [], *UNSET) and not (isinstance(inner, dict) and inner.get("names") == []):
+                yield key
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_field_that_says_anything_has_its_title_in_the_whole_text(name: str, questdb_data: Path) -> None:
+    """Titles of columns are folded, so each word is looked for."""
+    document = inspect_path(OperatingSystemStorage(), str(questdb_data / name), None).document
+    shown = set(printed(questdb_data / name, show_all=True, width=400).replace(",", " ").split())
+    below = {key: value for key, value in document.items() if key not in IN_THE_TITLE}
+    titles = {key: label(key) for key in set(fields_of(below)) - ELSEWHERE}
+    assert {title for title in titles.values() if not set(title.split()) <= shown} == set()
+    assert len(titles) > 15
+
+
+def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(questdb_data: Path) -> None:
+    lines = printed(questdb_data / CHAIN_PARTITION / "_pm").splitlines()
+    titles = [line.split() for line in lines if line.startswith("group name")]
+    assert titles == [
+        ["group", "name", "codec", "encodings", "from", "size", "nulls"],
+        ["group", "name", "min", "max"],
+    ]
+    first = next(place for place, line in enumerate(lines) if line.startswith("group name min"))
+    assert lines[first + 1].split() == ["0", "ts", "=2024-01-01T00:00:00Z", "=2024-01-01T03:00:00Z"]
+    wide = printed(questdb_data / CHAIN_PARTITION / "_pm", width=120).splitlines()
+    assert sum(line.startswith("group name") for line in wide) == 1
+
+
+def test_areas_of_a_txn_stand_side_by_side(questdb_data: Path) -> None:
+    lines = [" ".join(line.split()) for line in printed(questdb_data / CHAIN / "_txn").splitlines()]
+    assert {"area A B", "txn 4 5", "fixed row count 22 23"} <= set(lines)
 
 
 def test_hex_shows_each_field_at_its_place(questdb_data: Path) -> None:

@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[str, type[Record], int]
 """What a record is, its layout, and where it stands in the bytes."""
 
 RECORD_LIMIT = 24
-HEX_LIMIT = 48
+HEX_LIMIT = 32
 
 
 def print_hex(content: Buffer, places: Sequence[Place], printer: Printer, *, base_bytes: int = 0) -> None:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tornproof.cli.inspection.bloom_document import Budget, bitset_figures, parquet_bloom_document
-from tornproof.cli.inspection.parquet_extensions import extension_documents
 from tornproof.cli.inspection.parquet_map import (
-    ParquetRange,
     ReadBytes,
     dead_byte_count,
     first_page_offset,
     parquet_map,
 )
-from tornproof.cli.inspection.parquet_values import (
+from tornproof.cli.inspection.pm_chain import MetadataFile
+from tornproof.cli.inspection.report import Document, Problems, demand_at_most, head_document, problem_of
+from tornproof.cli.inspection.values import (
     ENCODING_NAMES,
     LogicalType,
     logical_type,
     logical_type_text,
     parquet_value,
 )
-from tornproof.cli.inspection.pm_chain import MetadataFile
-from tornproof.cli.inspection.report import FORMAT, Document, Problems
-from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
+from tornproof.impl.errors import CorruptError, Problem, ProblemError
 from tornproof.impl.layout.parquet import MAGIC
-from tornproof.impl.parquet.fields import CONVERTED_NAMES
+from tornproof.impl.parquet.fields import CONVERTED_NAMES, FILE_META_DATA
 from tornproof.impl.parquet.footer import (
     TAIL_SIZE_BYTES,
     ColumnChunk,
@@ -36,6 +35,7 @@ from tornproof.impl.parquet.footer import (
     read_footer_tail,
 )
 from tornproof.impl.parquet.schema import SchemaLeaf
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Step, Struct, Value
 from tornproof.impl.storage.interface import ReadableStorage
 
 FOOTER_LIMIT_BYTES = 256 * 1024 * 1024
@@ -71,24 +71,20 @@ def read_parquet_file(
         )
         if found.end_bytes > size_bytes:
             expected = f"{found.end_bytes} bytes or more, the token"
-            problems.append(_problem(file, "size", None, expected, f"{size_bytes} bytes"))
+            problems.append(problem_of(file, "size", None, expected, f"{size_bytes} bytes"))
             return found
         if handle.pread(len(MAGIC), 0) != MAGIC:
-            problems.append(_problem(file, "leading magic", 0, MAGIC, handle.pread(len(MAGIC), 0)))
+            problems.append(problem_of(file, "leading magic", 0, MAGIC, handle.pread(len(MAGIC), 0)))
         with problems.noted():
             tail = handle.pread(TAIL_SIZE_BYTES, max(found.end_bytes - TAIL_SIZE_BYTES, 0))
             offset_bytes, length_bytes = read_footer_tail(tail, file=file, token=found.end_bytes)
             found.footer_offset_bytes, found.footer_length_bytes = offset_bytes, length_bytes
         if found.footer_length_bytes is None or found.footer_offset_bytes is None:
             return found
-        if found.footer_length_bytes > FOOTER_LIMIT_BYTES:
-            raise UnsupportedError(
-                file=file,
-                field="footer_length",
-                offset_bytes=found.end_bytes - TAIL_SIZE_BYTES,
-                expected=f"at most {FOOTER_LIMIT_BYTES} bytes",
-                actual=found.footer_length_bytes,
-            )
+        offset_bytes = found.end_bytes - TAIL_SIZE_BYTES
+        demand_at_most(
+            FOOTER_LIMIT_BYTES, found.footer_length_bytes, file=file, field="footer_length", offset_bytes=offset_bytes
+        )
         content = handle.pread(found.footer_length_bytes, found.footer_offset_bytes)
     _decode(found, content, problems)
     return found
@@ -120,14 +116,10 @@ def _decode(found: ParquetFile, content: bytes, problems: Problems) -> None:
     problems.extend(_contradictions(found, found.footer))
 
 
-def _problem(file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> Problem:
-    return Problem(file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual))
-
-
 def _contradictions(found: ParquetFile, footer: ParquetFooter) -> Iterator[Problem]:
     row_count = sum(row_group.num_rows for row_group in footer.row_groups)
     if row_count != footer.num_rows:
-        yield _problem(
+        yield problem_of(
             found.file, "num_rows", footer.offset_bytes, f"{row_count}, the rows of the row groups", footer.num_rows
         )
     for ordinal, row_group in enumerate(footer.row_groups):
@@ -136,7 +128,7 @@ def _contradictions(found: ParquetFile, footer: ParquetFooter) -> Iterator[Probl
             if not chunk.file_path and end_bytes > footer.offset_bytes:
                 field = f"row_groups[{ordinal}].columns[{index}].total_compressed_size"
                 expected = f"a chunk that ends by byte {footer.offset_bytes}, the footer"
-                yield _problem(found.file, field, chunk.offset_bytes, expected, end_bytes)
+                yield problem_of(found.file, field, chunk.offset_bytes, expected, end_bytes)
 
 
 def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFile | None = None) -> Document:
@@ -145,13 +137,20 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
     leaves = footer.leaves if footer else ()
     logical = [logical_type(leaf.element) for leaf in leaves]
     blooms = _bloom_documents(found, problems)
-    ranges = [] if footer is None else _byte_map(found, footer, blooms, beside)
+    ranges = (
+        []
+        if footer is None
+        else parquet_map(
+            footer,
+            found.end_bytes,
+            found.size_bytes,
+            bloom_lengths={key: bloom["length_bytes"] for key, bloom in blooms.items()},
+            beside=beside,
+            read_bytes=found.read,
+        )
+    )
     return {
-        "format": FORMAT,
-        "kind": "parquet",
-        "file": found.file,
-        "size_bytes": found.size_bytes,
-        "problems": problems.documents(),
+        **head_document("parquet", found.file, found.size_bytes, problems),
         "token": found.end_bytes,
         "footer_offset_bytes": found.footer_offset_bytes,
         "footer_length_bytes": found.footer_length_bytes,
@@ -168,19 +167,6 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
         "dead_bytes": dead_byte_count(ranges) if footer else None,
         "byte_map": [asdict(entry) for entry in ranges],
     }
-
-
-def _byte_map(
-    found: ParquetFile, footer: ParquetFooter, blooms: dict[tuple[int, int], Document], beside: MetadataFile | None
-) -> list[ParquetRange]:
-    return parquet_map(
-        footer,
-        found.end_bytes,
-        found.size_bytes,
-        bloom_lengths={key: bloom["length_bytes"] for key, bloom in blooms.items()},
-        beside=beside,
-        read_bytes=found.read,
-    )
 
 
 def _bloom_documents(found: ParquetFile, problems: Problems) -> dict[tuple[int, int], Document]:
@@ -290,4 +276,41 @@ def _bound_document(
         "hex": raw.hex(),
         "exact": getattr(statistics, f"is_{name}_value_exact"),
         "deprecated": is_deprecated,
+    }
+
+
+# A Thrift encoder writes field 32767 as a zigzag number; written plainly, its bytes decode as another id.
+EXTENSION_FORMS = {32767: "zigzag", -16384: "plain"}
+
+
+def extension_documents(tree: Struct) -> Iterator[Document]:
+    """Yield a document for every field with the extension's id; `form` says how the id is written."""
+    pending: list[tuple[Value, tuple[Step, ...]]] = [(tree, ())]
+    while pending:
+        value, steps = pending.pop()
+        if isinstance(value, Struct):
+            for field in value.fields:
+                if field.id in EXTENSION_FORMS and field.kind == Kind.BINARY:
+                    yield _extension_document(field, steps)
+            pending += [(field.value, (*steps, field.id)) for field in reversed(value.fields) if _holds(field.value)]
+        elif isinstance(value, Items):
+            pending += [
+                (element, (*steps, f"[{index}]"))
+                for index, element in reversed(list(enumerate(value.elements)))
+                if _holds(element)
+            ]
+
+
+def _holds(value: Value) -> bool:
+    return isinstance(value, Struct | Items)
+
+
+def _extension_document(field: Field, steps: tuple[Step, ...]) -> Document:
+    content: Any = field.value.value if isinstance(field.value, Padded) else field.value
+    return {
+        "struct": FILE_META_DATA.path_text(steps) if steps else "FileMetaData",
+        "form": EXTENSION_FORMS[field.id],
+        "offset_bytes": field.offset_bytes,
+        "length_bytes": len(content),
+        "uuid": content[-16:].hex() if len(content) >= 16 else None,
     }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tornproof.cli.inspection.committed import Committed, committed_of
 from tornproof.cli.inspection.parquet_document import ParquetFile, parquet_document, read_parquet_file, reader_of
 from tornproof.cli.inspection.parquet_map import ReadBytes
 from tornproof.cli.inspection.pm_chain import MetadataFile, metadata_at, read_metadata_file
-from tornproof.cli.inspection.pm_document import pm_document
+from tornproof.cli.inspection.pm_document import Committed, committed_of, pm_document
 from tornproof.cli.inspection.report import FORMAT, Document, Problems
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from tornproof.cli.inspection.pm_scan import computed_checksums
-from tornproof.cli.inspection.report import Problems
-from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
+from tornproof.cli.inspection.report import Problems, demand_at_most, problem_of
+from tornproof.impl.errors import CorruptError, Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Block, bitset_interval, decode_block, region_offset
 from tornproof.impl.pm.chain import CHECKSUM_START, Metadata, walk
@@ -58,14 +58,7 @@ def read_metadata_file(storage: ReadableStorage, path: str, problems: Problems, 
     """Read and decode a `_pm`; raises StorageError, and UnsupportedError above 128 MiB."""
     with storage.open_for_reading(path) as handle:
         size_bytes = handle.size_bytes()
-        if size_bytes > PM_LIMIT_BYTES:
-            raise UnsupportedError(
-                file=file,
-                field="size",
-                offset_bytes=None,
-                expected=f"at most {PM_LIMIT_BYTES} bytes",
-                actual=size_bytes,
-            )
+        demand_at_most(PM_LIMIT_BYTES, size_bytes, file=file, field="size")
         # The published size first: what a live writer adds meanwhile lies behind it.
         head = handle.pread(SIZE_FIELD.end_bytes, 0)
         content = head + handle.pread(size_bytes, len(head))
@@ -135,13 +128,8 @@ def _decode_chain(found: MetadataFile, problems: Problems) -> None:
 
 def _bad_checksum(found: MetadataFile, place: FooterPlace) -> Problem:
     computed = found.checksums[place.end_bytes]
-    return Problem(
-        file=found.file,
-        field="CHECKSUM",
-        offset_bytes=place.checksum_offset,
-        expected=f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}",
-        actual=f"{place.trailer.checksum:#010x}",
-    )
+    expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}"
+    return problem_of(found.file, "CHECKSUM", place.checksum_offset, expected, f"{place.trailer.checksum:#010x}")
 
 
 def _decode_blocks(found: MetadataFile, column_count: int, problems: Problems) -> None:

@@ -1,17 +1,24 @@
-"""The JSON document of a `_pm`; docs/inspect.md describes it field by field."""
+"""The JSON document of a `_pm`, and what is committed of it; docs/inspect.md describes it field by field."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from tornproof.cli.inspection.bloom_document import Budget, bitset_figures
-from tornproof.cli.inspection.committed import Committed
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
 from tornproof.cli.inspection.pm_map import DEAD, byte_map
-from tornproof.cli.inspection.report import FORMAT, Document, Problems, flags_document, record_document
+from tornproof.cli.inspection.report import (
+    Document,
+    Problems,
+    clean_text,
+    flags_document,
+    head_document,
+    problem_of,
+    record_document,
+)
 from tornproof.cli.inspection.values import questdb_value
-from tornproof.impl.errors import Problem
+from tornproof.impl.errors import Problem, TornproofError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import Codec, Repetition
@@ -20,9 +27,48 @@ from tornproof.impl.pm.bloom_place import ReadData, bitset_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import Generation
 from tornproof.impl.pm.header import Column, FileHeader
+from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.physical import PhysicalType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What `_txn` has committed of one partition: the size of its data.parquet in one version of the table."""
+
+    file: str
+    version: int
+    token: int
+
+    def document(self, generation: int | None) -> Document:
+        """Return the JSON document; `generation` is where the token stands in the chain of `_pm`."""
+        return {"file": self.file, "version": self.version, "token": self.token, "generation": generation}
+
+
+def committed_of(storage: ReadableStorage, directory_path: str) -> Committed | None:
+    """Return what is committed of the partition in a directory, or None where nobody says it.
+
+    That is so where the path does not name directory and table, the table does not list the directory as a parquet
+    partition, or its `_txn` cannot be read, which is for an inspection of that file to say.
+    """
+    table_path, separator, name = directory_path.rpartition("/")
+    table_path = table_path or ("/" if separator else ".")
+    if name in ("", ".", ".."):
+        return None
+    try:
+        table = open_table(storage, table_path)
+        transaction = table.transaction()
+        for partition in transaction.partitions:
+            if partition.is_parquet and table.directory_of(partition) == name:
+                file = clean_text(f"{table_path}/{TXN_FILE}")
+                return Committed(file=file, version=transaction.version, token=partition.token)
+    except TornproofError:
+        pass
+    return None
+
 
 Blooms: TypeAlias = dict[tuple[int, int], Document]
 """The documents of bloom filters by row group and column."""
@@ -51,11 +97,7 @@ def pm_document(
     ranges = byte_map(found)
     row_groups = [] if metadata is None else _row_group_documents(found, metadata, read_data, problems)
     return {
-        "format": FORMAT,
-        "kind": "_pm",
-        "file": found.file,
-        "size_bytes": len(found.content),
-        "problems": problems.documents(),
+        **head_document("_pm", found.file, len(found.content), problems),
         "header": _header_document(found),
         "columns": [_column_document(*entry) for entry in enumerate(found.header.columns)] if found.header else [],
         "sorting": _sorting_document(found.header),
@@ -78,13 +120,7 @@ def pm_document(
 
 def _token_missing(found: MetadataFile, at: int) -> Problem:
     tokens = ", ".join(str(place.token) for place in found.places[:8]) or "none"
-    return Problem(
-        file=found.file,
-        field="token",
-        offset_bytes=None,
-        expected=f"one of the chain's {len(found.places)}: {tokens}",
-        actual=str(at),
-    )
+    return problem_of(found.file, "token", None, f"one of the chain's {len(found.places)}: {tokens}", at)
 
 
 def _header_document(found: MetadataFile) -> Document | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from tornproof.impl.errors import Problem, ProblemError
+from tornproof.impl.errors import Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.bits import BitTable
 from tornproof.impl.layout.record import Record
 
@@ -29,6 +29,31 @@ class Problems(list[Problem]):
     def documents(self) -> list[Document]:
         """Return them as the JSON documents have them, each only once."""
         return [asdict(problem) for problem in dict.fromkeys(self)]
+
+
+def problem_of(file: str, field: str, offset_bytes: int | None, expected: object, actual: object) -> Problem:
+    """Return what is wrong with a field; `offset_bytes` is None where the whole file is meant."""
+    return Problem(file=file, field=field, offset_bytes=offset_bytes, expected=str(expected), actual=str(actual))
+
+
+def demand_at_most(
+    limit_bytes: int, size_bytes: int, *, file: str, field: str, offset_bytes: int | None = None
+) -> None:
+    """Raise UnsupportedError for what is larger than anybody reads."""
+    if size_bytes > limit_bytes:
+        expected = f"at most {limit_bytes} bytes"
+        raise UnsupportedError(file=file, field=field, offset_bytes=offset_bytes, expected=expected, actual=size_bytes)
+
+
+def head_document(kind: str, file: str, size_bytes: int, problems: Problems) -> Document:
+    """Return what the document of any file begins with."""
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "file": file,
+        "size_bytes": size_bytes,
+        "problems": problems.documents(),
+    }
 
 
 def flags_document(table: BitTable, word: int) -> Document:

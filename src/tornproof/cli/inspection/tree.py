@@ -12,15 +12,24 @@ from rich.table import Table
 from rich.text import Text
 
 from tornproof.cli.inspection.byte_map import drawing_lines, drawing_totals
-from tornproof.cli.inspection.readable import LEGENDS, NAMES, STAYS_BEHIND, chosen, readable
+from tornproof.cli.inspection.readable import (
+    LEGENDS,
+    NAMES,
+    NOTHING,
+    STAYS_BEHIND,
+    chosen,
+    is_one_value,
+    label,
+    readable,
+    value_text,
+)
 from tornproof.cli.inspection.report import Document, counted
-from tornproof.cli.inspection.value_text import NOTHING, is_one_value, label, value_text
 from tornproof.cli.output import visible
 
 ROW_LIMIT = 40
 PARENT_LIMIT = 4
 COLUMN_WIDTH_MAX = 40
-INLINE_FIELDS_MAX = 3
+INLINE_FIELDS_MAX = 4
 UPRIGHT_ROWS_MAX = 2
 
 
@@ -89,7 +98,7 @@ class Printer:
         self.left_out(count - len(entries), name)
         for key in dict.fromkeys(key for _, entry in entries for key in entry):
             holders = [
-                ({**owner, **_owner(name, entry)}, entry[key]) for owner, entry in entries if _is_part(entry[key])
+                ({**owner, **_owner(name, entry)}, entry[key]) for owner, entry in entries if _is_part(entry.get(key))
             ]
             if not holders:
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.api.steady import steadily
-from tornproof.cli.inspection.partition_document import data_document, partition_document
+from tornproof.cli.inspection.partition_document import data_document, joined_document, partition_document
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_text
 from tornproof.cli.output import write_json
 from tornproof.cli.report_writing import make_folder
@@ -83,15 +83,7 @@ def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport,
         is_found = earlier["pm"]["resolved"] is not None if earlier["pm"] is not None else False
         return earlier if is_found else document
     except TornproofError as error:
-        return {
-            "format": FORMAT,
-            "kind": "partition",
-            "file": partition.name,
-            "problems": [],
-            "pm": None,
-            "data": None,
-            "error": clean_text(str(error)),
-        }
+        return joined_document(partition.name, [], pm=None, data=None) | {"error": clean_text(str(error))}
 
 
 def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -> Document:
@@ -103,15 +95,7 @@ def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -
         except UnsupportedError as error:
             # One file is more than anybody reads; the other one may still be looked into.
             data = data_document(storage, f"{path}/{name}/data.parquet", at, Problems(), file=f"{name}/data.parquet")
-            return {
-                "format": FORMAT,
-                "kind": "partition",
-                "file": name,
-                "problems": data["problems"],
-                "pm": None,
-                "data": data,
-                "error": clean_text(str(error)),
-            }
+            return joined_document(name, data["problems"], pm=None, data=data) | {"error": clean_text(str(error))}
 
     return steadily(storage, path, attempt, lambda document: document["problems"] or None)
 

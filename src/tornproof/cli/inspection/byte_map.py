@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from operator import attrgetter
-from typing import TypeVar
 
 from rich.text import Text
 
@@ -17,14 +16,23 @@ LINES_MAX = 8
 OTHER_GENERATION = "of another generation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Range:
-    """The bytes [start, end), what they are, and which generation of `_pm` they belong to."""
+    """The bytes [start, end), and what they are.
+
+    In a `_pm`, `generation` is the position in the chain of the one that wrote them, `row_group` the ordinal that a
+    block has in it, and `token` that of a whole generation that no chain reaches and that ends at `end_bytes`. In a
+    Parquet file, bytes with a `generation` belong to that one of the `_pm` beside it, and not to the footer shown.
+    """
 
     start_bytes: int
     end_bytes: int
     what: str
+    _: KW_ONLY
+    row_group: int | None = None
+    column: int | None = None
     generation: int | None = None
+    token: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -32,12 +40,14 @@ class Range:
         return self.end_bytes - self.start_bytes
 
 
-SomeRange = TypeVar("SomeRange", bound=Range)
-
-
-def ordered(ranges: Iterable[SomeRange]) -> list[SomeRange]:
+def ordered(ranges: Iterable[Range]) -> list[Range]:
     """Return ranges in the order in which they stand in the file."""
     return sorted(ranges, key=attrgetter("start_bytes", "end_bytes"))
+
+
+def range_documents(ranges: Iterable[Range], *, without: str) -> list[Document]:
+    """Return ranges as the JSON documents have them, but for the field that the kind of file has not."""
+    return [{name: value for name, value in asdict(entry).items() if name != without} for entry in ranges]
 
 
 def gaps_between(ranges: Iterable[Range], size_bytes: int) -> Iterator[tuple[int, int]]:

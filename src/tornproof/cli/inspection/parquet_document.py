@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tornproof.cli.inspection.bloom_document import Budget, bitset_figures, parquet_bloom_document
+from tornproof.cli.inspection.byte_map import range_documents
 from tornproof.cli.inspection.parquet_map import (
     ReadBytes,
     dead_byte_count,
@@ -165,7 +166,7 @@ def parquet_document(found: ParquetFile, problems: Problems, beside: MetadataFil
         "key_values": [{"key": key, "value": value} for key, value in (footer.key_values if footer else ())],
         "extensions": list(extension_documents(footer.tree)) if footer else [],
         "dead_bytes": dead_byte_count(ranges) if footer else None,
-        "byte_map": [asdict(entry) for entry in ranges],
+        "byte_map": range_documents(ranges, without="token"),
     }
 
 

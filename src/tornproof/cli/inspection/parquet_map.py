@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile
@@ -24,14 +23,6 @@ COPY_LIMIT_BYTES = 1 << 16
 GAPS_LOOKED_AT = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetRange(Range):
-    """A range of a Parquet file; with a `generation`, that one of `_pm` has it, and the footer shown does not."""
-
-    row_group: int | None = None
-    column: int | None = None
-
-
 def first_page_offset(chunk: ColumnChunk) -> int:
     """Return where the chunk's bytes start: a dictionary page, if any, stands before the data pages."""
     return min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
@@ -45,7 +36,7 @@ def parquet_map(
     bloom_lengths: BloomLengths,
     beside: MetadataFile | None,
     read_bytes: ReadBytes,
-) -> list[ParquetRange]:
+) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do.
 
     `end_bytes` is the token. `beside` is the `_pm` that knows what older and newer footers led to.
@@ -56,7 +47,7 @@ def parquet_map(
         if 0 <= entry.start_bytes < entry.end_bytes <= size_bytes
     ]
     if end_bytes < size_bytes:
-        live.append(ParquetRange(start_bytes=end_bytes, end_bytes=size_bytes, what=AFTER))
+        live.append(Range(end_bytes, size_bytes, AFTER))
     others = [entry for entry in _others(beside) if entry.end_bytes <= size_bytes] if beside is not None else []
     known = _without_overlap(live, others)
     gaps = list(gaps_between(known, size_bytes))
@@ -68,13 +59,13 @@ def parquet_map(
     return ordered([*known, *(part for parts in named for part in parts)])
 
 
-def dead_byte_count(ranges: Iterable[ParquetRange]) -> int:
+def dead_byte_count(ranges: Iterable[Range]) -> int:
     """Return how many bytes before the token the footer does not lead to; copies of column metadata are not dead."""
     return sum(entry.size_bytes for entry in ranges if entry.what == UNUSED or entry.generation is not None)
 
 
-def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) -> Iterator[ParquetRange]:
-    yield ParquetRange(start_bytes=0, end_bytes=len(MAGIC), what="magic")
+def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) -> Iterator[Range]:
+    yield Range(0, len(MAGIC), "magic")
     for ordinal, group in enumerate(footer.row_groups):
         for index, chunk in enumerate(group.chunks):
             if chunk.file_path:
@@ -88,35 +79,29 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
             )
             for what, offset_bytes, length_bytes in places:
                 if offset_bytes is not None and length_bytes is not None:
-                    yield ParquetRange(
-                        start_bytes=offset_bytes,
-                        end_bytes=offset_bytes + length_bytes,
-                        what=what,
-                        row_group=ordinal,
-                        column=index,
-                    )
+                    yield Range(offset_bytes, offset_bytes + length_bytes, what, row_group=ordinal, column=index)
     tail = end_bytes - TAIL_SIZE_BYTES
-    yield ParquetRange(start_bytes=footer.offset_bytes, end_bytes=tail, what="footer")
-    yield ParquetRange(start_bytes=tail, end_bytes=end_bytes, what="footer length and magic")
+    yield Range(footer.offset_bytes, tail, "footer")
+    yield Range(tail, end_bytes, "footer length and magic")
 
 
-def _others(beside: MetadataFile) -> Iterator[ParquetRange]:
+def _others(beside: MetadataFile) -> Iterator[Range]:
     """Yield the footers of all generations, and the chunks of all blocks by the generation that wrote them."""
     for position, place in enumerate(beside.places):
         start = place.fixed.parquet_footer_offset
-        yield ParquetRange(start_bytes=start, end_bytes=place.token, what="footer", generation=position)
+        yield Range(start, place.token, "footer", generation=position)
     for offset_bytes, block in beside.blocks.items():
         for index, chunk in enumerate(block.chunks):
-            yield ParquetRange(
-                start_bytes=chunk.byte_range_start,
-                end_bytes=chunk.byte_range_end,
-                what=CHUNK,
+            yield Range(
+                chunk.byte_range_start,
+                chunk.byte_range_end,
+                CHUNK,
                 column=index,
                 generation=beside.owners[offset_bytes],
             )
 
 
-def _without_overlap(live: list[ParquetRange], others: list[ParquetRange]) -> list[ParquetRange]:
+def _without_overlap(live: list[Range], others: list[Range]) -> list[Range]:
     """Return all live ranges, and of the others those that share no byte with what was taken before."""
     taken = ordered(live)
     result, position, reached = list(taken), 0, 0
@@ -130,7 +115,7 @@ def _without_overlap(live: list[ParquetRange], others: list[ParquetRange]) -> li
     return result
 
 
-def _chunks_before(ranges: list[ParquetRange]) -> dict[int, ParquetRange]:
+def _chunks_before(ranges: list[Range]) -> dict[int, Range]:
     """Return each chunk by where it ends, and by where its bloom filter does, which may stand right behind it."""
     chunks = {entry.end_bytes: entry for entry in ranges if entry.what == CHUNK}
     return chunks | {
@@ -140,18 +125,16 @@ def _chunks_before(ranges: list[ParquetRange]) -> dict[int, ParquetRange]:
     }
 
 
-def _gap(start: int, end: int, before: ParquetRange | None, read_bytes: ReadBytes | None) -> list[ParquetRange]:
+def _gap(start: int, end: int, before: Range | None, read_bytes: ReadBytes | None) -> list[Range]:
     """Cut the copy of a chunk's metadata off a gap that follows the chunk."""
     if read_bytes is None:
-        return [ParquetRange(start_bytes=start, end_bytes=end, what=UNEXPLAINED)]
+        return [Range(start, end, UNEXPLAINED)]
     copy_end = start
     if before is not None:
         copy_end += _copy_size_bytes(read_bytes(min(end - start, COPY_LIMIT_BYTES), start), before.size_bytes)
     place = (before.row_group, before.column, before.generation) if before else (None, None, None)
-    copy = ParquetRange(
-        start_bytes=start, end_bytes=copy_end, what=COPY, row_group=place[0], column=place[1], generation=place[2]
-    )
-    rest = ParquetRange(start_bytes=copy_end, end_bytes=end, what=UNUSED)
+    copy = Range(start, copy_end, COPY, row_group=place[0], column=place[1], generation=place[2])
+    rest = Range(copy_end, end, UNUSED)
     return [entry for entry in (copy, rest) if entry.size_bytes]
 
 

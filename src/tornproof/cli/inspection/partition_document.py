@@ -72,14 +72,12 @@ def partition_document(
             _compare(beside, found, data_problems)
             data["problems"] = data_problems.documents()
         problems += data_problems
-    return {
-        "format": FORMAT,
-        "kind": "partition",
-        "file": file,
-        "problems": problems.documents(),
-        "pm": pm,
-        "data": data,
-    }
+    return joined_document(file, problems.documents(), pm=pm, data=data)
+
+
+def joined_document(file: str, problems: list[Document], *, pm: Document | None, data: Document | None) -> Document:
+    """Return the document of a directory from those of its files, None for what is missing or cannot be inspected."""
+    return {"format": FORMAT, "kind": "partition", "file": file, "problems": problems, "pm": pm, "data": data}
 
 
 def _token(at: int | None, beside: MetadataFile | None, committed: Committed | None) -> int | None:

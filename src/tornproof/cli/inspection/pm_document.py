@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tornproof.cli.inspection.bloom_document import Budget, bitset_figures
+from tornproof.cli.inspection.byte_map import range_documents
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents, metadata_at, note_contradictions
 from tornproof.cli.inspection.pm_map import DEAD, byte_map
 from tornproof.cli.inspection.report import (
@@ -113,8 +114,8 @@ def pm_document(
             "orphans": list(range(position)),
         },
         "row_groups": row_groups,
-        "dead_bytes": sum(entry.end_bytes - entry.start_bytes for entry in ranges if entry.what == DEAD),
-        "byte_map": [asdict(entry) for entry in ranges],
+        "dead_bytes": sum(entry.size_bytes for entry in ranges if entry.what == DEAD),
+        "byte_map": range_documents(ranges, without="column"),
     }
 
 

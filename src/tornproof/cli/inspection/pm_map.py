@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents
 from tornproof.cli.inspection.pm_scan import whole_generations
@@ -16,33 +14,19 @@ PADDING_LIMIT_BYTES = layout.BLOCK_ALIGNMENT_BYTES - 1
 DEAD, PADDING, UNEXPLAINED = "dead", "padding", "not explained"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PmRange(Range):
-    """A range of a `_pm`; `generation` is the position in the chain of the one that wrote it.
-
-    `row_group` is the ordinal that a block has in that generation; `token` that of a whole generation that no chain
-    reaches and that ends at `end_bytes`. What nothing refers to is dead only if the chain is known to its oldest end.
-    """
-
-    row_group: int | None = None
-    token: int | None = None
-
-
-def byte_map(found: MetadataFile) -> list[PmRange]:
+def byte_map(found: MetadataFile) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do."""
     ranges = _header_ranges(found)
     ranges += _block_ranges(found)
     for position, place in enumerate(found.places):
         ranges += [
-            PmRange(
-                start_bytes=place.offset_bytes, end_bytes=place.checksum_offset, what="footer", generation=position
-            ),
-            PmRange(start_bytes=place.checksum_offset, end_bytes=place.end_bytes, what="trailer", generation=position),
+            Range(place.offset_bytes, place.checksum_offset, "footer", generation=position),
+            Range(place.checksum_offset, place.end_bytes, "trailer", generation=position),
         ]
     return _with_gaps(found, [entry for entry in ranges if entry.start_bytes < entry.end_bytes])
 
 
-def _header_ranges(found: MetadataFile) -> list[PmRange]:
+def _header_ranges(found: MetadataFile) -> list[Range]:
     if found.fixed is None:
         return []
     ends: list[tuple[int, str]] = [(HEADER_BYTES, "header")]
@@ -53,9 +37,7 @@ def _header_ranges(found: MetadataFile) -> list[PmRange]:
         ends += [(descriptors_end, "column descriptors"), (sorting_end, "sorting columns")]
         ends += _section_ends(header)
     starts = [0, *(end for end, _ in ends)]
-    return [
-        PmRange(start_bytes=start, end_bytes=end, what=what) for start, (end, what) in zip(starts, ends, strict=False)
-    ]
+    return [Range(start, end, what) for start, (end, what) in zip(starts, ends, strict=False)]
 
 
 def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
@@ -74,7 +56,7 @@ def _section_ends(header: FileHeader) -> list[tuple[int, str]]:
     ]
 
 
-def _block_ranges(found: MetadataFile) -> list[PmRange]:
+def _block_ranges(found: MetadataFile) -> list[Range]:
     ranges = []
     ordinals = {
         (position, offset_bytes): ordinal
@@ -86,31 +68,29 @@ def _block_ranges(found: MetadataFile) -> list[PmRange]:
         owner = found.owners[offset_bytes]
         ordinal = ordinals[owner, offset_bytes]
         ranges += [
-            PmRange(start_bytes=offset_bytes, end_bytes=region, what="block", generation=owner, row_group=ordinal),
-            PmRange(start_bytes=region, end_bytes=end, what="out-of-line region", generation=owner, row_group=ordinal),
+            Range(offset_bytes, region, "block", generation=owner, row_group=ordinal),
+            Range(region, end, "out-of-line region", generation=owner, row_group=ordinal),
         ]
     return ranges
 
 
-def _with_gaps(found: MetadataFile, ranges: list[PmRange]) -> list[PmRange]:
+def _with_gaps(found: MetadataFile, ranges: list[Range]) -> list[Range]:
     gaps = list(gaps_between(ranges, len(found.content)))
     unreached = [gap for gap in gaps if not _is_padding(found, *gap)]
     orphans = whole_generations(found.content, file=found.file) if unreached else []
     return ordered([*ranges, *(part for gap in gaps for part in _gap_ranges(found, *gap, orphans))])
 
 
-def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[PmRange]:
+def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[Range]:
     """Cut a gap after each whole generation that ends in it."""
     ranges = []
     for orphan in orphans:
         if start <= orphan.offset_bytes and orphan.end_bytes <= end:
-            ranges.append(
-                PmRange(start_bytes=start, end_bytes=orphan.end_bytes, what=_unreached(found), token=orphan.token)
-            )
+            ranges.append(Range(start, orphan.end_bytes, _unreached(found), token=orphan.token))
             start = orphan.end_bytes
     if start < end:
         what = PADDING if _is_padding(found, start, end) else _unreached(found)
-        ranges.append(PmRange(start_bytes=start, end_bytes=end, what=what))
+        ranges.append(Range(start, end, what))
     return ranges
 
 

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tornproof.cli.output import result_grid
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst
@@ -136,12 +137,7 @@ def _headline(asked: Asked, phases: Sequence[Phase], saved: Sequence[dict[str, s
 
 
 def _phase_grid(phases: Iterable[Phase]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("phase", no_wrap=True)
-    grid.add_column("question", no_wrap=True)
-    grid.add_column("cases", justify="right", no_wrap=True)
-    grid.add_column("covered", no_wrap=True)
-    grid.add_column("found", no_wrap=True)
+    grid = result_grid("phase", "question", ">cases", "covered", "found")
     for phase in phases:
         covered = "all" if phase.complete else "a sample" if phase.explored else "nothing"
         found = "?" if phase.verdict is Verdict.UNKNOWN else str(len(phase.findings))
@@ -214,10 +210,9 @@ def _damage_grid(phase: Phase) -> Grid:
         for name, found in by_field.items():
             rows.setdefault((file.rpartition("/")[2], name), Counter()).update(found)
     outcomes = [outcome for outcome in Outcome if phase.counts[outcome.value] or outcome in ALWAYS_SHOWN]
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("first damaged byte")
-    for outcome in outcomes:
-        grid.add_column(outcome.value, justify="right")
+    grid = result_grid(
+        "first damaged byte", *(f">{outcome.value}" for outcome in outcomes), wraps=["first damaged byte"]
+    )
     previous = ""
     for (file, name), found in rows.items():
         if file != previous:

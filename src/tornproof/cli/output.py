@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any, NoReturn
@@ -18,6 +18,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Table
 
 from tornproof.cli import interruption
 from tornproof.impl.errors import BusyError, CorruptError, TornproofError, UsageError
@@ -83,6 +84,18 @@ def copy_to_stdout(content: IO[bytes]) -> None:
             sys.stdout.write(visible(line, kept="\n"))
     else:
         shutil.copyfileobj(content, sys.stdout.buffer)
+
+
+def result_grid(*titles: str, wraps: Collection[str] = (), caption: str | None = None) -> Table:
+    """Return an empty table of a result; a title that begins with `>` stands over numbers.
+
+    Of what is too wide for a terminal, only the columns that `wraps` names go on in the next line.
+    """
+    grid = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
+    for title in titles:
+        name = title.removeprefix(">")
+        grid.add_column(name, justify="left" if name == title else "right", no_wrap=name not in wraps)
+    return grid
 
 
 def write_json(document: dict[str, Any], target: str | None) -> None:

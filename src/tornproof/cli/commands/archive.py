@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.api.holders import demand_owner, refuse_if_held
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
 from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -179,9 +178,7 @@ def print_report(console: Console, table: str, report: ArchiveReport, *, dry_run
     """Print a report for a person."""
     counts = report.reject_counts
     if counts:
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        grid.add_column("rejected because of")
-        grid.add_column("lines", justify="right")
+        grid = result_grid("rejected because of", ">lines", wraps=["rejected because of"])
         for reason, count in counts.most_common():
             grid.add_row(Text(reason), str(count))
         console.print(grid)

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
 from tornproof.cli.report_writing import write_report
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
@@ -168,9 +167,7 @@ def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Convict
 
 
 def _print(console: Console, spec: Spec, summary: Summary) -> None:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for title in ("group", *(verdict.name for verdict in Verdict)):
-        grid.add_column(title, justify="left" if title == "group" else "right")
+    grid = result_grid("group", *(f">{verdict.name}" for verdict in Verdict), wraps=["group"])
     for name, counts in summary.group_counts.items():
         grid.add_row(name, *(f"{counts.get(verdict.name, 0):,}" for verdict in Verdict))
     console.print(grid)

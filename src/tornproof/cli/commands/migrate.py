@@ -22,7 +22,7 @@ from tornproof.api.holders import MIGRATED_OFFLINE, demand_offline
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
 from tornproof.impl.errors import BusyError, TornproofError, UsageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
@@ -266,11 +266,8 @@ def _counts(done: Sequence[Migration]) -> Counter[str]:
 
 
 def _grid(lines: Sequence[tuple[Migration, PartitionMigration]], *, names_tables: bool) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in ("table", "partition", "outcome", "ends at", "bytes of _pm", "old bytes in", "why"):
-        if name == "table" and not names_tables:
-            continue
-        grid.add_column(name, no_wrap=name != "why", justify="right" if name in ("ends at", "bytes of _pm") else "left")
+    titles = ("partition", "outcome", ">ends at", ">bytes of _pm", "old bytes in", "why")
+    grid = result_grid(*(["table"] if names_tables else []), *titles, wraps=["why"])
     for each, partition in lines:
         cells: list[str | Text] = [
             Text(partition.name),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
 from tornproof.cli.interruption import say_if_interrupted
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
 from tornproof.impl.errors import BusyError, UsageError
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
@@ -116,9 +116,7 @@ def _verdict(report: HealReport) -> Text:
 
 
 def _grid(actions: tuple[Action, ...]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in ("file", "what", "bytes before", "after", "old bytes in"):
-        grid.add_column(name, no_wrap=True, justify="right" if name in ("bytes before", "after") else "left")
+    grid = result_grid("file", "what", ">bytes before", ">after", "old bytes in")
     for action in actions:
         grid.add_row(
             Text(action.file),

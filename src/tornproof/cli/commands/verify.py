@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.api.steady import verify_steadily
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -159,11 +159,10 @@ def _most_telling(partitions: tuple[PartitionReport, ...]) -> list[PartitionRepo
 
 
 def _partition_grid(partitions: list[PartitionReport]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold", caption="unused and dead: bytes", caption_justify="left")
-    grid.add_column("partition", no_wrap=True)
-    grid.add_column("format", no_wrap=True)
-    for name in ("rows", "token", "generations", "orphans", "unused", "dead", "problems"):
-        grid.add_column(name, justify="right", no_wrap=True)
+    grid = result_grid(
+        *("partition", "format", ">rows", ">token", ">generations", ">orphans", ">unused", ">dead", ">problems"),
+        caption="unused and dead: bytes",
+    )
     for partition in partitions:
         numbers = (
             partition.rows,

@@ -99,6 +99,13 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(questdb
     assert sum(line.startswith("group name") for line in wide) == 1
 
 
+def test_value_that_is_wider_than_the_terminal_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    path = tmp_path / "described.parquet"
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({"k": "€" * 300}), path)
+    assert [printed(path, show_all=True, width=width).count("€") for width in (60, 80, 220)] == [300] * 3
+    assert printed(path).count("€") == 119
+
+
 def test_areas_of_a_txn_stand_side_by_side(questdb_data: Path) -> None:
     lines = [" ".join(line.split()) for line in printed(questdb_data / CHAIN / "_txn").splitlines()]
     assert {"area A B", "txn 4 5", "fixed row count 22 23"} <= set(lines)

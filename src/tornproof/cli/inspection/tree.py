@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -25,11 +25,13 @@ from tornproof.cli.inspection.readable import (
 )
 from tornproof.cli.inspection.report import Document, counted
 from tornproof.cli.output import visible
+from tornproof.impl.errors import Problem
 
 ROW_LIMIT = 40
 PARENT_LIMIT = 4
 COLUMN_WIDTH_MAX = 40
-INLINE_FIELDS_MAX = 4
+PROBLEM_LIMIT = 500
+INLINE_FIELDS_MAX = 3
 UPRIGHT_ROWS_MAX = 2
 
 
@@ -72,7 +74,7 @@ class Printer:
     def _fields(self, content: Document) -> None:
         """Print the fields that fit on a line, then the lists and larger objects, each under its title."""
         parts = {key: value for key, value in content.items() if _is_part(value)}
-        self._facts([(key, self._cell(key, value)) for key, value in content.items() if key not in parts])
+        self._facts([(key, [self._cell(key, value)]) for key, value in content.items() if key not in parts])
         for key, value in parts.items():
             if key == "byte_map":
                 self.heading("bytes")
@@ -124,7 +126,7 @@ class Printer:
         """
         columns = self._columns([_flat(chosen(name, row, show_all=self.show_all)) for row in rows])
         if len(rows) <= UPRIGHT_ROWS_MAX and sum(column.width for column in columns) > self._console.width:
-            self._facts([(column.key, *column.cells) for column in columns])
+            self._facts([(column.key, column.cells) for column in columns])
         else:
             for place, part in enumerate(_parts(columns, self._console.width)):
                 if place:
@@ -160,13 +162,16 @@ class Printer:
             table.add_row(*cells)
         self._console.print(table)
 
-    def _facts(self, facts: Iterable[tuple[str | Text, ...]]) -> None:
+    def _facts(self, facts: Sequence[tuple[str, list[Text]]]) -> None:
         """Print lines of a key and one or more values."""
+        if not facts:
+            return
         table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
-        for key, *values in facts:
-            table.add_row(Text(label(str(key)), style="dim"), *values)
-        if table.row_count:
-            self._console.print(table)
+        for _ in range(1 + len(facts[0][1])):
+            table.add_column(overflow="fold")
+        for key, values in facts:
+            table.add_row(Text(label(key), style="dim"), *values)
+        self._console.print(table)
 
     def drawing(self, ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> None:
         """Print a map of ranges of [start, end) and what they are: the names of inks."""
@@ -195,9 +200,7 @@ class Printer:
         self.heading(f"What is wrong ({counted(len(problems), 'problem')})")
         kept = problems if self.show_all else problems[:ROW_LIMIT]
         for problem in kept:
-            place = "" if problem["offset_bytes"] is None else f" at byte {problem['offset_bytes']}"
-            text = f"{problem['file']}: {problem['field']}{place}: expected {problem['expected']}"
-            self.line(f"  {self.cut(text, 300)}, found {self.cut(problem['actual'], 200)}", "red")
+            self.line(f"  {self.cut(Problem(**problem), PROBLEM_LIMIT)}", "red")
         self.left_out(len(problems) - len(kept), "problems")
 
     def cut(self, value: object, limit: int) -> str:

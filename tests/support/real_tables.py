@@ -14,11 +14,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.verify import TableReport, verify_table
 
@@ -50,6 +52,17 @@ def rows_of(snapshot: Snapshot, names: list[str] | None = None, times: TimeRange
 def image_of(folder: Path) -> DiskImage:
     """Return a copy of the folder in memory, found under the same path."""
     return DiskImage.capture(OperatingSystemStorage(), str(folder), size_bytes_max=IMAGE_BYTES_MAX)
+
+
+def in_memory(folder: Path) -> tuple[str, MemoryStorage]:
+    """Return the path of a table and a storage in memory that holds a copy of it there."""
+    return str(folder), MemoryStorage.of(image_of(folder))
+
+
+def files_below(path: str, storage: MemoryStorage) -> dict[str, bytes]:
+    """Return the content of all files below the table but `_pins`, by their names there."""
+    start = len(path) + 1
+    return {name[start:]: content for name, content in storage.image().files.items() if name[start:] != PINS_FILE}
 
 
 def table_image(questdb_data: Path, name: str = CHAIN) -> tuple[str, DiskImage]:

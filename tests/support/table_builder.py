@@ -6,14 +6,13 @@ For what no bundled table has: pages with checksums, NaN, hostile counts and nam
 from __future__ import annotations
 
 import datetime
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from parquet_files import chunk_of, column_of, footer_bytes, footer_of, written
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout import meta as meta_layout
@@ -21,11 +20,11 @@ from tornproof.impl.layout import pm as pm_layout
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.layout.parquet import ParquetTail
 from tornproof.impl.layout.record import Record
-from tornproof.impl.parquet.footer import ColumnChunk, decode_footer
-from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.parquet.footer import ColumnChunk
+from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import encodings_mask
-from tornproof.impl.pm.header import Column, FileHeader, encode_header
+from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
 VERSION = 2
@@ -34,6 +33,7 @@ DIRECTORY = f"{DAY}.1"
 PM, DATA = f"{DIRECTORY}/_pm", f"{DIRECTORY}/data.parquet"
 DAY_MICROSECONDS = (datetime.date.fromisoformat(DAY) - datetime.date(1970, 1, 1)).days * 86_400_000_000
 TAIL_BYTES = ParquetTail.layout.size_bytes
+RecordType = TypeVar("RecordType", bound=Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,9 @@ def build(
     fields = [pa.field("ts", pa.timestamp("us"), nullable=False)]
     fields += [pa.field(name, array.type) for name, (_, array) in columns.items()]
     arrays = [timestamps(row_count), *(array for _, array in columns.values())]
-    sink = io.BytesIO()
     rows = pa.table(arrays, schema=pa.schema(fields))
-    pq.write_table(rows, sink, store_schema=False, row_group_size=row_group_size, **options)
+    data = written(rows, store_schema=False, row_group_size=row_group_size, **options)
     types = {"ts": DESIGNATED.put(TypeTag.TIMESTAMP, 1), **{name: type_ for name, (type_, _) in columns.items()}}
-    data = sink.getvalue()
     files = {
         "_txn": txn(rows=row_count, token=len(data)),
         PM: metadata_of(data, list(types.values())),
@@ -98,20 +96,10 @@ def build(
 
 def metadata_of(data: bytes, types: Sequence[int]) -> bytes:
     """Return the `_pm` of a data.parquet whose leaves have these QuestDB types; the first is the timestamp."""
-    tail = ParquetTail.unpack(data, len(data) - TAIL_BYTES, file="data.parquet")
-    offset_bytes = len(data) - TAIL_BYTES - tail.footer_length
-    footer = decode_footer(data[offset_bytes:-TAIL_BYTES], file="data.parquet", offset_bytes=offset_bytes)
+    offset_bytes = footer_bytes(data)[1]
+    footer = footer_of(data)
     columns = tuple(
-        Column(
-            name=leaf.path[0],
-            id=index,
-            type=types[index],
-            flags=pm_layout.FIELD_REPETITION.put(0, int(leaf.max_def > 0)),
-            fixed_byte_len=leaf.element.type_length or 0,
-            physical_type=leaf.physical_type,
-            max_rep_level=leaf.max_rep,
-            max_def_level=leaf.max_def,
-        )
+        column_of(leaf, types[index], id=index, flags=pm_layout.FIELD_REPETITION.put(0, int(leaf.max_def > 0)))
         for index, leaf in enumerate(footer.leaves)
     )
     header = FileHeader(
@@ -127,29 +115,14 @@ def metadata_of(data: bytes, types: Sequence[int]) -> bytes:
     row_groups = [
         NewRowGroup(num_rows=group.num_rows, chunks=tuple(map(_chunk, group.chunks))) for group in footer.row_groups
     ]
-    facts = FooterFacts(parquet_footer_offset=offset_bytes, parquet_footer_length=tail.footer_length)
+    facts = FooterFacts(parquet_footer_offset=offset_bytes, parquet_footer_length=len(data) - TAIL_BYTES - offset_bytes)
     return encode_file(header, row_groups, facts)
 
 
 def _chunk(found: ColumnChunk) -> Chunk:
-    statistics = found.statistics
     mask = encodings_mask(found.encodings)
-    assert statistics is not None and mask is not None
-    low, high = (
-        None if value is None else Statistic(value=value, exact=True)
-        for value in (statistics.min_value, statistics.max_value)
-    )
-    return Chunk(
-        codec=found.codec,
-        encodings=mask,
-        num_values=found.num_values,
-        byte_range_start=min(found.dictionary_page_offset or found.data_page_offset, found.data_page_offset),
-        total_compressed=found.total_compressed_size,
-        null_count=statistics.null_count,
-        distinct_count=None,
-        minimum=low,
-        maximum=high,
-    )
+    assert mask is not None
+    return chunk_of(found, encodings=mask)
 
 
 def txn(*, rows: int, token: int, version: int = VERSION, entries: Sequence[bytes] | None = None) -> bytes:
@@ -181,8 +154,8 @@ def meta(types: Mapping[str, int]) -> bytes:
     return header.pack() + b"".join([*records, *names])
 
 
-def zeroed(record: type[Record], **values: int) -> Record:
+def zeroed(record: type[RecordType], **values: int) -> RecordType:
     """Return a record whose other fields are zero."""
     zeros: Any = record.unpack(bytes(record.layout.size_bytes), 0, file="zeros")
-    made: Record = replace(zeros, **values)
+    made: RecordType = replace(zeros, **values)
     return made

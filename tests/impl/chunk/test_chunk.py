@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import parquet_files
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from parquet_files import chunk_of, column_of, footer_of
+from type_values import NANOSECONDS, array_type, decimal_type
 
 from tornproof.impl.chunk import expansion as chunk_expansion
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, decode_chunk
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
-from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
 from tornproof.impl.parquet.thrift import Struct, decode, encode
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column
-from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+from tornproof.impl.types.questdb import TypeTag
 
 MIB = 1 << 20
-NANOSECONDS = TypeTag.TIMESTAMP | 1 << 18
-_, PRECISION, SCALE = DECIMAL_TYPE.bits
-
-
-def decimal_type(tag: TypeTag, precision: int, scale: int) -> int:
-    return SCALE.put(PRECISION.put(int(tag), precision), scale)
-
-
-def array_type(dimensions: int) -> int:
-    return TypeTag.ARRAY | TypeTag.DOUBLE << 8 | (dimensions - 1) << 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,44 +49,12 @@ class Written:
 
 
 def written(values: pa.Array, column_type: int, *, nullable: bool = True, **options: Any) -> Written:
-    sink = io.BytesIO()
-    schema = pa.schema([pa.field("x", values.type, nullable=nullable)])
-    pq.write_table(
-        pa.table([values], schema=schema), sink, store_schema=False, row_group_size=VALUE_COUNT_MAX, **options
-    )
-    data = sink.getvalue()
-    at, length = read_footer_tail(data[-8:], file="data.parquet", token=len(data))
-    footer = decode_footer(data[at : at + length], file="data.parquet", offset_bytes=at)
+    table = pa.table([values], schema=pa.schema([pa.field("x", values.type, nullable=nullable)]))
+    data = parquet_files.written(table, store_schema=False, row_group_size=VALUE_COUNT_MAX, **options)
+    footer = footer_of(data)
     (leaf,), (row_group,) = footer.leaves, footer.row_groups
-    (chunk,) = row_group.chunks
-    start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
-    statistics = chunk.statistics
-    assert statistics is not None
-    bounds = [
-        Statistic(value=value, exact=True) if value else None for value in (statistics.min_value, statistics.max_value)
-    ]
-    column = Column(
-        name="x",
-        id=0,
-        type=column_type,
-        flags=0,
-        fixed_byte_len=leaf.element.type_length or 0,
-        physical_type=leaf.physical_type,
-        max_rep_level=leaf.max_rep,
-        max_def_level=leaf.max_def,
-    )
-    described = Chunk(
-        codec=chunk.codec,
-        encodings=0,
-        num_values=chunk.num_values,
-        byte_range_start=start,
-        total_compressed=chunk.total_compressed_size,
-        null_count=statistics.null_count,
-        distinct_count=None,
-        minimum=bounds[0],
-        maximum=bounds[1],
-    )
-    return Written(data[start : start + chunk.total_compressed_size], column, described)
+    chunk = chunk_of(row_group.chunks[0])
+    return Written(data[chunk.byte_range_start : chunk.byte_range_end], column_of(leaf, column_type), chunk)
 
 
 def refused(case: Written, kind: type[ProblemError]) -> str:

@@ -6,13 +6,13 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import pm_builder as pm
 import pyarrow as pa
 import pytest
 
 from tornproof.impl.chunk.statistics import check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
-from tornproof.impl.pm.header import Column
 from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
 
 NAN = float("nan")
@@ -35,16 +35,7 @@ def complaint(
     **counts: int | None,
 ) -> str | None:
     """The field that is complained about, or None."""
-    column = Column(
-        name="x",
-        id=0,
-        type=column_type,
-        flags=0,
-        fixed_byte_len=fixed_byte_len,
-        physical_type=physical_type,
-        max_rep_level=0,
-        max_def_level=1,
-    )
+    column = pm.column("x", column_type, physical_type, fixed_byte_len=fixed_byte_len)
     known: dict[str, Any] = {"num_values": len(values), "null_count": values.null_count} | counts
     chunk = Chunk(
         codec=0,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
+import pm_builder
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from independent_readers import READERS, read_with_pyarrow
+from parquet_files import footer_bytes, written
 
 from tornproof.impl.chunk.row_group_encoder import (
     ColumnOptions,
@@ -30,7 +32,6 @@ from tornproof.impl.parquet.footer import (
     decode_footer,
     empty_footer,
     file_tail,
-    read_footer_tail,
     split_footer,
     unused_bytes_of,
 )
@@ -38,7 +39,6 @@ from tornproof.impl.parquet.thrift import Items, Struct, value_of
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import compare_footer
-from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 
@@ -60,19 +60,10 @@ OPTIONS = [
     EncodeOptions(codec=Codec.UNCOMPRESSED),
 ]
 BLOOMS: list[tuple[str, ...]] = [(), ("n",), (), ("ts", "n")]
-HEADER = FileHeader(
-    feature_flags=0,
-    designated_timestamp=0,
-    columns=tuple(
-        Column(
-            name=name,
-            id=place,
-            type=column_type,
-            flags=0,
-            fixed_byte_len=0,
-            physical_type=int(physical_type),
-            max_rep_level=levels[0],
-            max_def_level=levels[1],
+HEADER = pm_builder.header(
+    *[
+        pm_builder.column(
+            name, column_type, physical_type, id=place, flags=0, max_rep_level=levels[0], max_def_level=levels[1]
         )
         for place, (name, column_type, physical_type, levels) in enumerate(
             [
@@ -83,11 +74,8 @@ HEADER = FileHeader(
                 ("points", 27, PhysicalType.DOUBLE, (1, 3)),
             ]
         )
-    ),
-    sorting_columns=(),
-    bloom_columns=(),
-    squash_tracker=None,
-    size_bytes=0,
+    ],
+    feature_flags=0,
 )
 
 
@@ -129,13 +117,9 @@ class Committed:
 def new_file() -> Committed:
     """A file without row groups."""
     plain = pa.schema([field.with_type(pa.string()) if field.name == "s" else field for field in SCHEMA])
-    sink = pa.BufferOutputStream()
-    pq.write_table(plain.empty_table(), sink, store_schema=False)
-    content = sink.getvalue().to_pybytes()
-    place, _ = read_footer_tail(content[-8:], file="model", token=len(content))
-    elements = value_of(
-        split_footer(content[place:], file="model", offset_bytes=place).fields, ids_of(FILE_META_DATA)["schema"]
-    )
+    footer_only, place = footer_bytes(written(plain.empty_table(), store_schema=False))
+    parts = split_footer(footer_only, file="model", offset_bytes=place)
+    elements = value_of(parts.fields, ids_of(FILE_META_DATA)["schema"])
     assert isinstance(elements, Items)
     schema = [element for element in elements.elements if isinstance(element, Struct)]
     json = new_json([JsonColumn(column.type, False, column.name == "s", column.id) for column in HEADER.columns])
@@ -198,34 +182,13 @@ def commits() -> list[Committed]:
     return history
 
 
-def read_with_pyarrow(content: bytes, folder: Path) -> pa.Table:
-    return pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
-
-
-def read_with_duckdb(content: bytes, folder: Path) -> pa.Table:
-    path = folder / "cut.parquet"
-    path.write_bytes(content)
-    with duckdb.connect() as connection:
-        return connection.sql("SELECT * FROM read_parquet(?)", params=[str(path)]).to_arrow_table()
-
-
-def read_with_polars(content: bytes, folder: Path) -> pa.Table:
-    path = folder / "cut.parquet"
-    path.write_bytes(content)
-    return polars.read_parquet(path).to_arrow()
-
-
-READERS = {"pyarrow": read_with_pyarrow, "duckdb": read_with_duckdb, "polars": read_with_polars}
-
-
 @pytest.mark.parametrize("reader", READERS)
 def test_every_committed_size_reads_as_what_was_committed(
     reader: str, commits: list[Committed], tmp_path: Path
 ) -> None:
-    read: Callable[[bytes, Path], pa.Table] = READERS[reader]
     whole = commits[-1].content
     for committed in commits:
-        found = read(whole[: len(committed.content)], tmp_path)
+        found = READERS[reader](whole[: len(committed.content)], tmp_path)
         assert found.to_pylist() == committed.rows.to_pylist()
 
 

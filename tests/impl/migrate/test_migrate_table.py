@@ -10,7 +10,18 @@ import golden_data
 import pm_builder as pm
 import pytest
 from depth import sampled
-from real_tables import CHAIN, image_of, parquet_rows_of_json, put, read_json, rows_of, snapshot_of, sql_rows, verified
+from real_tables import (
+    CHAIN,
+    files_below,
+    in_memory,
+    parquet_rows_of_json,
+    put,
+    read_json,
+    rows_of,
+    snapshot_of,
+    sql_rows,
+    verified,
+)
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
@@ -39,20 +50,12 @@ TAIL = b"bytes of a writer that was killed"
 
 
 def opened(questdb_data: Path, name: str = f"{LEGACY}/table") -> tuple[str, MemoryStorage]:
-    """A real table in memory."""
-    path = str(questdb_data / name)
-    return path, MemoryStorage.of(image_of(questdb_data / name))
+    return in_memory(questdb_data / name)
 
 
 def changed(storage: MemoryStorage, path: str, file: str, content: bytes) -> MemoryStorage:
     """The table with another content of a file."""
     return MemoryStorage.of(storage.image().with_file(f"{path}/{file}", content))
-
-
-def files_below(path: str, storage: MemoryStorage) -> dict[str, bytes]:
-    """Content of all files below the table but `_pins`, by their names there."""
-    start = len(path) + 1
-    return {name[start:]: content for name, content in storage.image().files.items() if name[start:] != PINS_FILE}
 
 
 def golden_pm(questdb_data: Path, name: str) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parquet_files import written
 from type_values import SYMBOLS, TYPES, arrow
 
 from tornproof.impl.parquet.bloom import (
@@ -133,9 +134,8 @@ def test_the_public_filter_is_made_of_its_words() -> None:
 def test_filters_are_as_large_as_those_of_pyarrow_and_have_the_same_bits(rate: float) -> None:
     for count in (1, 5, 26, 27, 53, 64, 1000, 4096):
         stored = pa.table({"n": random_words(1, count)})
-        sink = io.BytesIO()
-        pq.write_table(stored, sink, bloom_filter_options={"n": {"ndv": count, "fpp": rate}})
-        header, bitset = filters_of(sink.getvalue())["n"]
+        content = written(stored, bloom_filter_options={"n": {"ndv": count, "fpp": rate}})
+        header, bitset = filters_of(content)["n"]
         assert len(bitset) == bitset_size_bytes(count, rate)
         assert bitset == bitset_of_values(stored.column(0).combine_chunks(), rate)
         assert header == encode_filter_header(len(bitset))

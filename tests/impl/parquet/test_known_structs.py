@@ -7,11 +7,13 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from damage import each_flipped
 from depth import sampled
+from parquet_files import footer_bytes
 
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet import thrift
-from tornproof.impl.parquet.footer import ParquetFooter, decode_footer, read_footer_tail
+from tornproof.impl.parquet.footer import ParquetFooter, decode_footer
 from tornproof.impl.parquet.thrift import Known
 
 FILES = golden_data.files("tables/9.4.2/*/table/*/data.parquet")
@@ -47,15 +49,9 @@ def changed(content: bytes, generator: random.Random) -> bytes:
     return bytes(edited)
 
 
-def footer_of(path: Path) -> tuple[bytes, int]:
-    content = path.read_bytes()
-    at, length_bytes = read_footer_tail(content[-8:], file=path.name, token=len(content))
-    return content[at : at + length_bytes], at
-
-
 @pytest.mark.parametrize("name", sampled(6, FILES))
 def test_known_structs_change_nothing(questdb_data: Path, name: str) -> None:
-    content, at = footer_of(questdb_data / name)
+    content, at = footer_bytes((questdb_data / name).read_bytes())
     generator = random.Random(name)
     known = Known()
     sound = outcome_of(content, at, known, thrift.NODE_COUNT_MAX)
@@ -74,7 +70,7 @@ def test_known_structs_change_nothing(questdb_data: Path, name: str) -> None:
 
 
 def test_what_is_known_is_taken_and_not_decoded(monkeypatch: pytest.MonkeyPatch, questdb_data: Path) -> None:
-    content, at = footer_of(questdb_data / "tables/9.4.2/chain/table/2024-01-01.1/data.parquet")
+    content, at = footer_bytes((questdb_data / "tables/9.4.2/chain/table/2024-01-01.1/data.parquet").read_bytes())
     known = Known()
     outcome_of(content, at, known, thrift.NODE_COUNT_MAX)
     decoded: list[int] = []
@@ -91,12 +87,10 @@ def test_what_is_known_is_taken_and_not_decoded(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_only_the_first_that_is_whole_is_remembered(questdb_data: Path) -> None:
-    content, at = footer_of(questdb_data / "tables/9.4.2/chain/table/2024-01-01.1/data.parquet")
+    content, at = footer_bytes((questdb_data / "tables/9.4.2/chain/table/2024-01-01.1/data.parquet").read_bytes())
     known = Known()
     outcome_of(content, at, known, thrift.NODE_COUNT_MAX)
     before = dict(known.structs)
-    for bit in range(0, len(content) * 8, 11):
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
-        outcome_of(bytes(damaged), at, known, thrift.NODE_COUNT_MAX)
+    for damaged in each_flipped(content, 11):
+        outcome_of(damaged, at, known, thrift.NODE_COUNT_MAX)
     assert known.structs == before

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from parquet_files import footer_of, written
 
-from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, decode_footer, read_footer_tail
+from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.thrift import Items, Kind, Struct, decode
 from tornproof.impl.types.physical import PhysicalType
 
@@ -32,12 +33,6 @@ NUMPY_TYPES = {
     PhysicalType.FLOAT: "<f4",
     PhysicalType.DOUBLE: "<f8",
 }
-
-
-def view_of(content: bytes) -> ParquetFooter:
-    offset_bytes, length_bytes = read_footer_tail(content[-8:], file="data.parquet", token=len(content))
-    footer = content[offset_bytes : offset_bytes + length_bytes]
-    return decode_footer(footer, file="data.parquet", offset_bytes=offset_bytes)
 
 
 def rich_file() -> bytes:
@@ -70,17 +65,14 @@ def rich_file() -> bytes:
         [None] * row_count,
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    sink = pa.BufferOutputStream()
-    pq.write_table(
+    return written(
         pa.table(arrays, schema=schema),
-        sink,
         row_group_size=20,
         compression={"ts": "zstd", "name": "snappy"},
         bloom_filter_options={"name": {"ndv": 20, "fpp": 0.01}},
         write_page_index=True,
         sorting_columns=[pq.SortingColumn(0), pq.SortingColumn(1, descending=True, nulls_first=True)],
     )
-    return bytes(sink.getvalue())
 
 
 def chunk_facts(chunk: ColumnChunk) -> dict[str, Any]:
@@ -148,7 +140,7 @@ def raw(value: Any, physical_type: int) -> bytes:
 
 def test_footer_with_every_feature_agrees_with_pyarrow() -> None:
     content = rich_file()
-    footer = view_of(content)
+    footer = footer_of(content)
     assert_agrees_with_pyarrow(footer, pq.read_metadata(pa.BufferReader(content)))
     # So that the comparison above compares something.
     chunks = [chunk for group in footer.row_groups for chunk in group.chunks]
@@ -159,7 +151,7 @@ def test_footer_with_every_feature_agrees_with_pyarrow() -> None:
 
 
 def test_ids_and_annotations_are_those_that_arrow_wrote() -> None:
-    footer = view_of(rich_file())
+    footer = footer_of(rich_file())
     leaves = {leaf.dotted_path: leaf for leaf in footer.leaves}
     assert [leaves[name].element.field_id for name in ("ts", "name", "price")] == [7, 0, None]
     price = leaves["price"].element
@@ -175,7 +167,7 @@ def test_ids_and_annotations_are_those_that_arrow_wrote() -> None:
 
 def test_page_indexes_stand_where_the_footer_says() -> None:
     content = rich_file()
-    for chunk in view_of(content).row_groups[0].chunks:
+    for chunk in footer_of(content).row_groups[0].chunks:
         assert chunk.offset_index_offset is not None and chunk.offset_index_length is not None
         index, end = decode(content, file="data.parquet", start=chunk.offset_index_offset)
         assert end == chunk.offset_index_offset + chunk.offset_index_length
@@ -193,4 +185,4 @@ def test_every_real_footer_agrees_with_pyarrow(questdb_data: Path) -> None:
     paths = sorted(path for folder in ("tables", "legacy") for path in (questdb_data / folder).rglob("*.parquet"))
     assert len(paths) > 100
     for path in paths:
-        assert_agrees_with_pyarrow(view_of(path.read_bytes()), pq.read_metadata(path))
+        assert_agrees_with_pyarrow(footer_of(path.read_bytes()), pq.read_metadata(path))

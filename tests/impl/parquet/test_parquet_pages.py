@@ -6,11 +6,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import parquet_files
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from damage import each_flipped
 from hypothesis import given
 from hypothesis import strategies as st
+from parquet_files import footer_of, start_of
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.parquet.fields import (
@@ -21,7 +23,7 @@ from tornproof.impl.parquet.fields import (
     Codec,
     PageType,
 )
-from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, decode_footer, read_footer_tail
+from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.pages import (
     EXPANSION_SLACK_BYTES,
     HEADER_NODE_COUNT_MAX,
@@ -79,18 +81,8 @@ def dictionary(body: bytes = b"", value_count: int = 1, **changed: Any) -> bytes
     return page(PageType.DICTIONARY, body, {"dictionary_page_header": inner}, **changed)
 
 
-def footer_of(content: bytes) -> ParquetFooter:
-    offset_bytes, length_bytes = read_footer_tail(content[-8:], file="data.parquet", token=len(content))
-    footer = content[offset_bytes : offset_bytes + length_bytes]
-    return decode_footer(footer, file="data.parquet", offset_bytes=offset_bytes)
-
-
-def chunk_start(chunk: ColumnChunk) -> int:
-    return chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
-
-
 def walked(content: bytes, chunk: ColumnChunk) -> tuple[PageInfo, ...]:
-    start = chunk_start(chunk)
+    start = start_of(chunk)
     return walk_pages(
         content[start : start + chunk.total_compressed_size],
         file="data.parquet",
@@ -104,9 +96,8 @@ def written(**options: Any) -> bytes:
     words = pa.array([None if row % 7 == 0 else f"word {row % 40}" for row in range(500)])
     numbers = pa.array([float(row) for row in range(500)])
     lists = pa.array([[row] * (row % 3) for row in range(500)])
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"word": words, "number": numbers, "list": lists}), sink, row_group_size=300, **options)
-    return bytes(sink.getvalue())
+    table = pa.table({"word": words, "number": numbers, "list": lists})
+    return parquet_files.written(table, row_group_size=300, **options)
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -162,7 +153,7 @@ def test_every_real_chunk_is_tiled_by_its_pages(questdb_data: Path) -> None:
                 hidden_dictionaries += is_dictionary and chunk.dictionary_page_offset is None
                 last = pages[-1]
                 end = last.body_offset_bytes + last.compressed_size_bytes
-                assert end == chunk_start(chunk) + chunk.total_compressed_size
+                assert end == start_of(chunk) + chunk.total_compressed_size
     assert hidden_dictionaries > 0
 
 
@@ -325,14 +316,12 @@ def test_checksum_counts_the_whole_body_and_is_signed_on_the_wire(make: Any) -> 
 def test_every_flipped_bit_of_a_body_with_checksum_is_refused(version: str) -> None:
     content = written(compression="snappy", data_page_version=version, write_page_checksum=True, use_dictionary=False)
     chunk = footer_of(content).row_groups[1].chunks[0]
-    start = chunk_start(chunk)
-    data = bytearray(content[start : start + chunk.total_compressed_size])
+    start = start_of(chunk)
+    data = content[start : start + chunk.total_compressed_size]
     body_position = walked(content, chunk)[0].header_length_bytes
-    for bit in range(body_position * 8, len(data) * 8, 7):
-        data[bit // 8] ^= 1 << bit % 8
-        assert refused(bytes(data), codec=chunk.codec, value_count=chunk.num_values) == "pages[0].crc"
-        data[bit // 8] ^= 1 << bit % 8
-    walk(bytes(data), codec=chunk.codec, value_count=chunk.num_values)
+    for damaged in each_flipped(data, 7, body_position * 8):
+        assert refused(damaged, codec=chunk.codec, value_count=chunk.num_values) == "pages[0].crc"
+    walk(data, codec=chunk.codec, value_count=chunk.num_values)
 
 
 def test_header_of_too_many_nodes_is_refused() -> None:

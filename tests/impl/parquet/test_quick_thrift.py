@@ -10,10 +10,10 @@ import golden_data
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parquet_files import footer_of
 
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.fields import PAGE_HEADER
-from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
 from tornproof.impl.parquet.pages import quick_read
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import BrokenError, Field, Kind, Struct, decode, encode
@@ -72,9 +72,7 @@ def test_an_ordinary_header_is_read() -> None:
 @pytest.mark.parametrize("name", golden_data.files("tables/*/*/table/*/data.parquet"))
 def test_the_first_header_of_every_real_chunk_has_a_quick_answer(questdb_data: Path, name: str) -> None:
     content = (questdb_data / name).read_bytes()
-    at, length = read_footer_tail(content[-8:], file=name, token=len(content))
-    footer = decode_footer(content[at : at + length], file=name, offset_bytes=at)
-    chunks = [chunk for group in footer.row_groups for chunk in group.chunks if chunk.total_compressed_size]
+    chunks = [chunk for group in footer_of(content).row_groups for chunk in group.chunks if chunk.total_compressed_size]
     for chunk in chunks:
         start = chunk.dictionary_page_offset or chunk.data_page_offset
         assert assert_agrees(content[start : start + chunk.total_compressed_size])

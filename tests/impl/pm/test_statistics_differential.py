@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import parquet_files
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,6 @@ from written_tables import PATH, new_table, rows, write
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.parquet.arrow_writer import BOUND_LIMIT_BYTES
-from tornproof.impl.parquet.footer import decode_footer, read_footer_tail
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer_comparison import compare_footer
@@ -136,9 +136,7 @@ def groups_of(content: bytes) -> Iterable[list[Any]]:
 
 def by_pyarrow(values: pa.Table) -> list[list[Any]]:
     """Return the statistics that pyarrow itself makes of these rows, in row groups of the same size."""
-    sink = io.BytesIO()
-    pq.write_table(values, sink, row_group_size=GROUP_ROWS, store_schema=False)
-    return list(groups_of(sink.getvalue()))
+    return list(groups_of(parquet_files.written(values, row_group_size=GROUP_ROWS, store_schema=False)))
 
 
 def assert_equal_groups(values: pa.Table, metadata: Metadata, statistics: Sequence[Sequence[Any]]) -> None:
@@ -163,9 +161,7 @@ def test_statistics_and_footer_of_all_types_in_our_data_file_are_those_that_pyar
 ) -> None:
     metadata, content = files_of(written(values))
     assert_equal_groups(values, metadata, [group[OWN_COLUMNS:] for group in groups_of(content)])
-    at, length = read_footer_tail(content[-8:], file="data.parquet", token=len(content))
-    footer = decode_footer(content[at : at + length], file="data.parquet", offset_bytes=at)
-    assert list(compare_footer(footer, metadata, file="data.parquet")) == []
+    assert list(compare_footer(parquet_files.footer_of(content), metadata, file="data.parquet")) == []
 
 
 def smallest_and_largest(values: list[Any], raw_of: Callable[[Any], bytes], key: Callable[[Any], Any]) -> Facts:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pm_builder as pm
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import table_builder as tb
 from depth import sampled
 from memory_child import cost_of
+from parquet_files import written
 
 from tornproof.impl.layout.parquet import ParquetTail
 from tornproof.impl.parquet.thrift import NODE_COUNT_MAX
@@ -48,16 +47,13 @@ def of_repeats(column_count: int, value: pa.Scalar, type_: int, rows: int, folde
     arrays += [pa.repeat(value, rows)] * column_count
     fields = [pa.field("ts", pa.timestamp("us"), nullable=False)]
     fields += [pa.field(f"c{place}", value.type) for place in range(column_count)]
-    sink = io.BytesIO()
-    pq.write_table(
+    data = written(
         pa.table(arrays, schema=pa.schema(fields)),
-        sink,
         store_schema=False,
         row_group_size=1 << 24,
         compression="zstd",
         use_dictionary=dictionary,
     )
-    data = sink.getvalue()
     files = {
         "_txn": tb.txn(rows=rows, token=len(data)),
         tb.PM: tb.metadata_of(data, [TIMESTAMP, *[type_] * column_count]),

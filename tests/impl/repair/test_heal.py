@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import golden_data
 import pm_builder as pm
@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly, sampled
-from real_tables import CHAIN, image_of, put, rows_of, seen, snapshot_of, verified
+from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import BusyError, NotATableError, StorageError, TornproofError
 from tornproof.impl.pm.encode import AppendPoint, NewRowGroup, append_generation
@@ -49,18 +50,16 @@ PLAIN = (
 )
 ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9"
 JUMPING = "after-restart/2026-07/sync-2-02"
+SOUND = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
 
 
 def opened(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:
     """The table of a real image, in memory."""
-    folder = questdb_data / name / "table"
-    return str(folder), MemoryStorage.of(image_of(folder))
+    return in_memory(questdb_data / name / "table")
 
 
-def files_below(path: str, storage: MemoryStorage) -> dict[str, bytes]:
-    """Content of all files below the table but `_pins`, by their names there."""
-    start = len(path) + 1
-    return {name[start:]: content for name, content in storage.image().files.items() if name[start:] != PINS_FILE}
+def places(report: HealReport) -> list[tuple[str, str]]:
+    return [(each.file, each.field) for each in report.problems]
 
 
 def parquet_partitions(path: str, storage: MemoryStorage) -> list[tuple[str, Partition]]:
@@ -131,7 +130,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
 @pytest.mark.parametrize("name", sampled(5, HEALABLE))
 def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
     folder = copy_of(f"{name}/table")
-    storage = MemoryStorage.of(image_of(folder))
+    _, storage = in_memory(folder)
     assert heal_table(OperatingSystemStorage(), str(folder)) == heal_table(storage, str(folder))
     assert image_of(folder).files == storage.image().files
     assert verified(folder).sound
@@ -214,79 +213,36 @@ class InterruptionError(Exception):
     """The machine stops."""
 
 
-class WatchedStorage(MemoryStorage):
+class WatchedStorage(InterceptedStorage):
     """Records every change, and stops before the one whose turn it is, or halfway through writing."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, image: DiskImage, stop_at: int | None = None) -> None:
+        self.memory = MemoryStorage.of(image)
+        super().__init__(self.memory)
         self.changes: list[tuple[str, ...]] = []
-        self.stop_at: int | None = None
+        self.stop_at = stop_at
 
     def change(self, *what: str) -> None:
         if len(self.changes) == self.stop_at:
             raise InterruptionError
         self.changes.append(what)
 
-    def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
-        if mode is not OpenMode.EXISTING:
-            self.change("create", path)
-        return cast(File, WatchedFile(super().open_for_writing(path, mode), path, self))
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        if call.kind in STEPS and not (call.kind is CallKind.OPEN_FOR_WRITING and call.mode is OpenMode.EXISTING):
+            self.change(*filter(None, (call.kind, call.path, call.target_path)))
+        return run()
 
-    def mkdir(self, path: str) -> None:
-        self.change("mkdir", path)
-        super().mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self.change("rmdir", path)
-        super().rmdir(path)
-
-    def rename(self, source_path: str, target_path: str) -> None:
-        self.change("rename", source_path, target_path)
-        super().rename(source_path, target_path)
-
-    def unlink(self, path: str) -> None:
-        self.change("unlink", path)
-        super().unlink(path)
-
-    def sync_directory(self, path: str) -> None:
-        self.change("sync directory", path)
-        super().sync_directory(path)
-
-
-class WatchedFile:
-    def __init__(self, file: File, path: str, storage: WatchedStorage) -> None:
-        self.file, self.path, self.storage = file, path, storage
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-    def __enter__(self) -> WatchedFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.file.close()
-
-    def pwrite(self, content: bytes, offset_bytes: int) -> None:
-        self.storage.change("write", self.path)
-        half = len(content) // 2
-        self.file.pwrite(content[:half], offset_bytes)
-        self.storage.change("write on", self.path)
-        self.file.pwrite(content[half:], offset_bytes + half)
-
-    def truncate(self, size_bytes: int) -> None:
-        self.storage.change("truncate", self.path)
-        self.file.truncate(size_bytes)
-
-    def fsync(self) -> None:
-        self.storage.change("sync", self.path)
-        self.file.fsync()
+    def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
+        half = len(call.content) // 2
+        self.change("write", call.path)
+        file.pwrite(call.content[:half], call.offset_bytes)
+        self.change("write on", call.path)
+        file.pwrite(call.content[half:], call.offset_bytes + half)
 
 
 def stopped_at(image: DiskImage, step: int, run: Callable[[WatchedStorage], object]) -> WatchedStorage:
     """The disk after a run that was stopped before its n-th change, if it came that far."""
-    storage = WatchedStorage.of(image)
-    assert isinstance(storage, WatchedStorage)
-    storage.stop_at = step
+    storage = WatchedStorage(image, stop_at=step)
     with suppress(InterruptionError):
         run(storage)
         storage.stop_at = None
@@ -298,7 +254,7 @@ def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> 
     step = 0
     while True:
         storage = stopped_at(image, step, run)
-        yield MemoryStorage.of(storage.image())
+        yield MemoryStorage.of(storage.memory.image())
         if storage.stop_at is None:
             return
         step += 1
@@ -342,17 +298,17 @@ def test_old_bytes_are_durable_before_anything_is_replaced_or_cut(questdb_data: 
     path, storage = opened(questdb_data, ORPHANED)
     watched = stopped_at(storage.image(), -1, lambda each: heal_table(each, path))
     day, kept = f"{path}/2024-01-01.1", f"{path}/_recovered/2024-01-01.1"
-    (cut,) = (each for each in watched.image().files if each.startswith(f"{kept}/data.parquet.from-"))
+    (cut,) = (each for each in watched.memory.image().files if each.startswith(f"{kept}/data.parquet.from-"))
     directories = [("sync directory", kept), ("sync directory", f"{path}/_recovered"), ("sync directory", path)]
 
     def written(file: str) -> list[tuple[str, ...]]:
         new = f"{file}.recovering"
-        return [("create", new), ("write", new), ("write on", new), ("sync", new), ("rename", new, file)]
+        return [("open for writing", new), ("write", new), ("write on", new), ("sync", new), ("rename", new, file)]
 
     assert watched.changes == [
-        ("create", f"{path}/_pins"),
-        ("mkdir", f"{path}/_recovered"),
-        ("mkdir", kept),
+        ("open for writing", f"{path}/_pins"),
+        ("make directory", f"{path}/_recovered"),
+        ("make directory", kept),
         *written(f"{kept}/_pm"),
         *directories,
         *written(f"{day}/_pm"),
@@ -369,7 +325,7 @@ def test_a_copy_that_is_there_already_is_made_durable_again(questdb_data: Path) 
     whole = stopped_at(storage.image(), -1, lambda each: heal_table(each, path)).changes
     kept = whole.index(("sync directory", f"{path}/_recovered/2024-01-01.2"))
     stopped = stopped_at(storage.image(), kept, lambda each: heal_table(each, path))
-    again = stopped_at(stopped.image(), -1, lambda each: heal_table(each, path)).changes
+    again = stopped_at(stopped.memory.image(), -1, lambda each: heal_table(each, path)).changes
     assert again == [whole[0], *whole[kept:]]
 
 
@@ -399,10 +355,10 @@ def test_a_full_disk_is_not_left_full_of_half_a_copy(questdb_data: Path) -> None
             if what[0] == "write on":
                 raise StorageError(file=what[1], operation="write", reason=Refusal.NO_SPACE)
 
-    full = Full.of(storage.image())
+    full = Full(storage.image())
     with pytest.raises(StorageError, match="no space is left"):
         heal_table(full, path)
-    assert files_below(path, full) == files_below(path, storage)
+    assert files_below(path, full.memory) == files_below(path, storage)
 
 
 # What is kept
@@ -494,7 +450,7 @@ def test_forgetting_that_was_interrupted_anywhere_is_finished_by_the_next(questd
         count += 1
     assert count == 6
     whole = stopped_at(image, -1, lambda watched: forget_kept(watched, path)).changes
-    assert [what[0] for what in whole] == ["unlink", "unlink", "rmdir", "rmdir", "sync directory"]
+    assert [what[0] for what in whole] == ["unlink", "unlink", "remove directory", "remove directory", "sync directory"]
     assert whole[-1] == ("sync directory", path)
 
 
@@ -525,10 +481,10 @@ def test_recovery_keeps_writers_and_readers_out_while_it_works(questdb_data: Pat
             if what[0] == "truncate":
                 for hold in (take_writer_lock, pin_committed):
                     with pytest.raises(BusyError):
-                        hold(self.fork_life(), path)
+                        hold(self.memory.fork_life(), path)
                     refused += 1
 
-    heal_table(Curious.of(storage.image()), path)
+    heal_table(Curious(storage.image()), path)
     assert refused == 2
 
 
@@ -537,18 +493,17 @@ def test_a_version_that_moved_before_the_lock_was_taken_stops_recovery(questdb_d
 
     class Overtaken(WatchedStorage):
         def change(self, *what: str) -> None:
-            if what[0] == "create" and what[1].endswith(PINS_FILE):
+            if what[1].endswith(PINS_FILE):
                 newer = image_of(questdb_data / "power-loss/9.4.2/control-nothing-lost/table")
-                with MemoryStorage.open_for_writing(self, f"{path}/_txn") as txn:
+                with self.memory.open_for_writing(f"{path}/_txn") as txn:
                     (content,) = (each for name, each in newer.files.items() if name.endswith("/_txn"))
                     txn.pwrite(content, 0)
             super().change(*what)
 
-    overtaken = Overtaken.of(storage.image())
-    assert isinstance(overtaken, Overtaken)
+    overtaken = Overtaken(storage.image())
     with pytest.raises(BusyError, match="another writer changed the table"):
         heal_table(overtaken, path)
-    assert [what[0] for what in overtaken.changes] == ["create"]
+    assert overtaken.changes == [("open for writing", f"{path}/{PINS_FILE}")]
 
 
 def test_a_table_that_is_none_is_refused(questdb_data: Path) -> None:
@@ -561,9 +516,8 @@ def test_a_table_that_is_none_is_refused(questdb_data: Path) -> None:
 
 def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_token() -> None:
     """An orphan can end at the committed size by chance; only the Thrift footer tells the two apart."""
-    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
-    good = table.files[tb.PM]
-    token = len(table.files[tb.DATA])
+    good = SOUND.files[tb.PM]
+    token = len(SOUND.files[tb.DATA])
     read, place = pm.read(good, token), pm.newest(good)
     bad = pm.set_chunk(good, "null_count", 2, column=1)
     point = AppendPoint(base_bytes=len(bad), prev=0, checksum=pm.newest(bad).trailer.checksum, since_checksum=bad[-8:])
@@ -575,19 +529,19 @@ def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_tok
         parquet_footer_length=place.fixed.parquet_footer_length,
     )
     both = bad + append_generation(read.header, point, [group], footer)
-    image = table.with_file(tb.PM, both).image()
+    image = SOUND.with_file(tb.PM, both).image()
     assert not verified("/table", image).sound
     storage = MemoryStorage.of(image)
     assert kinds(heal_table(storage, "/table")) == [ActionKind.REWRITE_COMMITTED]
     demand_plain("/table", storage)
     assert storage.image().files[f"/table/{tb.PM}"] == good
-    alone = MemoryStorage.of(table.with_file(tb.PM, bad).image())
+    alone = MemoryStorage.of(SOUND.with_file(tb.PM, bad).image())
     problems = heal_table(alone, "/table").problems
     assert problems == verified("/table", alone).all_problems != ()
     # Of two that contradict data.parquet, what is wrong with the published one is told.
     worse = NewRowGroup(num_rows=3, chunks=tuple(replace(each, null_count=3) for each in group.chunks))
     both = bad + append_generation(read.header, point, [worse], footer)
-    two = MemoryStorage.of(table.with_file(tb.PM, put(0, bad[:8])(both)).image())
+    two = MemoryStorage.of(SOUND.with_file(tb.PM, put(0, bad[:8])(both)).image())
     assert heal_table(two, "/table").problems == problems
 
 
@@ -605,8 +559,7 @@ def test_a_damaged_generation_is_verified_once(questdb_data: Path, monkeypatch: 
 
 
 def test_dead_bytes_that_cannot_go_are_named() -> None:
-    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
-    good, token = table.files[tb.PM], len(table.files[tb.DATA])
+    good, token = SOUND.files[tb.PM], len(SOUND.files[tb.DATA])
     fixed = pm.newest(good).fixed
     footer = replace(
         pm.facts(token, flags=1 << 3, sections=FooterSections(unknown=b"?")),
@@ -614,19 +567,18 @@ def test_dead_bytes_that_cannot_go_are_named() -> None:
         parquet_footer_length=fixed.parquet_footer_length,
     )
     data = pm.append(good + b"dead dead", footer=footer, anchor=pm.newest(good))
-    storage = MemoryStorage.of(table.with_file(tb.PM, data).image())
+    storage = MemoryStorage.of(SOUND.with_file(tb.PM, data).image())
     report = heal_table(storage, "/table")
     assert (report.actions, report.problems) == ((), ())
     assert report.notes == (f"{tb.PM} keeps its dead bytes: it has optional sections that are unknown here",)
 
 
 def test_a_generation_that_contradicts_the_table_is_left_alone() -> None:
-    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
-    longer = table.with_file(tb.DATA, table.files[tb.DATA] + b"dead")
+    longer = SOUND.with_file(tb.DATA, SOUND.files[tb.DATA] + b"dead")
     assert kinds(heal_table(MemoryStorage.of(longer.image()), "/table")) == [ActionKind.CUT_DATA]
     other = longer.with_file("_meta", tb.meta({"ts": TypeTag.TIMESTAMP, "v": TypeTag.DOUBLE}))
     report = heal_table(MemoryStorage.of(other.image()), "/table")
-    assert [(each.file, each.field) for each in report.problems] == [("_meta", "TYPE of column 'v'")]
+    assert places(report) == [("_meta", "TYPE of column 'v'")]
     assert report.actions == ()
 
 
@@ -638,7 +590,7 @@ def test_a_partition_whose_format_flag_is_lost_is_a_problem(questdb_data: Path) 
     txn = image.files[f"{path}/_txn"]
     flags = bytes([txn[offset] & ~(1 << 5)])
     report = heal_table(MemoryStorage.of(image.with_file(f"{path}/_txn", put(offset, flags)(txn))), path)
-    assert [(each.file, each.field) for each in report.problems] == [("_txn", "PARQUET_FORMAT of 2024-01-01.1")]
+    assert places(report) == [("_txn", "PARQUET_FORMAT of 2024-01-01.1")]
     assert report.actions == ()
 
 
@@ -647,19 +599,16 @@ def test_a_damaged_partition_from_before_pm_is_a_problem(questdb_data: Path) -> 
     (name, partition), *_ = parquet_partitions(path, storage)
     with storage.open_for_writing(f"{path}/{name}/data.parquet") as data:
         data.truncate(partition.token - 1)
-    assert [(each.file, each.field) for each in heal_table(storage, path).problems] == [
-        (f"{name}/data.parquet", "size")
-    ]
+    assert places(heal_table(storage, path)) == [(f"{name}/data.parquet", "size")]
 
 
 def test_a_footer_length_that_leaves_the_file_is_a_problem() -> None:
-    table = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
-    data = table.files[tb.DATA]
+    data = SOUND.files[tb.DATA]
     for length in (len(data) - 8, len(data), 2**32 - 1):
         tail = put(len(data) - 8, struct.pack("<I", length))(data)
-        damaged = table.with_file(tb.DATA, tail).with_file(tb.PM, put(0, bytes(8))(table.files[tb.PM]))
+        damaged = SOUND.with_file(tb.DATA, tail).with_file(tb.PM, put(0, bytes(8))(SOUND.files[tb.PM]))
         report = heal_table(MemoryStorage.of(damaged.image()), "/table")
-        assert [(each.file, each.field) for each in report.problems] == [(tb.PM, "PARQUET_META_FILE_SIZE")]
+        assert places(report) == [(tb.PM, "PARQUET_META_FILE_SIZE")]
         assert report.actions == ()
 
 
@@ -669,13 +618,12 @@ def test_a_partition_without_its_files_is_a_problem(questdb_data: Path) -> None:
         storage.unlink(f"{path}/2024-01-01.1/{file}")
         untouched = storage.digest()
         report = heal_table(storage, path)
-        assert [(each.file, each.field) for each in report.problems] == [(f"2024-01-01.1/{file}", "file")]
+        assert places(report) == [(f"2024-01-01.1/{file}", "file")]
         assert storage.digest() == untouched
 
 
 def test_sizes_that_make_no_sense_are_problems(questdb_data: Path) -> None:
-    sound = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
     for token in (-(2**63), -1, 0, 7, 8, 9, 2**31, 2**62, 2**63 - 1):
-        table = sound.with_file("_txn", tb.txn(rows=3, token=token))
+        table = SOUND.with_file("_txn", tb.txn(rows=3, token=token))
         report = heal_table(MemoryStorage.of(table.image()), "/table")
         assert (report.actions, len(report.problems)) == ((), 1)

@@ -9,12 +9,12 @@ import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_files import footer_bytes
 from real_tables import parquet_partitions, snapshot_of
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
-from tornproof.impl.parquet.footer import read_footer_tail
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode
 from tornproof.impl.pm.header import Column, FileHeader, decode_header, encode_header
 from tornproof.impl.read.reader import Snapshot
@@ -72,8 +72,7 @@ def same_header(found: FileHeader, expected: FileHeader, *, is_direct: bool) -> 
 
 
 def elements_of(data: bytes, token: int) -> tuple[Struct, ...]:
-    at, length = read_footer_tail(data[token - 8 : token], file="data.parquet", token=token)
-    footer, _ = decode(data[at : at + length], file="data.parquet")
+    footer, _ = decode(footer_bytes(data[:token])[0], file="data.parquet")
     (schema,) = (field.value for field in footer.fields if field.id == FIELDS_OF_SCHEMA)
     assert isinstance(schema, Items)
     return tuple(element for element in schema.elements if isinstance(element, Struct))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parquet_files import plain_strings
 from real_tables import parquet_partitions, rows_of, snapshot_of
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -78,15 +79,6 @@ def test_symbols_of_real_tables_are_those_of_their_rows_and_of_their_dictionary_
                     body = pa.decompress(body, page.uncompressed_size_bytes, "lz4_raw", asbytes=True)
                 # The server leaves keys empty that the row group does not use.
                 assert all(symbol in ("", table.symbols[key]) for key, symbol in enumerate(plain_strings(body)))
-
-
-def plain_strings(body: bytes) -> list[str]:
-    strings, position = [], 0
-    while position < len(body):
-        (length,) = struct.unpack_from("<I", body, position)
-        strings.append(body[position + 4 : position + 4 + length].decode())
-        position += 4 + length
-    return strings
 
 
 def offsets_file(offsets: Sequence[int]) -> bytes:

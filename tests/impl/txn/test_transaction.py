@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import golden_data
 import pytest
+from damage import each_flipped, patched
 from depth import nightly
+from refusals import refusal
 from work import counted_calls
 
-from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, UnsupportedError
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, Problem, UnsupportedError
 from tornproof.impl.layout import txn as layout
-from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn import transaction
 from tornproof.impl.txn.transaction import (
@@ -46,62 +50,25 @@ def live_area(content: bytes) -> Area:
     return area_of(base, base.version)
 
 
-def patched(content: bytes, offset_bytes: int, value: int, size_bytes: int) -> bytes:
-    word = value.to_bytes(size_bytes, "little", signed=True)
-    return content[:offset_bytes] + word + content[offset_bytes + size_bytes :]
+def refused(content: bytes) -> Problem:
+    problem = refusal(lambda: decode_transaction(content, file="_txn"))
+    assert problem.file == "_txn"
+    return problem
 
 
-def refused(content: bytes) -> CorruptError:
-    with pytest.raises(CorruptError) as caught:
-        decode_transaction(content, file="_txn")
-    assert caught.value.problem.file == "_txn"
-    return caught.value
-
-
-class ScriptedFile(ReadableFile):
-    """A file whose content before the n-th call of pread is the n-th of a script."""
+class ScriptedStorage(InterceptedStorage):
+    """One file whose content before the n-th call of pread is the n-th of a script; its size says nothing."""
 
     def __init__(self, contents: Iterator[bytes]) -> None:
+        super().__init__(MemoryStorage.of(DiskImage().with_file("table/_txn", b"")))
         self._contents = contents
 
-    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        assert size_bytes >= 0 and offset_bytes >= 0
-        return next(self._contents)[offset_bytes : offset_bytes + size_bytes]
-
-    def size_bytes(self) -> int:
-        raise AssertionError("the size of a moving file says nothing")
-
-    def close(self) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-class ScriptedStorage(ReadableStorage):
-    """One file that changes while it is read, and a clock that moves only when somebody sleeps."""
-
-    def __init__(self, contents: Iterator[bytes]) -> None:
-        self.now_seconds = 0.0
-        self._file = ScriptedFile(contents)
-
-    def open_for_reading(self, path: str) -> ReadableFile:
-        return self._file
-
-    def listdir(self, path: str) -> tuple[str, ...]:
-        raise AssertionError(path)
-
-    def kind(self, path: str) -> EntryKind:
-        raise AssertionError(path)
-
-    def monotonic_seconds(self) -> float:
-        return self.now_seconds
-
-    def sleep_seconds(self, duration_seconds: float) -> None:
-        self.now_seconds += duration_seconds
+    def intercept(self, call: Call, run: Run[Any]) -> Any:
+        assert call.kind not in (CallKind.SIZE, CallKind.LISTDIR, CallKind.KIND)
+        if call.kind is CallKind.PREAD:
+            assert call.size_bytes >= 0 and call.offset_bytes >= 0
+            return next(self._contents)[call.offset_bytes : call.offset_bytes + call.size_bytes]
+        return run()
 
 
 def safe_read(contents: Iterator[bytes]) -> Transaction:
@@ -137,7 +104,7 @@ def test_real_files_decode_to_partitions_that_ascend_and_to_the_rows_that_the_re
 
 @pytest.mark.parametrize("name", TORN_IMAGES)
 def test_a_version_whose_record_was_lost_is_refused(questdb_data: Path, name: str) -> None:
-    problem = refused((questdb_data / name / "table" / "_txn").read_bytes()).problem
+    problem = refused((questdb_data / name / "table" / "_txn").read_bytes())
     assert (problem.field, problem.actual) == ("TXN", "2")
 
 
@@ -172,13 +139,13 @@ def test_the_version_before_selects_the_sibling_record(questdb_data: Path, name:
     earlier = decode_transaction(patched(content, 0, committed.version - 1, 8), file=name)
     assert earlier == decode_transaction(content, file=name, version=committed.version - 1)
     assert earlier.version == earlier.record.txn == committed.version - 1
-    assert refused(patched(content, 0, committed.version + 1, 8)).problem.field == "TXN"
-    assert refused(patched(content, 0, committed.version + 2, 8)).problem.field == "TXN"
+    assert refused(patched(content, 0, committed.version + 1, 8)).field == "TXN"
+    assert refused(patched(content, 0, committed.version + 2, 8)).field == "TXN"
 
 
 def test_a_negative_version_is_refused(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
-    assert refused(patched(content, 0, -1, 8)).problem.field == "VERSION"
+    assert refused(patched(content, 0, -1, 8)).field == "VERSION"
 
 
 def test_an_area_that_just_fits_is_accepted() -> None:
@@ -201,9 +168,9 @@ def test_an_area_that_just_fits_is_accepted() -> None:
     ],
 )
 def test_an_area_that_cannot_stand_there_is_refused(changes: dict[str, int], field: str, offset_bytes: int) -> None:
-    with pytest.raises(CorruptError) as caught:
-        check_area(area(**changes), area().record_offset + area().size_bytes, file="_txn")
-    assert (caught.value.problem.field, caught.value.problem.offset_bytes) == (field, offset_bytes)
+    end_bytes = area().record_offset + area().size_bytes
+    problem = refusal(lambda: check_area(area(**changes), end_bytes, file="_txn"))
+    assert (problem.field, problem.offset_bytes) == (field, offset_bytes)
 
 
 @pytest.mark.parametrize(
@@ -221,14 +188,14 @@ def test_a_record_that_contradicts_itself_is_refused(
 ) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     place = live_area(content).record_offset + RECORD.offset_of(name)
-    problem = refused(patched(content, place, value, size_bytes)).problem
+    problem = refused(patched(content, place, value, size_bytes))
     assert (problem.field, problem.offset_bytes, problem.actual) == (field, place, str(value))
 
 
 def test_partitions_that_do_not_ascend_are_refused(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     first, second, *_ = decode_transaction(content, file="_txn").partitions
-    problem = refused(patched(content, second.entry_offset_bytes, first.timestamp, 8)).problem
+    problem = refused(patched(content, second.entry_offset_bytes, first.timestamp, 8))
     assert (problem.field, problem.offset_bytes) == ("TIMESTAMP of a partition", second.entry_offset_bytes)
     decode_transaction(patched(content, second.entry_offset_bytes, first.timestamp + 1, 8), file="_txn")
 
@@ -237,7 +204,7 @@ def test_the_two_sizes_of_the_partition_table_must_agree(questdb_data: Path) -> 
     content = (questdb_data / CHAIN).read_bytes()
     live = live_area(content)
     place = live.record_offset + RECORD_BYTES + live.symbols_size
-    assert refused(patched(content, place, live.partitions_size - 32, 4)).problem.offset_bytes == place
+    assert refused(patched(content, place, live.partitions_size - 32, 4)).offset_bytes == place
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 8, 63, 64, 100, 264])
@@ -268,9 +235,8 @@ def test_a_record_beyond_the_limit_is_called_unsupported_and_a_claim_of_one_wron
         safe_read(unchanging(patched(content, sizes, largest + 32, 4)))
     with pytest.raises(CorruptError):
         safe_read(unchanging(patched(grown, sizes, largest, 4)))
-    with pytest.raises(UnsupportedError) as caught:
-        safe_read(unchanging(patched(grown, sizes, largest + 32, 4)))
-    assert caught.value.problem.offset_bytes == live.slot_offset_bytes
+    problem = refusal(lambda: safe_read(unchanging(patched(grown, sizes, largest + 32, 4))), UnsupportedError)
+    assert problem.offset_bytes == live.slot_offset_bytes
 
 
 def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Path) -> None:
@@ -290,18 +256,16 @@ def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Pat
 
 @pytest.mark.parametrize("step", [7, nightly(1)])
 def test_flipped_bits_are_refused_or_decode_and_never_cost_more_than_a_moment(questdb_data: Path, step: int) -> None:
-    content = bytearray((questdb_data / CHAIN).read_bytes())
+    content = (questdb_data / CHAIN).read_bytes()
     committed = decode_transaction(content, file="_txn")
     rejected = harmless = different = 0
-    for bit in range(0, 8 * len(content), step):
-        content[bit // 8] ^= 1 << bit % 8
+    for damaged in each_flipped(content, step):
         try:
             with counted_calls(CALLS_MAX):
-                found = decode_transaction(content, file="_txn")
+                found = decode_transaction(damaged, file="_txn")
             harmless, different = harmless + (found == committed), different + (found != committed)
         except (CorruptError, UnsupportedError):
             rejected += 1
-        content[bit // 8] ^= 1 << bit % 8
     assert rejected + harmless + different == len(range(0, 8 * 4096, step))
     assert min(rejected, harmless, different) > 0
 
@@ -339,7 +303,7 @@ def test_a_version_that_never_rests_is_busy_after_one_second(questdb_data: Path)
     storage = ScriptedStorage(restless())
     with pytest.raises(BusyError, match=r"_txn.*1 s"):
         transaction.safe_read(storage, "table/_txn")
-    assert 1.0 < storage.now_seconds < 1.01
+    assert 1.0 < storage.monotonic_seconds() < 1.01
 
 
 def test_a_reader_of_files_says_what_the_decoder_says(copy_of: Callable[[str], Path]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import hypothesis
 import pytest
+from damage import patched
 from hypothesis import strategies as st
+from refusals import refusal
 
-from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
+from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of, decode_transaction
 from tornproof.impl.txn.write import (
@@ -80,12 +83,9 @@ def says(content: bytes, version: NextVersion) -> bool:
     return (record, read.symbol_counts, entries) == (version.record, version.symbol_counts, version.entries)
 
 
-def patched(content: bytes, offset_bytes: int, value: int, size_bytes: int) -> bytes:
-    word = value.to_bytes(size_bytes, "little", signed=True)
-    return content[:offset_bytes] + word + content[offset_bytes + size_bytes :]
-
-
 EMPTY = encode_new_file(first_version(0))
+# After four versions of one size both areas were used, so that the next one is stored over an old one.
+FOURTH = functools.reduce(committed, ([state(0, row_count=row_count)] for row_count in (1, 2, 3, 4)), EMPTY)
 PARTITIONS = st.lists(
     st.builds(
         state,
@@ -154,25 +154,19 @@ def test_the_free_area_goes_before_the_live_one_exactly_when_it_fits_there() -> 
 
 
 def test_in_an_area_that_is_durable_and_used_again_only_words_that_change_are_stored() -> None:
-    content = EMPTY
-    for row_count in (1, 2, 3, 4):
-        content = committed(content, [state(0, row_count=row_count)])
-    version = following(decoded(content), [state(0, row_count=5, token=5000)])
-    everything, changes = (plan_store(content, version, area_is_durable=flag) for flag in (False, True))
+    version = following(decoded(FOURTH), [state(0, row_count=5, token=5000)])
+    everything, changes = (plan_store(FOURTH, version, area_is_durable=flag) for flag in (False, True))
     assert set(changes.record_stores) < set(everything.record_stores)
     assert len(everything.record_stores) == 27 and len(changes.record_stores) == 6
-    assert applied(content, changes.record_stores) == applied(content, everything.record_stores)
+    assert applied(FOURTH, changes.record_stores) == applied(FOURTH, everything.record_stores)
 
 
 def test_words_that_a_dead_writer_left_are_stored_again_even_where_they_are_equal() -> None:
-    content = EMPTY
-    for row_count in (1, 2, 3, 4):
-        content = committed(content, [state(0, row_count=row_count)])
-    version = following(decoded(content), [state(0, row_count=5)])
-    plan = plan_store(content, version)
-    torn = applied(content, plan.record_stores[:-5])
+    version = following(decoded(FOURTH), [state(0, row_count=5)])
+    plan = plan_store(FOURTH, version)
+    torn = applied(FOURTH, plan.record_stores[:-5])
     assert plan_store(torn, version) == plan
-    whole = applied(content, plan.record_stores)
+    whole = applied(FOURTH, plan.record_stores)
     assert plan_store(whole, version, area_is_durable=True) == plan
 
 
@@ -184,12 +178,9 @@ def test_an_area_of_another_place_or_size_is_stored_whole() -> None:
 
 @pytest.mark.parametrize("slot_word_offset_bytes", [32, 36, 40])
 def test_an_area_that_its_slot_does_not_name_is_stored_whole(slot_word_offset_bytes: int) -> None:
-    content = EMPTY
-    for row_count in (1, 2, 3, 4):
-        content = committed(content, [state(0, row_count=row_count)])
-    elsewhere = patched(content, slot_word_offset_bytes, 1 << 10, 4)
-    version = following(decoded(content), [state(0, row_count=5)])
-    assert plan_store(elsewhere, version, area_is_durable=True) == plan_store(content, version)
+    elsewhere = patched(FOURTH, slot_word_offset_bytes, 1 << 10, 4)
+    version = following(decoded(FOURTH), [state(0, row_count=5)])
+    assert plan_store(elsewhere, version, area_is_durable=True) == plan_store(FOURTH, version)
 
 
 def test_the_record_comes_first_then_its_number_then_the_slot_and_the_version_for_itself() -> None:
@@ -260,22 +251,20 @@ def test_a_version_keeps_what_it_is_not_told_to_change() -> None:
     assert following(current, [state(0)], symbol_counts).record.symbol_column_count == 1
 
 
-def refusal(error: type[ProblemError], content: bytes, version: NextVersion) -> str:
-    with pytest.raises(error) as caught:
-        plan_store(content, version)
-    return caught.value.problem.field
+def refused(content: bytes, version: NextVersion) -> str:
+    return refusal(lambda: plan_store(content, version)).field
 
 
 def test_a_file_that_holds_another_version_is_refused() -> None:
     version = following(decoded(EMPTY), [state(0)])
-    assert refusal(CorruptError, committed(EMPTY, []), version) == "VERSION"
-    assert refusal(CorruptError, b"", version) == layout.BaseHeader.layout.title
+    assert refused(committed(EMPTY, []), version) == "VERSION"
+    assert refused(b"", version) == layout.BaseHeader.layout.title
 
 
 def test_a_live_area_that_cannot_be_is_refused() -> None:
     version = following(decoded(EMPTY), [state(0)])
-    assert refusal(CorruptError, patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
-    assert refusal(CorruptError, patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
+    assert refused(patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
+    assert refused(patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
 
 
 def test_a_free_slot_of_any_content_is_no_obstacle() -> None:

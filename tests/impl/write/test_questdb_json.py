@@ -9,9 +9,10 @@ from typing import Any
 
 import golden_data
 import pytest
+from parquet_files import footer_bytes
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
-from tornproof.impl.parquet.footer import read_footer_tail, split_footer
+from tornproof.impl.parquet.footer import split_footer
 from tornproof.impl.pm.chain import walk
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 
@@ -25,8 +26,7 @@ def texts_of(questdb_data: Path, pm_name: str) -> list[tuple[str, int]]:
     data = (questdb_data / pm_name).with_name("data.parquet").read_bytes()
     found = []
     for place in walk(pm[: int.from_bytes(pm[:8], "little")], file=pm_name):
-        offset_bytes, length_bytes = read_footer_tail(data[place.token - 8 : place.token], file="", token=place.token)
-        footer = data[offset_bytes : offset_bytes + length_bytes]
+        footer, offset_bytes = footer_bytes(data[: place.token])
         text = split_footer(footer, file=pm_name, offset_bytes=offset_bytes).key_value(QUESTDB_KEY)
         assert text is not None
         found.append((text, place.fixed.unused_bytes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import io
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,19 +11,20 @@ from typing import Any
 
 import golden_data
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parquet_files import chunk_of, exact, footer_of, plain_strings
+from parquet_files import written as written_by_pyarrow
 from real_tables import only, parquet_partitions, rows_of, snapshot_of
 from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_type, text
 
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
 from tornproof.impl.errors import RowsRefusedError
 from tornproof.impl.parquet.fields import PageType
-from tornproof.impl.parquet.footer import ParquetFooter, decode_footer, read_footer_tail
-from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.parquet.footer import ParquetFooter
+from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition_schema import new_header
@@ -56,24 +56,12 @@ class Written:
 
     def chunk(self, place: int) -> tuple[bytes, Chunk]:
         (row_group,) = self.footer.row_groups
-        found = row_group.chunks[place]
-        statistics = found.statistics
-        assert statistics is not None
-        pair = self.bounds.get(self.columns[place].name, (statistics.min_value, statistics.max_value)) or (None, None)
-        low, high = (Statistic(value=value, exact=True) if value else None for value in pair)
-        start = min(found.data_page_offset, found.dictionary_page_offset or found.data_page_offset)
-        chunk = Chunk(
-            codec=found.codec,
-            encodings=0,
-            num_values=found.num_values,
-            byte_range_start=start,
-            total_compressed=found.total_compressed_size,
-            null_count=statistics.null_count,
-            distinct_count=None,
-            minimum=low,
-            maximum=high,
-        )
-        return self.data[start : start + chunk.total_compressed], chunk
+        chunk = chunk_of(row_group.chunks[place])
+        name = self.columns[place].name
+        if name in self.bounds:
+            low, high = map(exact, self.bounds[name] or (None, None))
+            chunk = replace(chunk, minimum=low, maximum=high)
+        return self.data[chunk.byte_range_start : chunk.byte_range_end], chunk
 
     def decoded(self, place: int = 0) -> pa.Array:
         """Return the column, after its physical type, levels, counts and exact bounds were checked."""
@@ -88,20 +76,11 @@ def write(
     rows: pa.Table, columns: tuple[Column, ...], symbols: Mapping[str, SymbolTable] | None = None, **options: Any
 ) -> Written:
     stored, bounds = stored_table(rows, columns, symbols or {})
-    sink = io.BytesIO()
     dictionaries = [field.name for field in stored.schema if pa.types.is_dictionary(field.type)]
-    pq.write_table(
-        stored,
-        sink,
-        store_schema=False,
-        use_dictionary=dictionaries,
-        row_group_size=1 << 24,
-        **options,
+    data = written_by_pyarrow(
+        stored, store_schema=False, use_dictionary=dictionaries, row_group_size=1 << 24, **options
     )
-    data = sink.getvalue()
-    at, length = read_footer_tail(data[-8:], file="data.parquet", token=len(data))
-    footer = decode_footer(data[at : at + length], file="data.parquet", offset_bytes=at)
-    return Written(data, footer, columns, bounds)
+    return Written(data, footer_of(data), columns, bounds)
 
 
 def write_one(values: pa.Array, column: Column, **options: Any) -> Written:
@@ -210,15 +189,6 @@ def test_symbols_that_are_too_long_for_a_bound_have_none() -> None:
         symbols = SymbolTable(("a", "z" * length))
         stored = stored_array(pa.array(symbols.symbols), column_of(TypeTag.SYMBOL), symbols=symbols)
         assert stored.bounds == ((b"a", b"z" * length) if has_bounds else None)
-
-
-def plain_strings(body: bytes) -> list[str]:
-    strings, position = [], 0
-    while position < len(body):
-        (length,) = struct.unpack_from("<I", body, position)
-        strings.append(body[position + 4 : position + 4 + length].decode())
-        position += 4 + length
-    return strings
 
 
 def runs(body: bytes, bit_width: int, count: int) -> list[int]:

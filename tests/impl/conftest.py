@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +21,8 @@ def file(storage: OperatingSystemStorage) -> Iterator[File]:
     with storage.open_for_writing("file", OpenMode.NEW) as opened:
         opened.pwrite(bytes(range(100)), 0)
         yield opened
+
+
+@pytest.fixture
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)

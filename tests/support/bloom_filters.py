@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from real_tables import resolved_partitions
 
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.pm.bloom_place import bitset_of
 from tornproof.impl.pm.header import Column
-from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import ReadableStorage
-from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.partition import ResolvedPartition, read_chunk
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.write.stored_arrays import stored_array
 
@@ -29,12 +27,6 @@ class FoundFilter:
     column: Column
     stored: pa.Array
     bitset: bytes | None
-
-
-def resolved_partitions(path: Path | str, storage: ReadableStorage | None = None) -> list[ResolvedPartition]:
-    """Return the committed generations of all parquet partitions."""
-    snapshot = open_snapshot(open_table(storage or OperatingSystemStorage(), str(path)))
-    return [snapshot.resolve(each) for each in snapshot.transaction.partitions if each.is_parquet]
 
 
 def filters_on(path: Path | str, storage: ReadableStorage | None = None) -> Iterator[FoundFilter]:

@@ -19,6 +19,7 @@ from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.txn.transaction import Partition
@@ -101,6 +102,12 @@ def word(value: int) -> bytes:
 def parquet_partitions(snapshot: Snapshot) -> list[Partition]:
     """Return the partitions whose rows lie in Parquet."""
     return [partition for partition in snapshot.transaction.partitions if partition.is_parquet]
+
+
+def resolved_partitions(path: Path | str, storage: ReadableStorage | None = None) -> list[ResolvedPartition]:
+    """Return the committed generations of all parquet partitions."""
+    snapshot = snapshot_of(path, storage)
+    return [snapshot.resolve(partition) for partition in parquet_partitions(snapshot)]
 
 
 def parquet_only(

@@ -63,6 +63,13 @@ def write(storage: Storage, *batches: pa.Table, options: WriterOptions = IN_PLAC
             writer.commit()
 
 
+def filled(*batches: pa.Table, options: WriterOptions = IN_PLACE) -> MemoryStorage:
+    """Return the disk of a new table in which each of the batches was committed."""
+    storage, _ = new_table()
+    write(storage, *batches, options=options)
+    return storage
+
+
 def table_on(storage: Storage, path: str = PATH) -> pa.Table:
     """Return all rows that a reader finds, after seeing that the table is sound."""
     assert verified(path, storage).all_problems == ()

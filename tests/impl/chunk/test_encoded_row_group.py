@@ -458,27 +458,22 @@ def test_large_dictionaries_stay_dictionaries() -> None:
     assert dictionary_page_of(encoded, 0)[0] == dictionary_page_of(encoded, 1)[0] == values
 
 
-def test_two_used_keys_of_one_symbol_are_our_bug() -> None:
-    with pytest.raises(AssertionError, match="dictionary-encoded"):
-        encode_row_group(pa.table({"s": symbols([0, 1], ["a", "a"])}))
+ONE = pa.table({"a": [1]})
+OTHER_DICTIONARIES = pa.chunked_array([symbols([0], ["a"]), symbols([0], ["b"])])
+BUGS: dict[str, tuple[Callable[[], object], str | None]] = {
+    "two used keys of one symbol": (
+        lambda: encode_row_group(pa.table({"s": symbols([0, 1], ["a", "a"])})),
+        "dictionary-encoded",
+    ),
+    "pieces with other dictionaries": (lambda: encode_row_group(pa.table({"s": OTHER_DICTIONARIES})), "one dictionary"),
+    "no rows": (lambda: encode_row_group(ONE.slice(0, 0)), None),
+    "bounds of no column": (lambda: encode_row_group(ONE, bounds={"b": None}), None),
+    "a place before the magic bytes end": (lambda: encode_row_group(ONE).place(3), None),
+}
 
 
-def test_pieces_with_other_dictionaries_are_our_bug() -> None:
-    pieces = pa.chunked_array([symbols([0], ["a"]), symbols([0], ["b"])])
-    with pytest.raises(AssertionError, match="one dictionary"):
-        encode_row_group(pa.table({"s": pieces}))
-
-
-def test_row_group_without_rows_is_our_bug() -> None:
-    with pytest.raises(AssertionError):
-        encode_row_group(pa.table({"a": pa.array([], pa.int64())}))
-
-
-def test_bounds_of_no_column_are_our_bug() -> None:
-    with pytest.raises(AssertionError):
-        encode_row_group(pa.table({"a": [1]}), bounds={"b": None})
-
-
-def test_place_before_the_magic_bytes_end_is_our_bug() -> None:
-    with pytest.raises(AssertionError):
-        encode_row_group(pa.table({"a": [1]})).place(3)
+@pytest.mark.parametrize("name", BUGS)
+def test_what_cannot_be_a_row_group_is_our_bug(name: str) -> None:
+    call, message = BUGS[name]
+    with pytest.raises(AssertionError, match=message):
+        call()

@@ -6,10 +6,12 @@ from typing import Any
 import migrated_files as mf
 import pytest
 from migrated_files import file_of_leaf, file_of_type, logical, schema_element, struct
+from type_values import decimal_type
 
 from tornproof.impl.migrate.refusals import Cause
 from tornproof.impl.parquet.fields import ConvertedType
 from tornproof.impl.parquet.thrift import Kind, Struct
+from tornproof.impl.types.questdb import TypeTag
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FLBA = range(8)
 CONVERTED = {each.name: int(each) for each in ConvertedType}
@@ -35,10 +37,6 @@ def converted_decimal(precision: int, scale: int) -> dict[str, int]:
     return {"converted": CONVERTED["DECIMAL"], "precision": precision, "scale": scale}
 
 
-def decimal_type(tag: int, precision: int, scale: int) -> int:
-    return tag + (precision << 8) + (scale << 18)
-
-
 @pytest.mark.parametrize(
     ("fields", "column_type"),
     [
@@ -57,8 +55,8 @@ def decimal_type(tag: int, precision: int, scale: int) -> int:
         ({"type": INT32, "logical": time(7, 1)}, 5),
         ({"type": INT32, "logical": NULL}, 5),
         ({"type": INT32, "converted": CONVERTED["INT_32"]}, 5),
-        ({"type": INT32, "logical": decimal(2, 1)}, decimal_type(28, 2, 1)),
-        ({"type": INT32, "logical": decimal(9, 0), **converted_decimal(4, 2)}, decimal_type(30, 9, 0)),
+        ({"type": INT32, "logical": decimal(2, 1)}, decimal_type(TypeTag(28), 2, 1)),
+        ({"type": INT32, "logical": decimal(9, 0), **converted_decimal(4, 2)}, decimal_type(TypeTag(30), 9, 0)),
         ({"type": INT32, "logical": integer(32, True), **converted_decimal(4, 2)}, 5),
         ({"type": INT64}, 6),
         ({"type": INT64, "logical": time(8, 1)}, 7),
@@ -68,7 +66,7 @@ def decimal_type(tag: int, precision: int, scale: int) -> int:
         ({"type": INT64, "converted": CONVERTED["TIMESTAMP_MICROS"]}, 6),
         ({"type": INT64, "logical": time(7, 2)}, 6),
         ({"type": INT64, "logical": integer(64, False)}, 6),
-        ({"type": INT64, **converted_decimal(18, 18)}, decimal_type(31, 18, 18)),
+        ({"type": INT64, **converted_decimal(18, 18)}, decimal_type(TypeTag(31), 18, 18)),
         ({"type": INT96}, 262152),
         ({"type": FLOAT}, 9),
         ({"type": DOUBLE}, 10),
@@ -78,19 +76,19 @@ def decimal_type(tag: int, precision: int, scale: int) -> int:
         ({"type": BYTE_ARRAY, "logical": ENUM, "converted": CONVERTED["ENUM"]}, 18),
         ({"type": BYTE_ARRAY, "logical": JSON}, 18),
         ({"type": BYTE_ARRAY, "logical": BSON}, 18),
-        ({"type": BYTE_ARRAY, "logical": decimal(4, 2)}, decimal_type(29, 4, 2)),
-        ({"type": BYTE_ARRAY, "logical": STRING, **converted_decimal(39, 0)}, decimal_type(33, 39, 0)),
+        ({"type": BYTE_ARRAY, "logical": decimal(4, 2)}, decimal_type(TypeTag(29), 4, 2)),
+        ({"type": BYTE_ARRAY, "logical": STRING, **converted_decimal(39, 0)}, decimal_type(TypeTag(33), 39, 0)),
         ({"type": BYTE_ARRAY, "logical": decimal(77, 0)}, -1),
         ({"type": BYTE_ARRAY, "logical": decimal(256, 0)}, -1),
         ({"type": BYTE_ARRAY, "logical": decimal(300, 45)}, -1),
-        ({"type": BYTE_ARRAY, "logical": decimal(300, 44)}, decimal_type(33, 44, 44)),
+        ({"type": BYTE_ARRAY, "logical": decimal(300, 44)}, decimal_type(TypeTag(33), 44, 44)),
         ({"type": FLBA, "type_length": 16}, 24),
         ({"type": FLBA, "type_length": 16, "logical": UUID}, 19),
         ({"type": FLBA, "type_length": 32}, 13),
         ({"type": FLBA, "type_length": 5}, -1),
         ({"type": FLBA, "type_length": 0}, -1),
         ({"type": FLBA, "type_length": 12, "converted": CONVERTED["INTERVAL"]}, -1),
-        ({"type": FLBA, "type_length": 16, "logical": decimal(38, 10)}, decimal_type(32, 38, 10)),
+        ({"type": FLBA, "type_length": 16, "logical": decimal(38, 10)}, decimal_type(TypeTag(32), 38, 10)),
         ({"type": FLBA, "type_length": 2, "logical": FLOAT16}, -1),
         ({"type": INT64, "type_length": -5}, 6),
         ({"type": INT64, "precision": 3}, 6),

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bloom_filters import FoundFilter, filters_on, resolved_partitions
+from bloom_filters import FoundFilter, filters_on
 from pm_builder import seal
-from real_tables import image_of, verified
+from real_tables import image_of, resolved_partitions, verified
 from type_values import TYPES
-from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, new_table, rows, table_on, write, writer_on
+from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, filled, new_table, rows, table_on, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -114,8 +114,7 @@ def test_filters_of_questdb_are_as_often_wrong_as_was_asked_for(questdb_data: Pa
 
 
 def test_a_filter_that_misses_values_or_is_none_is_found_by_verifying() -> None:
-    storage, _ = new_table()
-    write(storage, rows(range(8)), options=options({"v": 0.01, "n": 0.01}))
+    storage = filled(rows(range(8)), options=options({"v": 0.01, "n": 0.01}))
     (resolved,) = resolved_partitions(PATH, storage)
     reference = resolved.metadata.generation.blooms[1][0]
     assert verified(PATH, storage).sound and reference is not None
@@ -133,8 +132,7 @@ def test_a_filter_that_misses_values_or_is_none_is_found_by_verifying() -> None:
 
 
 def test_an_external_filter_that_misses_values_is_found_by_verifying() -> None:
-    storage, _ = new_table()
-    write(storage, rows(range(8)), options=options({"n": 0.01}, BloomPlace.EXTERNAL))
+    storage = filled(rows(range(8)), options=options({"n": 0.01}, BloomPlace.EXTERNAL))
     (resolved,) = resolved_partitions(PATH, storage)
     reference = resolved.metadata.generation.blooms[0][0]
     assert verified(PATH, storage).sound and reference is not None and reference.length_bytes == 32
@@ -205,8 +203,7 @@ def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckd
 
 
 def test_rows_that_a_filter_excludes_are_not_there_and_duckdb_finds_the_others(tmp_path: Path) -> None:
-    storage, _ = new_table()
-    write(storage, rows(range(400)), options=options({"n": 0.01}, BloomPlace.BOTH, row_group_row_count_max=100))
+    storage = filled(rows(range(400)), options=options({"n": 0.01}, BloomPlace.BOTH, row_group_row_count_max=100))
     path = tmp_path / "data.parquet"
     path.write_bytes(storage.image().files[f"{DIRECTORY}/data.parquet"])
     for value, groups in (("n7", {0}), ("n399", {3}), ("absent", set())):
@@ -218,8 +215,7 @@ def test_rows_that_a_filter_excludes_are_not_there_and_duckdb_finds_the_others(t
 
 
 def test_new_partitions_have_the_filters_that_are_asked_for_and_others_keep_theirs() -> None:
-    storage, _ = new_table()
-    write(storage, rows([0, 1, 2]), options=options({"v": 0.01}))
+    storage = filled(rows([0, 1, 2]), options=options({"v": 0.01}))
     write(storage, rows([3, DAY_LENGTH], 3), options=options({"n": 0.01, "ts": 0.01}, BloomPlace.EXTERNAL))
     write(storage, rows([4, DAY_LENGTH + 1, 2 * DAY_LENGTH], 9))
     assert chosen(sound_filters(storage)) == [["v"]] * 3 + [["ts", "n"]] * 2

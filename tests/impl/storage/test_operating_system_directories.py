@@ -7,19 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import descriptor_count
 
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def descriptor_count() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 
 def test_directories_are_made_and_removed(storage: OperatingSystemStorage) -> None:

@@ -15,10 +15,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 
 def test_written_bytes_are_read_back_and_gaps_are_zeros(storage: OperatingSystemStorage, file: File) -> None:

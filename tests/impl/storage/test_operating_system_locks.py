@@ -5,29 +5,21 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from processes import descriptor_count, holding
 
-from tornproof import impl
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
+
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def descriptor_count() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
 
 
 @pytest.fixture
@@ -99,22 +91,14 @@ def test_a_file_opened_for_reading_cannot_lock_exclusively(storage: OperatingSys
 
 def test_the_lock_of_a_killed_process_goes_with_it(file: File) -> None:
     script = (
-        "import sys\n"
         "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"
         "from tornproof.impl.storage.interface import LockMode\n"
         "file = OperatingSystemStorage().open_for_writing('file')\n"
-        "print(file.try_lock(LockMode.EXCLUSIVE, offset_bytes=9, size_bytes=1), flush=True)\n"
-        "sys.stdin.read()\n"
+        "assert file.try_lock(LockMode.EXCLUSIVE, offset_bytes=9, size_bytes=1)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(impl.__file__).parents[2])}
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdin=pipe, stdout=pipe) as child:
-        try:
-            assert child.stdout is not None and child.stdout.readline() == b"True\n"
-            assert not file.try_lock(SHARED, offset_bytes=9, size_bytes=1)
-            assert file.try_lock(SHARED, offset_bytes=8, size_bytes=1)
-        finally:
-            child.kill()
+    with holding(script):
+        assert not file.try_lock(SHARED, offset_bytes=9, size_bytes=1)
+        assert file.try_lock(SHARED, offset_bytes=8, size_bytes=1)
     assert file.try_lock(EXCLUSIVE, offset_bytes=9, size_bytes=1)
 
 

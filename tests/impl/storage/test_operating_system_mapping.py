@@ -6,24 +6,17 @@ import gc
 import mmap
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 import numpy
 import pytest
+from processes import descriptor_count
 
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def descriptor_count() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
+pytestmark = pytest.mark.usefixtures("empty_directory")
 
 
 def test_mapped_stores_are_seen_by_pread_and_writes_by_loads(storage: OperatingSystemStorage, file: File) -> None:

@@ -15,18 +15,16 @@ from typing import NoReturn
 
 import pytest
 from command_line import TIMEOUT_SECONDS
+from processes import descriptor_count, started
 
-from tornproof import impl
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, OpenMode, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
+
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
-
-
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @contextmanager
@@ -41,20 +39,6 @@ def at_most_seconds(duration_seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def descriptor_count() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
-
-
-def run_child(script: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(Path(impl.__file__).parents[2])},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_each_open_mode_accepts_what_it_names_and_rejects_the_other(storage: OperatingSystemStorage) -> None:
@@ -150,7 +134,7 @@ def test_permission_is_refused_in_plain_words_and_what_is_permitted_is_read() ->
     for name, mode in (("open", 0o444), ("closed", 0o000)):
         Path(name).write_bytes(b"content")
         Path(name).chmod(mode)
-    child = run_child(
+    child = started(
         "import os\n"
         "from tornproof.impl.errors import StorageError\n"
         "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"
@@ -219,7 +203,7 @@ def test_closing_gives_the_descriptor_back(storage: OperatingSystemStorage, file
 
 
 def test_the_modules_import_and_sync_where_linux_calls_are_missing(file: File) -> None:
-    child = run_child(
+    child = started(
         "import fcntl, os, sys\n"
         "sys.platform = 'darwin'\n"
         "del os.fdatasync, fcntl.F_OFD_SETLK\n"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import cold_run
 from real_tables import snapshot_of, verified
+from type_values import array_type, decimal_type, geohash_type
 
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.impl.errors import NotATableError, StorageError
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -18,7 +19,7 @@ from tornproof.impl.table.create import NewColumn, TableRefusedError, create_tab
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import decode_transaction
-from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+from tornproof.impl.types.questdb import TypeTag
 
 TS = NewColumn(name="ts", type=TypeTag.TIMESTAMP)
 COLUMNS = (TS, NewColumn(name="v", type=TypeTag.LONG), NewColumn(name="n", type=TypeTag.VARCHAR))
@@ -76,24 +77,18 @@ def test_deduplication_keys_and_any_place_of_the_timestamp_are_kept(tmp_path: Pa
     assert (table.metadata.timestamp_id, table.metadata.counts_nanoseconds) == (1, True)
 
 
-def decimal_type(tag: TypeTag, precision: int, scale: int) -> int:
-    _, digits, decimals = DECIMAL_TYPE.bits
-    return decimals.put(digits.put(int(tag), precision), scale)
-
-
-GEOHASH = 1 << 16
 POSSIBLE = [
     *(tag for tag in TypeTag if TypeTag.TIMESTAMP != tag < TypeTag.GEOBYTE and tag is not TypeTag.SYMBOL),
     TypeTag.TIMESTAMP | 1 << 18,
-    TypeTag.GEOBYTE | 7 << 8 | GEOHASH,
-    TypeTag.GEOSHORT | 8 << 8 | GEOHASH,
-    TypeTag.GEOINT | 31 << 8 | GEOHASH,
-    TypeTag.GEOLONG | 60 << 8 | GEOHASH,
+    geohash_type(TypeTag.GEOBYTE, 7),
+    geohash_type(TypeTag.GEOSHORT, 8),
+    geohash_type(TypeTag.GEOINT, 31),
+    geohash_type(TypeTag.GEOLONG, 60),
     TypeTag.UUID,
     TypeTag.VARCHAR,
     TypeTag.IPV4,
     TypeTag.BINARY,
-    TypeTag.ARRAY | TypeTag.DOUBLE << 8 | 31 << 14,
+    array_type(32),
     decimal_type(TypeTag.DECIMAL64, 18, 18),
 ]
 IMPOSSIBLE = [
@@ -104,8 +99,8 @@ IMPOSSIBLE = [
     TypeTag.TIMESTAMP | 1 << 17,
     TypeTag.GEOBYTE,
     TypeTag.GEOBYTE | 4 << 8,
-    TypeTag.GEOBYTE | 8 << 8 | GEOHASH,
-    TypeTag.GEOLONG | 61 << 8 | GEOHASH,
+    geohash_type(TypeTag.GEOBYTE, 8),
+    geohash_type(TypeTag.GEOLONG, 61),
     TypeTag.ARRAY | TypeTag.LONG << 8,
     TypeTag.ARRAY | TypeTag.DOUBLE << 8 | 1 << 19,
     decimal_type(TypeTag.DECIMAL64, 19, 0),
@@ -175,40 +170,31 @@ def test_directory_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
         create(tmp_path / "missing" / "t")
 
 
-class Interrupted:
-    """A storage, and its files, that note each change and stop before one of them."""
+class Interrupted(InterceptedStorage):
+    """A storage that notes each change and stops before one of them."""
 
-    def __init__(self, inner: Any, done: list[tuple[str, str]], stop: int, path: str = "") -> None:
-        self.inner, self.done, self.stop, self.path = inner, done, stop, path
+    def __init__(self, stop: int) -> None:
+        super().__init__(OperatingSystemStorage())
+        self.stop = stop
+        self.done: list[tuple[CallKind, str]] = []
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            path = self.path or str(arguments[0])
-            if name not in ("kind", "listdir", "close", "open_for_reading"):
-                if len(self.done) == self.stop:
-                    raise StorageError(file=path, operation=name, reason="stopped")
-                self.done.append((name, Path(path).name))
-            result = getattr(self.inner, name)(*arguments)
-            return Interrupted(result, self.done, self.stop, path) if name == "open_for_writing" else result
-
-        return call
-
-    def __enter__(self) -> Interrupted:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.inner.close()
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        if call.kind in STEPS:
+            if len(self.done) == self.stop:
+                raise StorageError(file=call.path, operation=call.kind, reason="stopped")
+            self.done.append((call.kind, Path(call.path).name))
+        return run()
 
 
-def changes_until(path: Path, stop: int) -> list[tuple[str, str]]:
-    done: list[tuple[str, str]] = []
-    create(path, storage=Interrupted(OperatingSystemStorage(), done, stop))
-    return done
+def changes_until(path: Path, stop: int) -> list[tuple[CallKind, str]]:
+    storage = Interrupted(stop)
+    create(path, storage=storage)
+    return storage.done
 
 
 def test_interrupted_creation_leaves_no_table_and_can_be_done_again(tmp_path: Path) -> None:
     done = changes_until(tmp_path / "whole", stop=-1)
-    named = done.index(("rename", "_txn.new"))
+    named = done.index((CallKind.RENAME, "_txn.new"))
     for stop in range(len(done)):
         path = tmp_path / f"stopped{stop}"
         with pytest.raises(StorageError, match="stopped"):
@@ -234,12 +220,12 @@ def test_left_overs_of_an_interrupted_creation_leave_nothing_behind(tmp_path: Pa
 
 def test_everything_is_durable_before_the_table_has_its_name_and_the_name_before_it_is_told(tmp_path: Path) -> None:
     done = changes_until(tmp_path / "t", stop=-1)
-    named = done.index(("rename", "_txn.new"))
+    named = done.index((CallKind.RENAME, "_txn.new"))
     for name in ("_meta", "_cv", "_name", "_txn.new"):
-        written = done.index(("pwrite", name))
-        assert written < done.index(("fsync", name)) < named
-    assert done[named - 1] == ("sync_directory", "t")
-    assert done[named + 1 :] == [("sync_directory", "t"), ("sync_directory", tmp_path.name)]
+        written = done.index((CallKind.PWRITE, name))
+        assert written < done.index((CallKind.FSYNC, name)) < named
+    assert done[named - 1] == (CallKind.SYNC_DIRECTORY, "t")
+    assert done[named + 1 :] == [(CallKind.SYNC_DIRECTORY, "t"), (CallKind.SYNC_DIRECTORY, tmp_path.name)]
 
 
 def test_relative_path_is_made_where_the_process_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

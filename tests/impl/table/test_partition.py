@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, seen, snapshot_of, table_image, verified
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, FileMissingError, StorageError, UnsupportedError
-from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import CHUNK_LIMIT_BYTES, PartitionFiles, read_chunk, read_published
 
@@ -22,54 +23,22 @@ DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
 TOKEN = 10642
 
 
-@dataclass
-class CutFile(ReadableFile):
-    """A file that is cut to `end_bytes` after its size was asked for."""
+class UnkindStorage(InterceptedStorage):
+    """An image of which some files are cut after their size was asked for, and others cannot be opened."""
 
-    inner: ReadableFile
-    end_bytes: int
+    def __init__(
+        self, image: DiskImage, cuts: dict[str, int] | None = None, refusals: dict[str, StorageError] | None = None
+    ) -> None:
+        super().__init__(MemoryStorage.of(image))
+        self.cuts, self.refusals = cuts or {}, refusals or {}
 
-    def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        return self.inner.pread(max(0, min(size_bytes, self.end_bytes - offset_bytes)), offset_bytes)
-
-    def size_bytes(self) -> int:
-        return self.inner.size_bytes()
-
-    def close(self) -> None:
-        self.inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-@dataclass
-class UnkindStorage(ReadableStorage):
-    """An image of which some files are cut while they are read, and others cannot be opened."""
-
-    image: DiskImage
-    cuts: dict[str, int] = field(default_factory=dict)
-    refusals: dict[str, StorageError] = field(default_factory=dict)
-
-    def open_for_reading(self, path: str) -> ReadableFile:
-        if path in self.refusals:
-            raise self.refusals[path]
-        file = self.image.open_for_reading(path)
-        return CutFile(file, self.cuts[path]) if path in self.cuts else file
-
-    def listdir(self, path: str) -> tuple[str, ...]:
-        return self.image.listdir(path)
-
-    def kind(self, path: str) -> EntryKind:
-        return self.image.kind(path)
-
-    def monotonic_seconds(self) -> float:
-        return self.image.monotonic_seconds()
-
-    def sleep_seconds(self, duration_seconds: float) -> None:
-        self.image.sleep_seconds(duration_seconds)
+    def intercept(self, call: Call, run: Run[Any]) -> Any:
+        if call.kind is CallKind.OPEN_FOR_READING and call.path in self.refusals:
+            raise self.refusals[call.path]
+        answer = run()
+        if call.kind is CallKind.PREAD and call.path in self.cuts:
+            return answer[: max(0, self.cuts[call.path] - call.offset_bytes)]
+        return answer
 
 
 def test_metadata_that_is_cut_while_it_is_read_is_a_problem_of_its_size(questdb_data: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import golden_data
 import pytest
+from processes import descriptor_count, holding
 
-from tornproof import impl
 from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, Refusal
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -62,34 +62,20 @@ def table(tmp_path: Path, versions: list[bytes]) -> Path:
     return tmp_path
 
 
-@contextmanager
-def child(table: Path, call: str) -> Iterator[subprocess.Popen[bytes]]:
+def child(table: Path, call: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Run a process that holds what `call` returns until it is killed."""
     script = (
         "import sys\n"
         "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"
         "from tornproof.impl.txn.pins import pin_committed, take_writer_lock\n"
-        f"held = {call}(OperatingSystemStorage(), sys.argv[1])\n"
-        "print('held', flush=True)\n"
-        "sys.stdin.read()\n"
+        f"held = {call}(OperatingSystemStorage(), sys.argv[1])"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(impl.__file__).parents[2])}
-    command = [sys.executable, "-c", script, str(table)]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None and process.stdout.readline() == b"held\n"
-            yield process
-        finally:
-            process.kill()
+    return holding(script, table)
 
 
 def may_purge(storage: OperatingSystemStorage, table: Path, oldest_kept_version: int) -> bool:
     with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins_below(oldest_kept_version) as is_granted:
         return is_granted
-
-
-def descriptor_count() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
 
 
 def test_a_table_has_one_writer_at_a_time(storage: OperatingSystemStorage, table: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from table_builder import zeroed
 
 from tornproof.impl.errors import CorruptError, FileMissingError
 from tornproof.impl.layout import txn as layout
@@ -20,25 +21,8 @@ FIRST, SECOND, THIRD = (
     layout.PartitionEntry(timestamp=day * DAY, row_count_and_flags=PARQUET | 100 + day, name_txn=day, token=1000 + day)
     for day in range(3)
 )
-RECORD = layout.TransactionRecord(
-    txn=0,
-    transient_row_count=0,
-    fixed_row_count=0,
-    min_timestamp=0,
-    max_timestamp=3 * DAY,
-    structure_version=0,
-    data_version=0,
-    partition_table_version=5,
-    column_version=5,
-    truncate_version=5,
-    seq_txn=0,
-    lag_checksum=0,
-    lag_txn_count=0,
-    lag_row_count=0,
-    lag_min_timestamp=0,
-    lag_max_timestamp=0,
-    left_over=bytes(12),
-    symbol_column_count=0,
+RECORD = zeroed(
+    layout.TransactionRecord, max_timestamp=3 * DAY, partition_table_version=5, column_version=5, truncate_version=5
 )
 
 
@@ -46,17 +30,8 @@ def transaction_file(version: int, *entries: layout.PartitionEntry, record: layo
     """A `_txn` with one record at byte 64; the last entry's row count stands in the record, as QuestDB has it."""
     *counts, transient = (layout.ROW_COUNT.get(entry.row_count_and_flags) for entry in entries)
     size = len(entries) * layout.PartitionEntry.layout.size_bytes
-    base = layout.BaseHeader(
-        version=version,
-        a_record_offset=64,
-        a_symbols_size=0,
-        a_partitions_size=size,
-        a_padding=bytes(12),
-        b_record_offset=64,
-        b_symbols_size=0,
-        b_partitions_size=size,
-        b_padding=bytes(20),
-    )
+    area = {"a_record_offset": 64, "a_partitions_size": size, "b_record_offset": 64, "b_partitions_size": size}
+    base = zeroed(layout.BaseHeader, version=version, **area)
     record = replace(record, txn=version, transient_row_count=transient, fixed_row_count=sum(counts))
     table = b"".join(entry.pack() for entry in entries)
     return base.pack() + record.pack() + layout.PartitionTableSize(partitions_size=size).pack() + table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from depth import sampled
 from real_tables import parquet_partitions, rows_of, snapshot_of, verified
-from written_tables import IN_PLACE, PATH, new_table, rows, write
+from written_tables import IN_PLACE, PATH, filled, rows
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import are_vouched, check_pages
@@ -22,9 +22,7 @@ WITHOUT_CHECKSUMS = WriterOptions(
 
 
 def written(options: WriterOptions = IN_PLACE) -> MemoryStorage:
-    storage, _ = new_table()
-    write(storage, rows(range(4)), rows(range(4, 8), 4), options=options)
-    return storage
+    return filled(rows(range(4)), rows(range(4, 8), 4), options=options)
 
 
 def partition_of(storage: MemoryStorage) -> ResolvedPartition:

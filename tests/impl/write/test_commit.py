@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from depth import sampled
 from real_tables import snapshot_of, verified
-from written_tables import DAY, DAY_LENGTH, PATH, new_table, pairs_on, rows, write, writer_on
+from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, writer_on
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
@@ -44,9 +44,7 @@ def several(writer: TableWriter) -> None:
 
 
 def start() -> MemoryStorage:
-    storage, _ = new_table()
-    write(storage, rows([1, 3]), rows([5], 2))
-    return storage
+    return filled(rows([1, 3]), rows([5], 2))
 
 
 def calls_of(change: Change, storage: MemoryStorage | None = None) -> list[Call]:
@@ -114,8 +112,7 @@ def test_drop_changes_nothing_but_the_record() -> None:
 
 
 def test_commit_takes_two_writes_and_a_header_for_each_partition_however_many_rows_it_has() -> None:
-    storage, _ = new_table()
-    write(storage, rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
+    storage = filled(rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
 
     def large(writer: TableWriter) -> None:
         for day in range(5):

@@ -8,8 +8,8 @@ from struct import pack
 import pyarrow as pa
 import pytest
 from independent_readers import normalised, ours_and_content, read_with_pyarrow
-from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of
-from written_tables import DAY, PATH, new_table, pairs_on, rows, write, writer_on
+from real_tables import in_memory, only, parquet_partitions, resolved_partitions, rows_of, snapshot_of
+from written_tables import DAY, PATH, filled, new_table, pairs_on, rows, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -52,10 +52,8 @@ def test_partition_is_written_anew_once_more_than_the_ratio_of_it_is_unused() ->
 
 
 def test_partition_is_written_anew_once_more_bytes_than_the_bound_are_unused() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1]), rows([2]))
-    snapshot = snapshot_of(PATH, storage)
-    resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+    storage = filled(rows([1]), rows([2]))
+    (resolved,) = resolved_partitions(PATH, storage)
     unused_bytes = resolved.metadata.generation.place.fixed.unused_bytes
     for bound, is_new in ((unused_bytes, False), (unused_bytes - 1, True)):
         copy = storage.copy()
@@ -65,14 +63,12 @@ def test_partition_is_written_anew_once_more_bytes_than_the_bound_are_unused() -
 
 
 def test_rewrite_that_was_asked_for_drops_unused_bytes_and_fills_row_groups() -> None:
-    storage, _ = new_table()
-    write(storage, *(rows([number], number) for number in range(9)))
+    storage = filled(*(rows([number], number) for number in range(9)))
     before = pairs_on(storage)
     with writer_on(storage) as writer:
         writer.rewrite_partition(DAY)
         writer.commit()
-    snapshot = snapshot_of(PATH, storage)
-    resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+    (resolved,) = resolved_partitions(PATH, storage)
     assert resolved.files.name == "2024-01-01.9"
     assert resolved.metadata.generation.place.fixed.unused_bytes == 0
     assert [block.num_rows for block in resolved.metadata.blocks] == [4, 4, 1]
@@ -80,8 +76,7 @@ def test_rewrite_that_was_asked_for_drops_unused_bytes_and_fills_row_groups() ->
 
 
 def row_group_bytes(storage: MemoryStorage) -> list[bytes]:
-    snapshot = snapshot_of(PATH, storage)
-    resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+    (resolved,) = resolved_partitions(PATH, storage)
     with resolved.files.open_data() as handle:
         return [
             handle.pread(
@@ -92,13 +87,10 @@ def row_group_bytes(storage: MemoryStorage) -> list[bytes]:
 
 
 def test_row_groups_that_new_rows_do_not_meet_stay_where_they_are() -> None:
-    storage, _ = new_table()
-    write(storage, rows([0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]))
-    snapshot = snapshot_of(PATH, storage)
-    before = snapshot.resolve(parquet_partitions(snapshot)[0]).metadata
+    storage = filled(rows([0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]))
+    before = resolved_partitions(PATH, storage)[0].metadata
     write(storage, rows([45], 99))
-    snapshot = snapshot_of(PATH, storage)
-    after = snapshot.resolve(parquet_partitions(snapshot)[0]).metadata
+    after = resolved_partitions(PATH, storage)[0].metadata
     starts = [block.chunks[0].byte_range_start for block in before.blocks]
     assert [block.num_rows for block in after.blocks] == [4, 4, 1, 4]
     assert after.blocks[0].chunks[0].byte_range_start == starts[0]
@@ -112,8 +104,7 @@ def test_every_byte_of_a_written_file_is_a_live_row_group_a_footer_or_counted_as
     unused = []
     for number in range(5):
         write(storage, rows([50 * number, 7 * number + 1, 300], number))
-        snapshot = snapshot_of(PATH, storage)
-        resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+        (resolved,) = resolved_partitions(PATH, storage)
         fixed = resolved.metadata.generation.place.fixed
         with resolved.files.open_data() as handle:
             footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
@@ -127,13 +118,12 @@ def test_every_byte_of_a_written_file_is_a_live_row_group_a_footer_or_counted_as
 
 @pytest.mark.parametrize(("text", "is_new"), [("plain", False), ("größe", True)])
 def test_text_that_breaks_a_files_promise_of_ascii_makes_it_anew(text: str, is_new: bool, questdb_data: Path) -> None:
-    path = questdb_data / "tables/9.4.2/rewrite/table"
-    storage = MemoryStorage.of(image_of(path))
+    path, storage = in_memory(questdb_data / "tables/9.4.2/rewrite/table")
     before = snapshot_of(path, storage)
     partition = before.transaction.partitions[0]
     header = before.resolve(partition).metadata.header
     assert [column.name for column in header.columns if layout.IS_ASCII.get(column.flags)] == ["n"]
-    with open_writer(storage, str(path), options=NEVER) as writer:
+    with open_writer(storage, path, options=NEVER) as writer:
         writer.write(pa.table({"ts": [partition.timestamp], "n": [text]}))
         writer.commit()
     after = snapshot_of(path, storage)
@@ -145,8 +135,7 @@ def test_text_that_breaks_a_files_promise_of_ascii_makes_it_anew(text: str, is_n
 
 
 def test_partition_of_other_columns_is_written_anew_with_those_of_now(questdb_data: Path) -> None:
-    path = questdb_data / ODDCOLS
-    storage = MemoryStorage.of(image_of(path))
+    path, storage = in_memory(questdb_data / ODDCOLS)
     before = snapshot_of(path, storage)
     old_rows = {each.timestamp: rows_of(only(before, each)) for each in parquet_partitions(before)}
     columns = [column.id for column in before.columns]
@@ -156,7 +145,7 @@ def test_partition_of_other_columns_is_written_anew_with_those_of_now(questdb_da
     }
     outdated = [timestamp for timestamp, known in ids.items() if known != columns]
     assert outdated and len(outdated) < len(ids)
-    with open_writer(storage, str(path), options=NEVER) as writer:
+    with open_writer(storage, path, options=NEVER) as writer:
         for timestamp in old_rows:
             writer.write(rows_for(writer.table, [timestamp], seed=timestamp % 97))
         writer.commit()
@@ -175,13 +164,12 @@ def test_partition_of_other_columns_is_written_anew_with_those_of_now(questdb_da
         assert ours.slice(place, 1).equals(added)
         assert pa.concat_tables([ours.slice(0, place), ours.slice(place + 1)]).equals(old_rows[partition.timestamp])
         mine, content = ours_and_content(after, partition)
-        theirs, mine = normalised(read_with_pyarrow(content, path), mine)
+        theirs, mine = normalised(read_with_pyarrow(content, Path()), mine)
         assert theirs.equals(mine)
 
 
 def test_open_writer_reads_no_more_of_a_file_than_the_row_groups_that_new_rows_meet() -> None:
-    storage, _ = new_table()
-    write(storage, rows(range(0, 400, 10)))
+    storage = filled(rows(range(0, 400, 10)))
     lengths = list(map(len, row_group_bytes(storage)))
     assert len(lengths) == 10
 

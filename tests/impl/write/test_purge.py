@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from real_tables import rows_of, snapshot_of, verified
-from written_tables import DAY, DAY_LENGTH, PATH, new_table, pairs_on, rows, write, writer_on
+from written_tables import DAY, DAY_LENGTH, PATH, filled, pairs_on, rows, writer_on
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -36,8 +36,7 @@ def purge(storage: Storage, path: str = PATH) -> tuple[str, ...]:
 
 def table_with_old_directories() -> MemoryStorage:
     """Version 3: `.0` was replaced at 2, `.1` at 3; the next day was never written again."""
-    storage, _ = new_table()
-    write(storage, rows([1, 2, DAY_LENGTH]))
+    storage = filled(rows([1, 2, DAY_LENGTH]))
     rewrite(storage)
     rewrite(storage)
     return storage
@@ -58,8 +57,7 @@ def test_what_no_version_names_is_removed_and_what_one_names_stays() -> None:
 
 
 def test_pin_keeps_the_directories_of_its_version_and_no_others() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 2]))
+    storage = filled(rows([1, 2]))
     rewrite(storage)
     reader = storage.fork_life()
     with pin_committed(reader, PATH) as pin:
@@ -81,8 +79,7 @@ def test_pin_on_the_committed_version_keeps_nothing_that_is_old() -> None:
 
 
 def test_dropped_partition_goes_when_no_reader_of_before_is_left() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, DAY_LENGTH]))
+    storage = filled(rows([1, DAY_LENGTH]))
     pin = pin_committed(storage.fork_life(), PATH)
     with writer_on(storage) as writer:
         writer.drop_partition(DAY)

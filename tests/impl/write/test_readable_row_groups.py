@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from bloom_filters import resolved_partitions
 from depth import always_if, nightly, sampled
+from real_tables import resolved_partitions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import PATH, new_table, rows, table_on, write
 

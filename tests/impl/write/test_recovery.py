@@ -6,8 +6,8 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from real_tables import image_of, rows_of, snapshot_of, verified
-from written_tables import PATH, new_table, pairs_on, rows, write, writer_on
+from real_tables import in_memory, rows_of, snapshot_of, verified
+from written_tables import PATH, filled, pairs_on, rows, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -34,8 +34,7 @@ def orphan_counts(path: str, storage: MemoryStorage) -> list[int]:
 
 
 def killed_table(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:
-    path = questdb_data / name / "table"
-    return str(path), MemoryStorage.of(image_of(path))
+    return in_memory(questdb_data / name / "table")
 
 
 def with_orphans(questdb_data: Path) -> list[str]:
@@ -93,8 +92,7 @@ def test_readers_of_a_killed_table_see_the_same_rows_before_and_after_recovery(q
 
 
 def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones_kept() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 2]))
+    storage = filled(rows([1, 2]))
     with writer_on(storage) as writer:
         writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
         writer.commit()
@@ -120,8 +118,7 @@ def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones
 
 
 def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs_them() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 2]))
+    storage = filled(rows([1, 2]))
     before = storage.image().files
     recorded = FaultyStorage(storage)
     writer_on(recorded).close()
@@ -141,8 +138,7 @@ def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs
 
 
 def test_dead_bytes_behind_the_committed_ends_are_written_over_by_the_next_commit() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 2]))
+    storage = filled(rows([1, 2]))
     directory = f"{PATH}/2024-01-01.0"
     clean = storage.copy()
     for name in ("data.parquet", "_pm"):

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from real_tables import image_of, only, parquet_partitions, rows_of, snapshot_of, verified
+from real_tables import CHAIN, in_memory, only, resolved_partitions, rows_of, snapshot_of, verified
 from written_tables import (
     DAY,
     DAY_LENGTH,
     DIRECTORY,
     IN_PLACE,
     PATH,
+    filled,
     new_table,
     pairs_on,
     rows,
@@ -56,16 +57,14 @@ def test_commit_makes_the_next_version_of_all_that_is_staged() -> None:
 
 
 def test_new_rows_stand_behind_old_ones_of_the_same_time_also_at_row_group_borders() -> None:
-    storage, _ = new_table()
-    write(storage, rows([0, 1, 2, 3, 3, 3, 4, 5]), rows([3, 3, 0, 5], 100), rows([3], 200))
+    storage = filled(rows([0, 1, 2, 3, 3, 3, 4, 5]), rows([3, 3, 0, 5], 100), rows([3], 200))
     assert pairs_on(storage) == [
         (0, 0), (0, 102), (1, 1), (2, 2), (3, 3), (3, 4), (3, 5), (3, 100), (3, 101), (3, 200), (4, 6), (5, 7), (5, 103)
     ]  # fmt: skip
 
 
 def test_commit_of_nothing_is_no_version_and_writes_nothing() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1]))
+    storage = filled(rows([1]))
     with writer_on(storage) as writer:
         before = storage.counters().written_bytes, on_disk(storage)
         assert writer.commit() == 1
@@ -75,8 +74,7 @@ def test_commit_of_nothing_is_no_version_and_writes_nothing() -> None:
 
 
 def test_rollback_forgets_rows_drops_and_rewrites_without_touching_a_byte() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, DAY_LENGTH]))
+    storage = filled(rows([1, DAY_LENGTH]))
     with writer_on(storage) as writer:
         before = on_disk(storage)
         writer.write(rows([7]))
@@ -91,8 +89,7 @@ def test_rollback_forgets_rows_drops_and_rewrites_without_touching_a_byte() -> N
 
 
 def test_refused_commit_leaves_table_and_stage_as_they_were() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1]))
+    storage = filled(rows([1]))
     with writer_on(storage) as writer:
         before = on_disk(storage)
         writer.write(rows([2]))
@@ -157,8 +154,7 @@ def test_folder_without_meta_is_not_written_to() -> None:
 
 @pytest.mark.parametrize("kind", [CallKind.PWRITE, CallKind.FDATASYNC, CallKind.MSYNC, CallKind.MKDIR])
 def test_failed_commit_kills_the_writer_and_the_table_stays_at_the_old_version(kind: CallKind) -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 5]))
+    storage = filled(rows([1, 5]))
     faulty = FaultyStorage(storage)
     fault = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({kind}))
     with writer_on(faulty) as writer:
@@ -193,8 +189,7 @@ def test_writer_that_cannot_read_its_own_version_is_dead_lest_it_commits_the_sam
 
 def test_dropped_partitions_leave_the_times_of_what_remains() -> None:
     days = [0, DAY_LENGTH, 2 * DAY_LENGTH, 3 * DAY_LENGTH]
-    storage, _ = new_table()
-    write(storage, rows([day + time for day in days for time in (10, 20)]))
+    storage = filled(rows([day + time for day in days for time in (10, 20)]))
     bounds = []
     with writer_on(storage) as writer:
         for chosen in ([1], [0], [3], [2]):
@@ -215,8 +210,7 @@ def test_dropped_partitions_leave_the_times_of_what_remains() -> None:
 
 
 def test_rows_staged_with_a_drop_make_the_partition_anew() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 2]))
+    storage = filled(rows([1, 2]))
     with writer_on(storage) as writer:
         writer.write(rows([7], 70))
         writer.drop_partition(DAY)
@@ -228,21 +222,15 @@ def test_rows_staged_with_a_drop_make_the_partition_anew() -> None:
 
 
 def test_partition_that_is_not_there_cannot_be_dropped_or_rewritten() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1]))
+    storage = filled(rows([1]))
     with writer_on(storage) as writer:
         for change in (writer.drop_partition, writer.rewrite_partition):
             with pytest.raises(RowsRefusedError, match=f"no partition starts at {DAY + 1}"):
                 change(DAY + 1)
 
 
-def chain_writer(questdb_data: Path) -> tuple[MemoryStorage, str]:
-    path = questdb_data / "tables/9.4.2/chain/table"
-    return MemoryStorage.of(image_of(path)), str(path)
-
-
 def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(questdb_data: Path) -> None:
-    storage, path = chain_writer(questdb_data)
+    path, storage = in_memory(questdb_data / CHAIN)
     before = storage.image().files
     with open_writer(storage, path, options=IN_PLACE) as writer:
         parquet, native = writer.transaction.partitions
@@ -265,8 +253,7 @@ def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(ques
 
 
 def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, DAY_LENGTH]))
+    storage = filled(rows([1, DAY_LENGTH]))
     with writer_on(storage) as writer:
         entry = writer.transaction.partitions[0]
         place = entry.entry_offset_bytes + txn_layout.PartitionEntry.layout.field("row_count_and_flags").offset_bytes
@@ -286,7 +273,7 @@ def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
 
 
 def test_new_symbol_is_refused_by_name_and_known_ones_are_taken(questdb_data: Path) -> None:
-    storage, path = chain_writer(questdb_data)
+    path, storage = in_memory(questdb_data / CHAIN)
     with open_writer(storage, path, options=IN_PLACE) as writer:
         day = writer.transaction.partitions[0].timestamp
         with pytest.raises(RowsRefusedError, match=r"column 's', row 1: .*the new symbol 'nobody knows it'"):
@@ -309,20 +296,18 @@ def test_row_of_a_known_key_replaces_the_old_one_wherever_it_stands() -> None:
 
 
 def test_without_keys_equal_rows_are_all_kept() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 1]), rows([1, 1]))
+    storage = filled(rows([1, 1]), rows([1, 1]))
     assert pairs_on(storage) == [(1, 0), (1, 1), (1, 0), (1, 1)]
 
 
 def test_real_table_with_keys_takes_a_row_again_only_in_place_of_the_old_one(questdb_data: Path) -> None:
-    path = questdb_data / "tables/9.4.2/dedup/table"
-    storage = MemoryStorage.of(image_of(path))
-    old = table_on(storage, str(path))
+    path, storage = in_memory(questdb_data / "tables/9.4.2/dedup/table")
+    old = table_on(storage, path)
     doubled = old.set_column(2, "v", pc.multiply(old["v"], 2.0)).take(list(reversed(range(len(old)))))
-    with open_writer(storage, str(path), options=IN_PLACE) as writer:
+    with open_writer(storage, path, options=IN_PLACE) as writer:
         writer.write(doubled)
         writer.commit()
-    new = table_on(storage, str(path))
+    new = table_on(storage, path)
     assert new.drop("v").equals(old.drop("v"))
     assert new["v"].to_pylist() == [2 * value for value in old["v"].to_pylist()]
 
@@ -330,9 +315,7 @@ def test_real_table_with_keys_takes_a_row_again_only_in_place_of_the_old_one(que
 def test_pages_that_are_written_have_checksums_and_indexes_and_the_footer_names_the_types() -> None:
     storage, _ = new_table(NewColumn(name="b", type=TypeTag.BOOLEAN), NewColumn(name="d", type=TypeTag.DOUBLE))
     write(storage, rows(range(0, 40, 4), b=[True] * 10, d=[0.5] * 10), rows([2, 38, 90], 50))
-    snapshot = snapshot_of(PATH, storage)
-    (partition,) = parquet_partitions(snapshot)
-    resolved = snapshot.resolve(partition)
+    (resolved,) = resolved_partitions(PATH, storage)
     content = storage.image().files[f"{DIRECTORY}/data.parquet"]
     page_count = 0
     for block in resolved.metadata.blocks:
@@ -354,11 +337,10 @@ def test_pages_that_are_written_have_checksums_and_indexes_and_the_footer_names_
 
 
 def test_json_of_a_real_file_is_kept_but_for_its_unused_bytes(questdb_data: Path) -> None:
-    storage, path = chain_writer(questdb_data)
+    path, storage = in_memory(questdb_data / CHAIN)
 
     def json_and_unused() -> tuple[dict[str, object], int]:
-        snapshot = snapshot_of(path, storage)
-        resolved = snapshot.resolve(parquet_partitions(snapshot)[0])
+        resolved, *_ = resolved_partitions(path, storage)
         with resolved.files.open_data() as handle:
             content = handle.pread(resolved.partition.token, 0)
         unused_bytes = resolved.metadata.generation.place.fixed.unused_bytes
@@ -373,8 +355,7 @@ def test_json_of_a_real_file_is_kept_but_for_its_unused_bytes(questdb_data: Path
 
 
 def test_version_that_was_opened_before_a_commit_reads_as_it_was_after_it() -> None:
-    storage, _ = new_table()
-    write(storage, rows([1, 3]))
+    storage = filled(rows([1, 3]))
     snapshot = snapshot_of(PATH, storage)
     (partition,) = snapshot.transaction.partitions
     before = rows_of(only(snapshot, partition))

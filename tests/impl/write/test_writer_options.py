@@ -11,9 +11,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bloom_filters import resolved_partitions
 from independent_readers import normalised
-from real_tables import image_of, verified
+from real_tables import in_memory, resolved_partitions, verified
 from type_values import TYPES
 from written_tables import DAY, DIRECTORY, PATH, new_table, rows, table_on, writer_on
 
@@ -238,8 +237,7 @@ def test_options_hold_for_rows_that_merge_and_for_what_is_written_anew(tmp_path:
 
 
 def test_symbols_of_a_real_table_keep_their_dictionary_under_any_codec(questdb_data: Path) -> None:
-    path = str(questdb_data / "tables/9.4.2/bloom/table")
-    storage = MemoryStorage.of(image_of(Path(path)))
+    path, storage = in_memory(questdb_data / "tables/9.4.2/bloom/table")
     encoding = EncodeOptions(codec=Codec.ZSTD, level=7, columns={"s": ColumnOptions(codec=Codec.GZIP, level=2)})
     with open_writer(storage, path, options=WriterOptions(rewrite_unused_ratio=1.0, encoding=encoding)) as writer:
         start = next(each.timestamp for each in writer.transaction.partitions if each.is_parquet)
@@ -296,8 +294,7 @@ def test_options_that_nobody_can_follow_are_refused_in_words(name: str) -> None:
 
 
 def test_symbols_are_encoded_by_dictionary_alone(questdb_data: Path) -> None:
-    path = str(questdb_data / "tables/9.4.2/bloom/table")
-    storage = MemoryStorage.of(image_of(Path(path)))
+    path, storage = in_memory(questdb_data / "tables/9.4.2/bloom/table")
     with pytest.raises(OptionsRefusedError, match="column 's': symbols are encoded by dictionary, not as PLAIN"):
         open_writer(storage, path, options=WriterOptions(encoding=columns(s=ColumnOptions(encoding=Encoding.PLAIN))))
     asked = columns(s=ColumnOptions(encoding=Encoding.DICTIONARY))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -11,15 +11,20 @@ from typing import Any, NamedTuple
 import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
+from parquet_files import written
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, decode, encode
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, check_checksum, decode_metadata, walk
 
 FILE = "data.parquet"
+META = (4, [0], 1, [0], 3)
+"""The metadata of the first chunk, and its statistics, as steps into a footer."""
+STATISTICS = (*META, 12)
 MS, US, NS = pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")
 TOOL, SERVER = ConversionMode.TOOL, ConversionMode.SERVER
 REGENERATED = golden_data.files("tables/*/*/regenerated/*")
@@ -89,13 +94,6 @@ def cause_of(source: Source | bytes, mode: ConversionMode = SERVER, *, as_questd
     return None
 
 
-def written(table: pa.Table, **options: Any) -> bytes:
-    """Return a Parquet file that pyarrow wrote."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
-    return sink.getvalue()
-
-
 def footer_tree(content: bytes) -> Struct:
     """Return the footer of a file as a tree."""
     length = ParquetTail.unpack(content, len(content) - 8, file=FILE).footer_length
@@ -119,6 +117,7 @@ def with_footer(content: bytes, footer: bytes | Struct) -> bytes:
     return content[: -8 - length] + raw + ParquetTail(footer_length=len(raw), magic=MAGIC).pack()
 
 
+PLAIN = written(pa.table({"v": pa.array(range(6)), "w": pa.array(["a", "b"] * 3)}), row_group_size=3)
 Change = Callable[[Value | None], Value | None]
 
 
@@ -247,3 +246,26 @@ def with_text(content: bytes, *texts: str | None) -> bytes:
         for text in texts
     )
     return edited(content, (5,), Items(Kind.STRUCT, pairs))
+
+
+def chunks_of(metadata: Metadata) -> list[tuple[Any, ...]]:
+    """Return what a `_pm` says of every chunk, row group by row group."""
+    return [
+        (Codec(chunk.codec).name, chunk.num_values, chunk.byte_range_start, chunk.total_compressed, chunk.null_count)
+        for block in metadata.blocks
+        for chunk in block.chunks
+    ]
+
+
+def chunks_in(metadata: pq.FileMetaData) -> list[tuple[Any, ...]]:
+    """Return what pyarrow says of them."""
+    found = []
+    for ordinal, index in itertools.product(range(metadata.num_row_groups), range(metadata.num_columns)):
+        chunk = metadata.row_group(ordinal).column(index)
+        # pyarrow takes a dictionary at offset 0 for none only in part of its interface.
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
+        codec = "LZ4_RAW" if chunk.compression == "LZ4" else chunk.compression
+        found.append((codec, chunk.num_values, start, chunk.total_compressed_size, nulls))
+    return found

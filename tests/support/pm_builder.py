@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-import pytest
-
-from tornproof.impl.errors import CorruptError, Problem, ProblemError
+from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Record
 from tornproof.impl.pm.block import Chunk, OutOfLineOrder, Statistic
@@ -192,13 +190,6 @@ def read(data: bytes, token: int = TOKEN) -> Metadata:
 def problems(data: bytes, token: int = TOKEN) -> list[Problem]:
     """Resolve, decode and check."""
     return list(check_metadata(data, read(data, token), file=FILE))
-
-
-def refusal(action: Callable[[], object], kind: type[ProblemError] = CorruptError) -> Problem:
-    """Demand that `action` raises `kind` and return what the error says."""
-    with pytest.raises(kind) as caught:
-        action()
-    return caught.value.problem
 
 
 def set_field(data: bytes, record: type[Record], offset_bytes: int, field: str, value: int) -> bytes:

@@ -1,9 +1,10 @@
-"""How much work something is, as a count of calls of functions: the same on a busy machine as on an idle one."""
+"""How much work something is, in calls of functions and bytes: the same on a busy machine as on an idle one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -40,3 +41,13 @@ def counted_calls(call_count_max: int = 10**12) -> Iterator[Work]:
         sys.setprofile(None)
     if work.call_count > call_count_max:
         raise TooMuchWorkError(f"more than {call_count_max} calls, and the block went on")
+
+
+def peak_bytes(action: Callable[[], object]) -> int:
+    """Return how much memory `action` takes at most."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -9,10 +9,9 @@ import migrated_files as mf
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from migrated_files import SERVER, TOOL, Source
+from migrated_files import SERVER, TOOL, Source, chunks_in, chunks_of
 
 from tornproof.impl.migrate.refusals import Cause
-from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.check import check_metadata
@@ -36,33 +35,6 @@ def columns_in(metadata: pq.FileMetaData) -> list[tuple[Any, ...]]:
         (leaf.physical_type, leaf.max_repetition_level, leaf.max_definition_level, max(leaf.length, 0))
         for leaf in leaves
     ]
-
-
-def chunks_of(metadata: Metadata) -> list[tuple[Any, ...]]:
-    return [
-        (
-            Codec(chunk.codec).name,
-            chunk.num_values,
-            chunk.byte_range_start,
-            chunk.total_compressed,
-            chunk.null_count,
-        )
-        for block in metadata.blocks
-        for chunk in block.chunks
-    ]
-
-
-def chunks_in(metadata: pq.FileMetaData) -> list[tuple[Any, ...]]:
-    found = []
-    for ordinal in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            chunk = metadata.row_group(ordinal).column(index)
-            # pyarrow takes a dictionary at offset 0 for none only in part of its interface.
-            start = chunk.dictionary_page_offset or chunk.data_page_offset
-            statistics = chunk.statistics
-            nulls = statistics.null_count if statistics is not None and statistics.has_null_count else None
-            found.append((chunk.compression, chunk.num_values, start, chunk.total_compressed_size, nulls))
-    return found
 
 
 def file_with_footer(source: Source) -> pa.BufferReader:

@@ -5,7 +5,9 @@ from typing import Any
 import migrated_files as mf
 import pyarrow as pa
 import pytest
-from migrated_files import schema_element, struct
+from migrated_files import META, schema_element, struct
+from parquet_files import written
+from refusals import refusal
 
 from tornproof.impl.migrate.footer_reader import read_footer
 from tornproof.impl.migrate.refusals import Cause, RefusalError, RefusedCorruptError, RefusedUnsupportedError
@@ -15,9 +17,8 @@ from tornproof.impl.parquet.thrift import Entries, Items, Kind, Padded, Struct, 
 
 ROOT = schema_element("root", children=1)
 LEAF = schema_element("x", type=1, repetition=0)
-PLAIN = mf.written(pa.table({"v": pa.array([1, 2, None]), "s": pa.array(["a", "b", "b"])}), row_group_size=2)
+PLAIN = written(pa.table({"v": pa.array([1, 2, None]), "s": pa.array(["a", "b", "b"])}), row_group_size=2)
 UNKNOWN = 99
-META = (4, [0], 1, [0], 3)
 
 
 def causes(content: bytes) -> tuple[Cause | None, Cause | None]:
@@ -29,6 +30,12 @@ def careful(content: bytes) -> FileMetaData:
     """What the footer says to a reader that looks at wire types."""
     length = int.from_bytes(content[-8:-4], "little")
     return read_footer(content[-8 - length :], offset_bytes=0, as_questdb=False)
+
+
+def careful_cause(content: bytes) -> Cause:
+    with pytest.raises(RefusalError) as caught:
+        careful(content)
+    return caught.value.cause
 
 
 def with_unknown(value: Value, kind: Kind) -> bytes:
@@ -131,9 +138,7 @@ def test_converter_reads_a_known_field_as_what_it_should_be() -> None:
 
 
 def test_required_field_of_another_wire_type_is_missing() -> None:
-    with pytest.raises(RefusalError) as caught:
-        careful(mf.edited(PLAIN, (3,), b"", Kind.BINARY))
-    assert caught.value.cause is Cause.FIELD_MISSING
+    assert careful_cause(mf.edited(PLAIN, (3,), b"", Kind.BINARY)) is Cause.FIELD_MISSING
     assert causes(mf.edited(PLAIN, (3,), None)) == (Cause.FIELD_MISSING,) * 2
 
 
@@ -141,9 +146,7 @@ def test_integers_of_any_width_are_taken_in_lists() -> None:
     content = mf.edited(PLAIN, (*META, 2), items(Kind.I64, 0, 8), Kind.LIST)
     (first, *_) = mf.decoded(mf.converted(content)).blocks
     assert first.chunks[0].encodings == 0b11
-    with pytest.raises(RefusalError) as caught:
-        careful(mf.edited(PLAIN, (*META, 2), items(Kind.BINARY, b"a"), Kind.LIST))
-    assert caught.value.cause is Cause.FIELD_MISSING
+    assert careful_cause(mf.edited(PLAIN, (*META, 2), items(Kind.BINARY, b"a"), Kind.LIST)) is Cause.FIELD_MISSING
 
 
 @pytest.mark.parametrize(
@@ -249,9 +252,7 @@ def test_readers_of_footers_agree(questdb_data: Any) -> None:
 
 
 def test_errors_name_file_field_and_place() -> None:
-    with pytest.raises(RefusedCorruptError) as caught:
-        mf.converted(mf.edited(PLAIN, (*META, 4), None))
-    problem = caught.value.problem
+    problem = refusal(lambda: mf.converted(mf.edited(PLAIN, (*META, 4), None)), RefusedCorruptError)
     assert (problem.file, problem.field) == (mf.FILE, "row_groups[0].columns[0].meta_data.codec")
     assert problem.offset_bytes is not None
     assert 0 < problem.offset_bytes < len(PLAIN)

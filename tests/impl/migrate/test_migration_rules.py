@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import migrated_files as mf
-import pyarrow as pa
 import pytest
 from migrated_files import (
+    META,
     MS,
+    PLAIN,
     SERVER,
+    STATISTICS,
     TOOL,
     first_chunk,
     sorted_by,
@@ -26,12 +28,6 @@ from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.refusals import Cause
 from tornproof.impl.parquet.thrift import Items, Kind
 from tornproof.impl.pm.chain import Metadata
-
-META = (4, [0], 1, [0], 3)
-STATISTICS = (*META, 12)
-ROWS = 6
-PLAIN = mf.written(pa.table({"v": pa.array(range(ROWS)), "w": pa.array(["a", "b"] * 3)}), row_group_size=3)
-
 
 # Row groups and chunks
 

@@ -8,9 +8,12 @@ import migrated_files as mf
 import pyarrow as pa
 import pytest
 from migrated_files import (
+    META,
     MS,
     NS,
+    PLAIN,
     SERVER,
+    STATISTICS,
     TOOL,
     first_chunk,
     sorted_by,
@@ -19,18 +22,13 @@ from migrated_files import (
     timestamps,
     with_json,
 )
+from parquet_files import written
 
 from tornproof.impl.migrate import blooms
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.refusals import Cause
 from tornproof.impl.parquet.thrift import Kind, encode
 from tornproof.impl.pm.block import Chunk
-
-META = (4, [0], 1, [0], 3)
-STATISTICS = (*META, 12)
-ROWS = 6
-PLAIN = mf.written(pa.table({"v": pa.array(range(ROWS)), "w": pa.array(["a", "b"] * 3)}), row_group_size=3)
-
 
 # Bloom filters
 
@@ -160,17 +158,17 @@ def test_missing_bounds_of_the_timestamp_are_decoded(options: dict[str, Any]) ->
 
 def test_first_and_last_rows_count_not_smallest_and_largest() -> None:
     table = pa.table({"ts": pa.array([None, 9, 1, 5, None], pa.int64()), "v": pa.array(range(5))})
-    content = designated(mf.written(table, write_statistics=False))
+    content = designated(written(table, write_statistics=False))
     assert numbers(first_chunk(content)) == (-1 << 63, -1 << 63)
     table = pa.table({"ts": pa.array([4, 9, 1, None, 5], pa.int64()), "v": pa.array(range(5))})
-    content = designated(mf.written(table, write_statistics=False))
+    content = designated(written(table, write_statistics=False))
     assert numbers(first_chunk(content)) == (4, 5)
     assert first_chunk(content).null_count is None
 
 
 def test_int96_counts_nanoseconds() -> None:
     table = pa.table({"ts": pa.array([5, -7], NS), "v": pa.array([1, 2])})
-    content = designated(mf.written(table, use_deprecated_int96_timestamps=True))
+    content = designated(written(table, use_deprecated_int96_timestamps=True))
     assert numbers(first_chunk(content)) == (5, -7)
 
 
@@ -201,7 +199,7 @@ def test_dates_and_empty_row_groups_have_no_bounds_decoded() -> None:
     ],
 )
 def test_other_encodings_and_types_are_refused(column: pa.Array, options: dict[str, Any]) -> None:
-    content = mf.written(pa.table({"ts": column, "v": pa.array([1, 2])}), write_statistics=False, **options)
+    content = written(pa.table({"ts": column, "v": pa.array([1, 2])}), write_statistics=False, **options)
     assert mf.cause_of(designated(content)) is Cause.PAGES
     assert mf.cause_of(designated(content), TOOL) is None
 

@@ -122,9 +122,7 @@ def test_footers_of_real_partitions_agree_with_their_pm(name: str, questdb_data:
         assert compared(*generation_and_footer(snapshot, place)) == []
 
 
-@pytest.mark.parametrize(
-    "name", golden_data.files("tables/*/*/regenerated/*") + golden_data.files("legacy/*/*/migrated/*")
-)
+@pytest.mark.parametrize("name", CONVERTED)
 def test_footers_agree_with_the_pm_that_the_converter_makes_of_them(name: str, questdb_data: Path) -> None:
     pm = (questdb_data / name).read_bytes()
     metadata = decode_metadata(pm, next(walk(pm, file="_pm")), file="_pm")

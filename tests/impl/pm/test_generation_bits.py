@@ -8,6 +8,7 @@ from pathlib import Path
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, snapshot_of, table_image, verified
+from refusals import refusal
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -69,7 +70,7 @@ def test_an_unknown_required_bit_in_the_committed_generation_is_unsupported(
     path, image = table_with_bit(questdb_data, generation, bit, name)
     actions: list[Callable[[], object]] = [lambda: verified(path, image), lambda: rows_of(snapshot_of(path, image))]
     for action in actions:
-        problem = pm.refusal(action, UnsupportedError)
+        problem = refusal(action, UnsupportedError)
         assert (problem.file, problem.field) == (PM, "FOOTER_FEATURE_FLAGS")
         assert problem.actual.startswith(f"{bit:#x}")
 
@@ -79,7 +80,7 @@ def test_an_unsupported_partition_beside_a_damaged_one_is_damage(questdb_data: P
     names = [partition.name for partition in verified(path, image).partitions if partition.format == "parquet"]
     first, second = (f"{path}/{name}" for name in names[:2])
     odd = image.with_file(f"{first}/_pm", with_bit(image.files[f"{first}/_pm"], 0, 1 << 63))
-    pm.refusal(lambda: verified(path, odd), UnsupportedError)
+    refusal(lambda: verified(path, odd), UnsupportedError)
     cut = odd.with_file(f"{second}/data.parquet", b"")
     assert [(problem.file, problem.field) for problem in verified(path, cut).all_problems] == [
         (f"{names[0]}/_pm", "FOOTER_FEATURE_FLAGS"),
@@ -104,15 +105,15 @@ def test_a_generation_with_unknown_bits_is_still_judged_by_its_structure() -> No
     broken = pm.set_field(data, layout.RowGroupEntry, entry, "block_offset", 0)
     generations = decode_chain(broken, file=pm.FILE, end_bytes=len(data))
     assert next(generations).token == 20_000
-    assert pm.refusal(lambda: next(generations)).file == pm.FILE
+    assert refusal(lambda: next(generations)).file == pm.FILE
 
 
 def test_only_reading_by_a_generation_asks_for_its_bits() -> None:
     data = with_bit(pm.file(), 0, 1 << 63)
     place, header = pm.newest(data), pm.header_of(data)
     assert decode_generation(data, place, header, file=pm.FILE).place == place
-    pm.refusal(lambda: check_flags(place, file=pm.FILE), UnsupportedError)
-    pm.refusal(lambda: decode_metadata(data, place, file=pm.FILE), UnsupportedError)
+    refusal(lambda: check_flags(place, file=pm.FILE), UnsupportedError)
+    refusal(lambda: decode_metadata(data, place, file=pm.FILE), UnsupportedError)
 
 
 def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 3)
     assert len(list(walk(data, file=pm.FILE))) == 3
     monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 2)
-    problem = pm.refusal(lambda: list(walk(data, file=pm.FILE)), UnsupportedError)
+    problem = refusal(lambda: list(walk(data, file=pm.FILE)), UnsupportedError)
     assert (problem.field, problem.expected) == ("PREV_PARQUET_META_FILE_SIZE", "a chain of at most 2 generations")
 
 
@@ -136,7 +137,7 @@ def test_a_chain_above_the_limit_can_be_read_and_not_verified(
         if is_verified:
             assert verified(path, image).sound
         else:
-            pm.refusal(lambda: verified(path, image), UnsupportedError)
+            refusal(lambda: verified(path, image), UnsupportedError)
 
 
 @pytest.mark.parametrize(("limit", "fitting"), [("ROW_GROUP_COUNT_LIMIT", 2), ("CHUNK_COUNT_LIMIT", 4)])
@@ -148,7 +149,7 @@ def test_row_groups_and_chunks_of_a_generation_have_a_limit(
     monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting)
     assert pm.read(data).row_count == 20
     monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting - 1)
-    problem = pm.refusal(lambda: pm.read(data), UnsupportedError)
+    problem = refusal(lambda: pm.read(data), UnsupportedError)
     assert (problem.field, problem.actual) == ("ROW_GROUP_COUNT", "2 row groups of 2 columns")
 
 
@@ -158,5 +159,5 @@ def test_many_entries_of_one_block_are_refused_at_once() -> None:
     place = pm.newest(data)
     claims = (1 << 32) - 1
     too_many = pm.set_footer(data, "row_group_count", claims)
-    assert pm.refusal(lambda: pm.read(too_many)).actual == str(claims)
+    assert refusal(lambda: pm.read(too_many)).actual == str(claims)
     assert place.fixed.row_group_count == 3

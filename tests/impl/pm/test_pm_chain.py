@@ -9,6 +9,7 @@ import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
@@ -82,7 +83,7 @@ def test_a_broken_newest_footer_hides_the_older_ones() -> None:
 )
 def test_a_chain_never_leads_forward_or_out_of_the_file(prev: int) -> None:
     changed = pm.set_field(THREE, layout.Footer, pm.newest(THREE).offset_bytes, "prev_parquet_meta_file_size", prev)
-    problem = pm.refusal(lambda: tokens(changed))
+    problem = refusal(lambda: tokens(changed))
     assert problem.field == "PREV_PARQUET_META_FILE_SIZE"
     assert problem.offset_bytes == pm.newest(THREE).offset_bytes + 24
     assert problem.actual == str(prev)
@@ -92,12 +93,12 @@ def test_a_chain_ends_nowhere_but_at_the_end_of_a_footer() -> None:
     footer = pm.newest(THREE[: ENDS[1]]).offset_bytes
     for prev in range(footer, ENDS[1]):
         changed = pm.set_field(THREE, layout.Footer, pm.newest(THREE).offset_bytes, "prev_parquet_meta_file_size", prev)
-        pm.refusal(partial(tokens, changed))
+        refusal(partial(tokens, changed))
 
 
 def test_increasing_tokens_are_refused() -> None:
     data = pm.append(pm.file(footer=pm.facts(20_000)), footer=pm.facts(19_999))
-    problem = pm.refusal(lambda: tokens(data))
+    problem = refusal(lambda: tokens(data))
     assert (problem.field, problem.actual) == ("PARQUET_FOOTER_OFFSET", "20000")
     # The newest one is found before anything below it is looked at.
     assert resolve(data, 19_999, file=pm.FILE).orphan_count == 0
@@ -123,12 +124,12 @@ def test_a_footer_that_repeats_a_token_and_says_something_else_is_refused(field:
         changed = pm.set_field(changed, layout.Footer, pm.newest(data).offset_bytes, "parquet_footer_length", 51)
     assert tokens(data)[:2] == [30_000, 30_000]
     assert pm.newest(changed).token == 30_000
-    assert pm.refusal(lambda: tokens(changed)).field == "PARQUET_FOOTER_OFFSET"
+    assert refusal(lambda: tokens(changed)).field == "PARQUET_FOOTER_OFFSET"
 
 
 def test_a_footer_that_repeats_a_token_with_other_blocks_is_refused() -> None:
     data = pm.append(THREE, pm.row_group(pm.header(), 3), footer=pm.facts(30_000))
-    assert pm.refusal(lambda: tokens(data)).field == "PARQUET_FOOTER_OFFSET"
+    assert refusal(lambda: tokens(data)).field == "PARQUET_FOOTER_OFFSET"
 
 
 def test_recovery_may_restate_the_committed_generation_over_an_orphan() -> None:
@@ -143,12 +144,12 @@ def test_a_torn_newer_body_does_not_hurt_an_older_generation() -> None:
     newest_footer = pm.newest(THREE).offset_bytes
     torn = THREE[: ENDS[1]] + bytes(newest_footer - ENDS[1]) + THREE[newest_footer:]
     assert pm.read(torn, 20_000) == pm.read(THREE, 20_000)
-    assert pm.refusal(lambda: resolve(torn, 30_000, file=pm.FILE)).field == "CHECKSUM"
+    assert refusal(lambda: resolve(torn, 30_000, file=pm.FILE)).field == "CHECKSUM"
 
 
 @given(offset_bytes=st.integers(8, ENDS[1] - 9), bit=st.integers(0, 7))
 def test_a_flip_below_the_resolved_checksum_is_refused(offset_bytes: int, bit: int) -> None:
-    pm.refusal(lambda: resolve(flip(THREE, offset_bytes, bit), 20_000, file=pm.FILE))
+    refusal(lambda: resolve(flip(THREE, offset_bytes, bit), 20_000, file=pm.FILE))
 
 
 def test_the_published_size_is_under_no_checksum() -> None:
@@ -157,7 +158,7 @@ def test_the_published_size_is_under_no_checksum() -> None:
 
 
 def test_rot_below_is_named_with_the_checksum_that_it_breaks() -> None:
-    problem = pm.refusal(lambda: resolve(flip(THREE, 40), 10_000, file=pm.FILE))
+    problem = refusal(lambda: resolve(flip(THREE, 40), 10_000, file=pm.FILE))
     assert problem.field == "CHECKSUM"
     assert problem.offset_bytes == ENDS[2] - 8
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import golden_archive
 import pm_builder as pm
 import pytest
+from refusals import refusal
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Statistic
@@ -156,14 +157,14 @@ def test_blocks_that_overlap_are_corrupt(shift_bytes: int) -> None:
     assert second.offset_bytes - first.offset_bytes == 136
     entry = (first.offset_bytes + shift_bytes) >> 3
     changed = pm.seal(pm.set_field(TWO, layout.RowGroupEntry, entry_offset(TWO, 1), "block_offset", entry))
-    problem = pm.refusal(lambda: pm.read(changed))
+    problem = refusal(lambda: pm.read(changed))
     assert problem.offset_bytes == first.offset_bytes
 
 
 @pytest.mark.parametrize("entry", [1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
 def test_a_block_past_its_own_footer_is_corrupt(entry: int) -> None:
     changed = pm.seal(pm.set_field(TWO, layout.RowGroupEntry, entry_offset(TWO, 1), "block_offset", entry))
-    assert pm.refusal(lambda: pm.read(changed)).offset_bytes == entry << 3
+    assert refusal(lambda: pm.read(changed)).offset_bytes == entry << 3
 
 
 def test_a_block_of_a_newer_generation_is_corrupt_in_an_older_one() -> None:
@@ -173,7 +174,7 @@ def test_a_block_of_a_newer_generation_is_corrupt_in_an_older_one() -> None:
     entry = older.offset_bytes + 40
     changed = pm.seal(pm.set_field(data, layout.RowGroupEntry, entry, "block_offset", newer_block >> 3))
     assert newer_block > older.end_bytes
-    pm.refusal(lambda: pm.read(changed, 10_000))
+    refusal(lambda: pm.read(changed, 10_000))
     assert pm.read(changed, 20_000).row_count == 20
 
 
@@ -194,7 +195,7 @@ def test_bloom_bitsets_lie_in_their_own_block_and_apart() -> None:
     foreign = "bloom reference of column 'ts' of row group 1"
     assert fields(referring(2, words[0])) == [foreign, foreign]
     assert "BLOCK_OFFSET of row group 1" in fields(referring(0, words[2]))
-    assert pm.refusal(lambda: pm.problems(referring(3, (1 << 32) - 1))).field == "Bloom bitset, inlined"
+    assert refusal(lambda: pm.problems(referring(3, (1 << 32) - 1))).field == "Bloom bitset, inlined"
 
 
 BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)

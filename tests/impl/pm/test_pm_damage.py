@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from types import FrameType
 
 import pm_builder as pm
 import pytest
+from damage import each_flipped
+from work import counted_calls, peak_bytes
 
 from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
 from tornproof.impl.layout import pm as layout
@@ -142,32 +141,6 @@ def damaged_fields(data: bytes, places: Iterable[tuple[type[Record], int]]) -> I
                 yield spec.name, pm.set_field(data, record, offset_bytes, spec.name, value)
 
 
-def peak_bytes(action: Callable[[], object]) -> int:
-    """Return how much memory `action` takes at most."""
-    tracemalloc.start()
-    try:
-        action()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def call_count(action: Callable[[], object]) -> int:
-    """Return how many calls `action` makes: a measure of its work that is the same on every machine."""
-    count = 0
-
-    def profile(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def test_the_sample_files_hold_every_layout_and_are_sound() -> None:
     files = (inlined_file(), external_file())
     held = {record for data in files for record, _ in records(data)}
@@ -219,10 +192,8 @@ def test_no_flipped_bit_is_read_for_another_truth(token: int) -> None:
     truth = outcome(data, token)
     resolved_end = resolve(data, token, file=pm.FILE).place.end_bytes
     results: Counter[tuple[str, str]] = Counter()
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        result = outcome(bytes(flipped), token)
+    for bit, flipped in enumerate(each_flipped(data)):
+        result = outcome(flipped, token)
         where = "size" if bit < 64 else "reached" if bit < 8 * resolved_end else "above"
         results[where, "refused" if result is None else "same" if result == truth else "silent"] += 1
     assert results["reached", "refused"] == 8 * resolved_end - 64
@@ -238,8 +209,8 @@ def test_many_entries_for_one_block_are_not_decoded_one_by_one() -> None:
     again = [ReusedRowGroup(block_offset=block)] * 20_000
     point = append_point(first, pm.newest(first), base_bytes=len(first))
     data = pm.publish(first + append_generation(of, point, again, pm.facts(TOKEN)))
-    assert call_count(lambda: outcome(data)) < 10 * len(again)
-    assert outcome(data) is None
+    with counted_calls(10 * len(again)):
+        assert outcome(data) is None
 
 
 def test_statistics_that_share_bytes_do_not_multiply() -> None:
@@ -274,5 +245,5 @@ def test_a_long_chain_of_one_token_is_walked_in_one_pass() -> None:
     for _ in range(200):
         point = append_point(data, pm.newest(data), base_bytes=len(data))
         data += append_generation(of, point, [], pm.facts(TOKEN))
-    assert sum(1 for _ in walk(data, file=pm.FILE)) == 201
-    assert call_count(lambda: list(walk(data, file=pm.FILE))) < 100 * (200 + 200)
+    with counted_calls(100 * (200 + 200)):
+        assert sum(1 for _ in walk(data, file=pm.FILE)) == 201

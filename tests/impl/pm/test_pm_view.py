@@ -12,6 +12,7 @@ import pytest
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusal
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.layout import pm as layout
@@ -137,12 +138,12 @@ def test_a_block_beyond_the_footer_is_refused() -> None:
 
     assert view_of(with_block_at(pm.read(content).blocks[0].offset_bytes >> 3), pm.TOKEN)
     for word in (place.offset_bytes >> 3, 1 << 31):
-        assert pm.refusal(partial(view_of, with_block_at(word), pm.TOKEN)).field == "BLOCK_OFFSET of row group 0"
+        assert refusal(partial(view_of, with_block_at(word), pm.TOKEN)).field == "BLOCK_OFFSET of row group 0"
 
 
 def test_more_row_groups_than_entries_are_refused() -> None:
     content = pm.seal(pm.set_footer(pm.file(), "row_group_count", 1 << 30))
-    assert pm.refusal(lambda: view_of(content, pm.TOKEN)).field == "ROW_GROUP_COUNT"
+    assert refusal(lambda: view_of(content, pm.TOKEN)).field == "ROW_GROUP_COUNT"
 
 
 @given(st.data())

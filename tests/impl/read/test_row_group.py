@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from real_tables import CHAIN, put, rows_of, snapshot_of
+from refusals import refusal
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import UnsupportedError
@@ -171,7 +172,7 @@ def test_without_meta_one_name_for_two_columns_is_refused() -> None:
     content = table.files[tb.PM]
     descriptor = pm_layout.ColumnDescriptor.unpack(content, pm.descriptor_offset(2), file=pm.FILE)
     again = pm.seal(put(descriptor.name_offset, b"v")(content))
-    problem = pm.refusal(lambda: opened(table.with_file(tb.PM, again)))
+    problem = refusal(lambda: opened(table.with_file(tb.PM, again)))
     assert (problem.file, problem.field, problem.actual) == (tb.PM, "NAME_STRINGS", "one name for two columns")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, seen, snapshot_of, table_image, verified
+from refusals import refusal
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
@@ -50,7 +51,7 @@ def test_metadata_that_is_cut_while_it_is_read_is_a_problem_of_its_size(questdb_
     assert (problem.file, problem.field, problem.offset_bytes) == (PM, "size", None)
     assert problem.expected == f"{size_bytes} bytes, as the header says"
     assert problem.actual == f"{size_bytes - 1}: the file was cut while it was read"
-    gone = pm.refusal(lambda: read_published(PartitionFiles(storage=cut, path=f"{path}/{DAY}", name=DAY)))
+    gone = refusal(lambda: read_published(PartitionFiles(storage=cut, path=f"{path}/{DAY}", name=DAY)))
     assert gone == problem
 
 
@@ -72,7 +73,7 @@ def test_a_chunk_that_is_cut_while_it_is_read_is_named(questdb_data: Path) -> No
         return read_chunk(handle, chunk, file=DATA)
 
     assert len(read(chunk.byte_range_end)) == chunk.total_compressed
-    problem = pm.refusal(lambda: read(chunk.byte_range_end - 1))
+    problem = refusal(lambda: read(chunk.byte_range_end - 1))
     assert (problem.field, problem.offset_bytes) == ("column chunk", chunk.byte_range_start)
     assert problem.actual == f"{chunk.total_compressed - 1} bytes before the file ends"
 
@@ -125,7 +126,7 @@ def test_a_chunk_above_the_limit_is_not_read(tmp_path: Path) -> None:
     with storage.open_for_reading(str(place)) as handle:
         fitting = replace(pm.chunk(4), total_compressed=CHUNK_LIMIT_BYTES)
         above = replace(fitting, total_compressed=CHUNK_LIMIT_BYTES + 1)
-        problem = pm.refusal(lambda: read_chunk(handle, above, file=DATA), UnsupportedError)
+        problem = refusal(lambda: read_chunk(handle, above, file=DATA), UnsupportedError)
         assert (problem.field, problem.offset_bytes) == ("column chunk", 4)
         assert (problem.expected, problem.actual) == (f"at most {128 << 20} bytes", str((128 << 20) + 1))
         assert storage.counters().read_bytes == 0

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pm_builder import newest, refusal
+from pm_builder import newest
 from real_tables import Seen, put, seen, seen_with, table_image, verified, word
+from refusals import refusal
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.verify.verify import PROBLEMS_PER_PARTITION

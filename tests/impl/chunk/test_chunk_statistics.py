@@ -9,17 +9,17 @@ from typing import Any
 import pm_builder as pm
 import pyarrow as pa
 import pytest
+from type_values import decimal_type
 
 from tornproof.impl.chunk.statistics import check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
-from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+from tornproof.impl.types.questdb import TypeTag
 
 NAN = float("nan")
 ARRAY_OF_DOUBLES = TypeTag.ARRAY | TypeTag.DOUBLE << 8
-_, PRECISION, SCALE = DECIMAL_TYPE.bits
-WIDE_DECIMAL = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL256), 70), 8)
-DECIMAL_OF_INT32 = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL32), 9), 2)
+WIDE_DECIMAL = decimal_type(TypeTag.DECIMAL256, 70, 8)
+DECIMAL_OF_INT32 = decimal_type(TypeTag.DECIMAL32, 9, 2)
 STORED = {1: pa.int32(), 2: pa.int64(), 4: pa.float32(), 5: pa.float64(), 6: pa.binary()}
 
 
@@ -168,6 +168,6 @@ def test_columns_without_a_known_order_keep_their_counts_only() -> None:
 
 
 def test_bounds_of_decimals_with_impossible_digits_are_not_compared_with_their_bytes() -> None:
-    too_many_digits = SCALE.put(PRECISION.put(int(TypeTag.DECIMAL8), 53), 4)
+    too_many_digits = decimal_type(TypeTag.DECIMAL8, 53, 4)
     values = pa.array([b"\x01", b"\xff"], pa.binary(1))
     assert complaint(values, too_many_digits, b"\x01", b"\x32", physical_type=7, fixed_byte_len=1) is None

@@ -11,6 +11,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from damage import flipped
 from independent_readers import READERS, read_with_pyarrow
 from parquet_files import footer_bytes, written
 
@@ -215,9 +216,7 @@ def test_filters_find_rows_by_bounds_page_indexes_and_bloom_filters(commits: lis
 def test_changed_byte_in_any_page_is_noticed_by_its_checksum(commits: list[Committed]) -> None:
     committed = commits[1]
     chunk = committed.row_groups[1].chunks[2]
-    place = chunk.byte_range_end - 1
-    content = committed.content
-    damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    damaged = flipped(committed.content, 8 * (chunk.byte_range_end - 1))
     with pytest.raises(OSError, match="CRC"):
         read_with_pyarrow(damaged, Path())
 

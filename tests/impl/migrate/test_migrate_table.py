@@ -9,6 +9,7 @@ from typing import Any
 import golden_data
 import pm_builder as pm
 import pytest
+from damage import flipped
 from depth import sampled
 from real_tables import (
     CHAIN,
@@ -273,7 +274,7 @@ def foreign(questdb_data: Path) -> bytes:
 INVALID: Mapping[str, tuple[Callable[[bytes, Path], bytes], str]] = {
     "empty": (lambda _, __: b"", "_pm: PARQUET_META_FILE_SIZE"),
     "cut": (lambda pm, _: pm[: len(pm) // 2], "_pm: PARQUET_META_FILE_SIZE"),
-    "a flipped bit": (lambda pm, _: put(900, bytes([pm[900] ^ 1]))(pm), "_pm: CHECKSUM"),
+    "a flipped bit": (lambda pm, _: flipped(pm, 8 * 900), "_pm: CHECKSUM"),
     "of another file": (lambda _, data: foreign(data), "_txn: token at byte"),
     "zeros": (lambda pm, _: bytes(len(pm)), "_pm: PARQUET_META_FILE_SIZE"),
 }

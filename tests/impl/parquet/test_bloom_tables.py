@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from bloom_filters import FoundFilter, filters_on
 from pm_builder import seal
-from real_tables import image_of, resolved_partitions, verified
+from real_tables import in_memory, resolved_partitions, verified
 from type_values import TYPES
 from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, filled, new_table, rows, table_on, write, writer_on
 
@@ -145,8 +145,7 @@ def test_an_external_filter_that_misses_values_is_found_by_verifying() -> None:
 
 
 def test_updates_of_a_table_of_questdb_keep_its_filters_and_add_their_own(questdb_data: Path) -> None:
-    path = str(questdb_data / BLOOM)
-    storage = MemoryStorage.of(image_of(questdb_data / BLOOM))
+    path, storage = in_memory(questdb_data / BLOOM)
     (before,) = resolved_partitions(path, storage)
     start = before.partition.timestamp
     with open_writer(storage, path, options=WriterOptions(rewrite_unused_ratio=1.0)) as writer:
@@ -295,9 +294,8 @@ def test_filters_follow_their_columns_when_these_are_renamed_dropped_and_added()
 
 
 def test_kept_row_groups_keep_their_references_and_one_filter_serves_all_generations() -> None:
-    storage, _ = new_table()
     asked = options({"v": 0.01, "n": 0.01})
-    write(storage, rows(range(8)), options=asked)
+    storage = filled(rows(range(8)), options=asked)
     (before,) = resolved_partitions(PATH, storage)
     write(storage, rows([100], 100), options=asked)
     (after,) = resolved_partitions(PATH, storage)
@@ -306,10 +304,8 @@ def test_kept_row_groups_keep_their_references_and_one_filter_serves_all_generat
 
 
 def test_filters_are_sized_by_different_values_and_the_rate() -> None:
-    storage, _ = new_table()
     many = options({"v": 0.01, "n": 0.5}, row_group_row_count_max=1000)
-    batch = rows(range(1000))
-    write(storage, batch.set_column(1, "v", pa.array([5] * 1000)), options=many)
+    storage = filled(rows(range(1000)).set_column(1, "v", pa.array([5] * 1000)), options=many)
     sizes = {each.column.name: len(each.bitset or b"") for each in sound_filters(storage)}
     assert sizes == {"v": 32, "n": 512}
 

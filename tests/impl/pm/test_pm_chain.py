@@ -7,6 +7,7 @@ from functools import partial
 
 import pm_builder as pm
 import pytest
+from damage import flipped
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
@@ -18,10 +19,6 @@ from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterSections
 
 THREE = pm.chain_of(10_000, 20_000, 30_000)
 ENDS = [place.end_bytes for place in walk(THREE, file=pm.FILE)]
-
-
-def flip(data: bytes, offset_bytes: int, bit: int = 0) -> bytes:
-    return data[:offset_bytes] + bytes([data[offset_bytes] ^ 1 << bit]) + data[offset_bytes + 1 :]
 
 
 def tokens(data: bytes) -> list[int]:
@@ -149,7 +146,7 @@ def test_a_torn_newer_body_does_not_hurt_an_older_generation() -> None:
 
 @given(offset_bytes=st.integers(8, ENDS[1] - 9), bit=st.integers(0, 7))
 def test_a_flip_below_the_resolved_checksum_is_refused(offset_bytes: int, bit: int) -> None:
-    refusal(lambda: resolve(flip(THREE, offset_bytes, bit), 20_000, file=pm.FILE))
+    refusal(lambda: resolve(flipped(THREE, 8 * offset_bytes + bit), 20_000, file=pm.FILE))
 
 
 def test_the_published_size_is_under_no_checksum() -> None:
@@ -158,7 +155,7 @@ def test_the_published_size_is_under_no_checksum() -> None:
 
 
 def test_rot_below_is_named_with_the_checksum_that_it_breaks() -> None:
-    problem = refusal(lambda: resolve(flip(THREE, 40), 10_000, file=pm.FILE))
+    problem = refusal(lambda: resolve(flipped(THREE, 8 * 40), 10_000, file=pm.FILE))
     assert problem.field == "CHECKSUM"
     assert problem.offset_bytes == ENDS[2] - 8
 

@@ -6,6 +6,7 @@ import zlib
 
 import pm_builder as pm
 import pytest
+from damage import flipped
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
@@ -107,7 +108,7 @@ def test_the_continued_checksum_equals_the_full_one(lengths: list[int], groups: 
 def test_the_continued_checksum_does_not_vouch_for_rot(offset_bytes: int, bit: int) -> None:
     first = pm.file(footer=pm.facts(10_000))
     anchor = pm.newest(first)
-    rotten = first[:offset_bytes] + bytes([first[offset_bytes] ^ 1 << bit]) + first[offset_bytes + 1 :]
+    rotten = flipped(first, 8 * offset_bytes + bit)
     point = append_point(rotten, anchor, base_bytes=len(rotten))
     data = rotten + append_generation(PLAIN, point, [pm.row_group(PLAIN, 1)], pm.facts(20_000))
     assert refusal(lambda: check_checksum(data, pm.newest(data), file=pm.FILE)).field == "CHECKSUM"

@@ -9,6 +9,7 @@ from pathlib import Path
 import golden_data
 import pm_builder as pm
 import pytest
+from damage import flipped
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,7 +108,7 @@ def test_without_a_designated_timestamp_all_are_kept() -> None:
 
 def test_a_checksum_is_computed_once_and_only_for_what_held() -> None:
     verified = VerifiedGenerations()
-    broken = THREE[:200] + bytes([THREE[200] ^ 1]) + THREE[201:]
+    broken = flipped(THREE, 8 * 200)
     with pytest.raises(CorruptError):
         open_view(broken, 30_000, file=pm.FILE, verified=verified)
     assert not verified.known
@@ -150,10 +151,8 @@ def test_more_row_groups_than_entries_are_refused() -> None:
 def test_no_flipped_bit_lets_a_view_say_what_the_decoder_does_not(data: st.DataObject) -> None:
     content = pm.chain_of(10_000, 20_000)
     position = data.draw(st.integers(8, len(content) - 1))
-    changed = bytearray(content)
-    changed[position] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        sealed = pm.seal(bytes(changed))
+        sealed = pm.seal(flipped(content, 8 * position + data.draw(st.integers(0, 7))))
     except ProblemError:
         return  # a chain that nobody can walk
     try:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from real_tables import image_of, parquet_partitions, snapshot_of
+from real_tables import in_memory, parquet_partitions, snapshot_of
 from type_values import NEVER_NULL, TYPES, arrow
 from written_tables import PATH, new_table, rows, write
 
@@ -235,8 +235,7 @@ def test_bounds_of_symbols_are_the_smallest_and_largest_that_rows_hold(
 @pytest.fixture(scope="module")
 def chain(questdb_data: Path) -> tuple[str, MemoryStorage, tuple[str, ...], int]:
     """Return a real table in memory, the symbols that it knows, and a time behind its rows in Parquet."""
-    place = str(questdb_data / TABLE)
-    storage = MemoryStorage.of(image_of(questdb_data / TABLE))
+    place, storage = in_memory(questdb_data / TABLE)
     snapshot = snapshot_of(place, storage)
     found = pa.Table.from_batches(snapshot.batches())
     known = tuple(sorted(set(found["s"].to_pylist()) - {None}))

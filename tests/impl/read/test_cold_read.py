@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from depth import sampled
 from independent_readers import ours_and_content
-from real_tables import parquet_partitions, snapshot_of
+from real_tables import parquet_partitions, resolved_partitions, snapshot_of
 from written_tables import PATH, new_table, rows, write
 
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -152,8 +152,7 @@ def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> 
 def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
     storage, _ = new_table(NewColumn(name="d", type=TypeTag.INT))
     write(storage, rows([0, 1, 2, 3], d=pa.array([5, None, None, 6], pa.int32())))
-    snapshot = snapshot_of(PATH, storage)
-    resolved = snapshot.resolve(snapshot.transaction.partitions[0])
+    (resolved,) = resolved_partitions(PATH, storage)
     column, chunk = resolved.metadata.header.columns[3], resolved.metadata.blocks[0].chunks[3]
     with resolved.files.open_data() as handle:
         as_short = replace(column, type=int(TypeTag.SHORT))

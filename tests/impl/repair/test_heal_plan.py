@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pm_builder as pm
 import pytest
+from damage import flipped
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import decode_bitset
@@ -120,8 +121,7 @@ def test_a_generation_with_one_wrong_bit_is_not_found() -> None:
     data = pm.file()
     place = pm.newest(data)
     for offset in range(len(data)):
-        flipped = data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
-        assert bool(found(flipped, place)) == (offset < 8)
+        assert bool(found(flipped(data, 8 * offset), place)) == (offset < 8)
 
 
 def test_of_generations_with_one_token_the_last_is_found_first() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import golden_data
 import pytest
 from depth import sampled
+from txn_files import applied
 
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, TornproofError, UnsupportedError
 from tornproof.impl.layout import txn as layout
-from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.mapped import MappedTransactions
 from tornproof.impl.txn.transaction import AREA_LIMIT_BYTES, Transaction, decode_transaction, safe_read
@@ -28,10 +29,7 @@ FLAGS = layout.PARQUET_FORMAT.put(0, 1)
 
 
 def storage_of(content: bytes) -> MemoryStorage:
-    storage = MemoryStorage()
-    with storage.open_for_writing("_txn", OpenMode.NEW) as file:
-        file.pwrite(content, 0)
-    return storage
+    return MemoryStorage.of(DiskImage().with_file("_txn", content))
 
 
 def outcome(read: Callable[[], Transaction]) -> Transaction | str:
@@ -64,11 +62,7 @@ def committed(content: bytes, partition_count: int) -> bytes:
     ]
     current = decode_transaction(content, file="_txn")
     plan = plan_store(content, next_version(current, partitions=states, min_timestamp=0, max_timestamp=9))
-    grown = bytearray(content.ljust(plan.file_size_bytes, b"\0"))
-    for store in (*plan.record_stores, plan.version_store):
-        end_bytes = store.offset_bytes + store.size_bytes
-        grown[store.offset_bytes : end_bytes] = store.value.to_bytes(store.size_bytes, "little")
-    return bytes(grown)
+    return applied(content.ljust(plan.file_size_bytes, b"\0"), (*plan.record_stores, plan.version_store))
 
 
 @pytest.mark.parametrize("name", sampled(60, golden_data.files_named("_txn")))

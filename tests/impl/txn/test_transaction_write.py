@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +12,11 @@ import pytest
 from damage import patched
 from hypothesis import strategies as st
 from refusals import refusal
+from txn_files import applied, decoded
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn as layout
-from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of, decode_transaction
+from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
 from tornproof.impl.txn.write import (
     FILE_STEP_BYTES,
     I64_MAX,
@@ -38,20 +39,6 @@ def state(
     day: int, *, row_count: int = 1, token: int = 4096, name_txn: int = 0, flags: int = PARQUET
 ) -> PartitionState:
     return PartitionState(timestamp=day * DAY, row_count=row_count, flags=flags, name_txn=name_txn, token=token)
-
-
-def applied(content: bytes, stores: Iterable[WordStore]) -> bytes:
-    changed = bytearray(content)
-    for store in stores:
-        assert store.size_bytes in (4, 8) and store.offset_bytes % store.size_bytes == 0
-        end_bytes = store.offset_bytes + store.size_bytes
-        assert end_bytes <= len(changed)
-        changed[store.offset_bytes : end_bytes] = store.value.to_bytes(store.size_bytes, "little")
-    return bytes(changed)
-
-
-def decoded(content: bytes) -> Transaction:
-    return decode_transaction(content, file=TXN_FILE)
 
 
 def following(

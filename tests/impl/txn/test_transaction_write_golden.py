@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 
 import golden_data
 import pytest
+from txn_files import applied, decoded
 
 from tornproof.impl.layout import txn as layout
-from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transaction
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import (
     NextVersion,
     PartitionState,
-    WordStore,
     encode_new_file,
     first_version,
     lag_checksum,
@@ -34,10 +34,6 @@ GAP_START = layout.TransactionRecord.layout.field("left_over").offset_bytes
 GAP_END = layout.TransactionRecord.layout.field("left_over").end_bytes
 
 
-def decoded(content: bytes) -> Transaction:
-    return decode_transaction(content, file=TXN_FILE)
-
-
 def version_of(content: bytes) -> NextVersion:
     """The committed version with its entries as they are stored."""
     read = decoded(content)
@@ -46,14 +42,6 @@ def version_of(content: bytes) -> NextVersion:
         for partition in read.partitions
     )
     return NextVersion(record=read.record, symbol_counts=read.symbol_counts, entries=entries)
-
-
-def applied(content: bytes, stores: tuple[WordStore, ...]) -> bytes:
-    changed = bytearray(content)
-    for store in stores:
-        word = store.value.to_bytes(store.size_bytes, "little")
-        changed[store.offset_bytes : store.offset_bytes + store.size_bytes] = word
-    return bytes(changed)
 
 
 def test_all_commits_of_the_histories_are_looked_at() -> None:

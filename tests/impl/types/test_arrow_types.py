@@ -10,11 +10,12 @@ import golden_data
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from type_values import array_type, decimal_type
 
 from tornproof.impl.pm.chain import decode_metadata, walk
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.arrow import arrow_type, is_nullable, missing_value
-from tornproof.impl.types.questdb import DECIMAL_TYPE, TypeTag
+from tornproof.impl.types.questdb import TypeTag
 
 EXPORTED = [name for name in golden_data.TABLES if f"{name}/expected.parquet" in golden_data.files("tables/*/*/*")]
 BYTE_ARRAY = 6
@@ -27,11 +28,6 @@ def columns_of(pm: Path) -> tuple[Column, ...]:
 
 def type_of(column_type: int, physical_type: int = BYTE_ARRAY, fixed_byte_len: int = 0) -> pa.DataType:
     return arrow_type(column_type, physical_type=physical_type, fixed_byte_len=fixed_byte_len)
-
-
-def decimal_code(tag: TypeTag, precision: int, scale: int) -> int:
-    _, precision_bits, scale_bits = DECIMAL_TYPE.bits
-    return scale_bits.put(precision_bits.put(int(tag), precision), scale)
 
 
 @pytest.mark.parametrize("name", EXPORTED)
@@ -55,7 +51,7 @@ def test_types_and_nullability_are_those_of_the_export(questdb_data: Path, name:
         (TypeTag.TIMESTAMP, pa.timestamp("us", tz="UTC")),
         (TypeTag.TIMESTAMP | 1 << 18, pa.timestamp("ns", tz="UTC")),
         (0x4021C, pa.decimal128(2, 1)),
-        (decimal_code(TypeTag.DECIMAL256, 39, 0), pa.decimal256(39, 0)),
+        (decimal_type(TypeTag.DECIMAL256, 39, 0), pa.decimal256(39, 0)),
     ],
 )
 def test_types_that_no_export_holds_follow_the_same_rules(column_type: int, expected: pa.DataType) -> None:
@@ -63,7 +59,7 @@ def test_types_that_no_export_holds_follow_the_same_rules(column_type: int, expe
 
 
 def test_three_dimensions_are_lists_in_lists_in_lists() -> None:
-    array_of_doubles = TypeTag.ARRAY | TypeTag.DOUBLE << 8 | 2 << 14
+    array_of_doubles = array_type(3)
     assert str(type_of(array_of_doubles)) == "list<list: list<list: list<element: double> not null> not null>"
 
 
@@ -73,10 +69,10 @@ def test_three_dimensions_are_lists_in_lists_in_lists() -> None:
         -1,
         99,
         TypeTag.ARRAY | TypeTag.LONG << 8,
-        decimal_code(TypeTag.DECIMAL8, 3, 0),
-        decimal_code(TypeTag.DECIMAL16, 0, 0),
-        decimal_code(TypeTag.DECIMAL256, 77, 0),
-        decimal_code(TypeTag.DECIMAL32, 9, 10),
+        decimal_type(TypeTag.DECIMAL8, 3, 0),
+        decimal_type(TypeTag.DECIMAL16, 0, 0),
+        decimal_type(TypeTag.DECIMAL256, 77, 0),
+        decimal_type(TypeTag.DECIMAL32, 9, 10),
     ],
 )
 def test_what_is_not_known_gets_the_plain_type_of_its_bytes(column_type: int) -> None:

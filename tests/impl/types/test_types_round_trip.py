@@ -14,7 +14,7 @@ from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent_readers import READERS, normalised, ours_and_content, without_decimal256
-from real_tables import image_of, parquet_partitions, rows_of, snapshot_of, verified
+from real_tables import in_memory, parquet_partitions, resolved_partitions, rows_of, snapshot_of, verified
 from type_values import (
     NANOSECONDS,
     NEVER_NULL,
@@ -116,8 +116,7 @@ def test_values_of_every_type_come_back_from_a_table(name: str, example_count: i
 
 
 def test_symbols_that_a_real_table_knows_come_back_from_it(questdb_data: Path) -> None:
-    place = str(questdb_data / CHAIN)
-    storage = MemoryStorage.of(image_of(questdb_data / CHAIN))
+    place, storage = in_memory(questdb_data / CHAIN)
     before = rows_of(snapshot_of(place, storage))
     known = sorted(set(before["s"].to_pylist()) - {None})
     last = before["ts"].cast(pa.int64())[-1].as_py()
@@ -146,8 +145,7 @@ def test_column_of_nulls_comes_back_and_needs_no_page(name: str) -> None:
     column_type, of, _ = TYPES[name]
     storage = table_of({"x": column_type}, {"x": arrow([None] * 3, of)})
     assert_same(storage, {"x": arrow([None] * 3, of)})
-    snapshot = snapshot_of(PATH, storage)
-    metadata = snapshot.resolve(snapshot.transaction.partitions[0]).metadata
+    metadata = resolved_partitions(PATH, storage)[0].metadata
     assert is_all_null(metadata.header.columns[3], metadata.blocks[0].chunks[3])
 
 
@@ -164,8 +162,7 @@ def test_value_that_a_server_takes_for_null_stays_a_value_beside_a_null(name: st
     values = {"x": arrow([SERVER_NULLS[name], None], of)}
     storage = table_of({"x": column_type}, values)
     assert_same(storage, values)
-    snapshot = snapshot_of(PATH, storage)
-    assert snapshot.resolve(snapshot.transaction.partitions[0]).metadata.blocks[0].chunks[3].null_count == 1
+    assert resolved_partitions(PATH, storage)[0].metadata.blocks[0].chunks[3].null_count == 1
 
 
 @pytest.mark.parametrize("name", REAL_TYPES)
@@ -217,8 +214,7 @@ def test_every_precision_of_a_decimal_comes_back(share: float) -> None:
 def test_stored_number_of_more_digits_than_its_type_has_is_corrupt(tag: TypeTag) -> None:
     make = pa.decimal256 if tag is TypeTag.DECIMAL256 else pa.decimal128
     storage = table_of({"x": decimal_type(tag, 6, 0)}, {"x": pa.array([decimal_of(99_999, 0)], make(6, 0))})
-    snapshot = snapshot_of(PATH, storage)
-    resolved = snapshot.resolve(snapshot.transaction.partitions[0])
+    (resolved,) = resolved_partitions(PATH, storage)
     column, chunk = resolved.metadata.header.columns[3], resolved.metadata.blocks[0].chunks[3]
     with resolved.files.open_data() as handle:
         for digits, is_sound in ((6, True), (5, True), (4, False)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from depth import sampled
-from real_tables import parquet_partitions, rows_of, snapshot_of, verified
+from real_tables import resolved_partitions, rows_of, snapshot_of, verified
 from written_tables import IN_PLACE, PATH, filled, rows
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -26,9 +26,8 @@ def written(options: WriterOptions = IN_PLACE) -> MemoryStorage:
 
 
 def partition_of(storage: MemoryStorage) -> ResolvedPartition:
-    snapshot = snapshot_of(PATH, storage)
-    (partition,) = parquet_partitions(snapshot)
-    return snapshot.resolve(partition)
+    (resolved,) = resolved_partitions(PATH, storage)
+    return resolved
 
 
 def pages_of(storage: MemoryStorage) -> list[PageInfo]:

@@ -7,11 +7,10 @@ from pathlib import Path
 import golden_data
 import pytest
 from depth import drawn, nightly, sampled
-from real_tables import image_of
+from real_tables import in_memory
 from writer_run import MICROSECONDS, Run, start_run
 
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, RowsRefusedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
@@ -200,13 +199,13 @@ def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:
     place, kind = questdb_data / name / "table", name.rpartition("/")[2]
-    storage = MemoryStorage.of(image_of(place))
+    path, storage = in_memory(place)
     before = storage.image().files
     if kind in REFUSED_AT_OPENING:
         with pytest.raises(CorruptError, match=REFUSED_AT_OPENING[kind]):
-            open_writer(storage, str(place))
+            open_writer(storage, path)
     elif (message := REFUSED_AT_COMMIT.get(name.removeprefix("power-loss/"))) is not None:
-        with open_writer(storage, str(place)) as writer:
+        with open_writer(storage, path) as writer:
             writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
             with pytest.raises(CorruptError, match=message):
                 writer.commit()
@@ -215,18 +214,17 @@ def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
         return
     after = storage.image().files
     # Both released the lock, so that repairing the table is not refused.
-    take_writer_lock(storage, str(place)).release()
-    assert {path: content for path, content in after.items() if not path.endswith(PINS_FILE)} == before
+    take_writer_lock(storage, path).release()
+    assert {file: content for file, content in after.items() if not file.endswith(PINS_FILE)} == before
 
 
 @pytest.mark.parametrize("name", golden_data.LEGACY_TABLES)
 def test_partition_of_a_release_before_pm_is_left_as_it_is_while_others_are_made(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:
-    place = questdb_data / name / "table"
-    storage = MemoryStorage.of(image_of(place))
+    path, storage = in_memory(questdb_data / name / "table")
     before = storage.image().files
-    with open_writer(storage, str(place)) as writer:
+    with open_writer(storage, path) as writer:
         assert writer.table.metadata is not None
         first = next(each for each in writer.transaction.partitions if each.is_parquet)
         writer.write(rows_for(writer.table, [first.timestamp], seed=0))
@@ -237,4 +235,4 @@ def test_partition_of_a_release_before_pm_is_left_as_it_is_while_others_are_made
         writer.write(rows_for(writer.table, [later], seed=0))
         writer.commit()
         assert writer.transaction.partitions[-1].row_count == 1
-    assert all(storage.image().files[path] == content for path, content in before.items() if DATA_FILE in path)
+    assert all(storage.image().files[file] == content for file, content in before.items() if DATA_FILE in file)

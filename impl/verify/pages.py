@@ -23,7 +23,6 @@ from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.types.arrow import valid_decimal_shape
-from tornproof.impl.write.stored_arrays import stored_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,12 @@ def _stored(values: pa.Array, column: Column) -> pa.Array | None:
     """Return decoded values as they are stored, None for columns that are not stored as QuestDB does."""
     if physical_form(column.type) != (column.physical_type, column.fixed_byte_len) or column.max_rep_level:
         return None
-    stored = values if valid_decimal_shape(column.type) is None else stored_array(values, column).array
-    return stored if can_be_hashed(stored.type) else None
+    if valid_decimal_shape(column.type) is not None:
+        # Only here: all that writes comes with it, and few columns are decimals with a filter.
+        from tornproof.impl.write.stored_arrays import stored_array
+
+        values = stored_array(values, column).array
+    return values if can_be_hashed(values.type) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

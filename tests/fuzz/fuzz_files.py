@@ -9,9 +9,9 @@ from contextlib import suppress
 import pyarrow as pa
 from fuzz_inputs import parts_of
 
+from tornproof.cli.console import VisibleConsole
 from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.tree import Printer
-from tornproof.cli.output import VisibleConsole
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail

@@ -43,7 +43,7 @@ def warm_command() -> Callable[[], object]:
     for name in COMMANDS:
         importlib.import_module(f"tornproof.cli.commands.{name}")
     # What is imported at first use would be imported by every child again, and not at all by one without rights.
-    sys.argv = ["tornproof", "verify", os.devnull]
+    sys.argv = ["tornproof", "check", os.devnull, "--workers", "1"]
     with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing), contextlib.suppress(SystemExit):
         command()
     codecs.lookup("utf-16-le")

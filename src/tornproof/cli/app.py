@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +44,28 @@ COMMANDS = {
 """What each command says of itself first, for those who ask what there is: some take long to import."""
 
 
+def _convert_no_more_than_needed(parameters: Sequence[Any]) -> None:
+    """Take text for text, and what is left out for left out.
+
+    Typer asks pydantic about these too, which takes longer to import than a small table to verify.
+    """
+    for parameter in parameters:
+        parameter.process_value = partial(_processed, parameter, parameter.process_value)
+
+
+def _processed(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    is_text = isinstance(value, str) and parameter.type_descriptor.annotation is str
+    if not is_text and (value is not None or parameter.required or parameter.multiple):
+        return convert(context, value)
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_no_more_than_needed(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
 class _Commands(TyperGroup):
     """Each command is a module of its name, imported when it is run."""
 
@@ -49,11 +73,15 @@ class _Commands(TyperGroup):
         super().__init__(**settings)
         self.commands = {name: TyperCommand(name, help=sentence) for name, sentence in COMMANDS.items()}
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert_no_more_than_needed(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name in COMMANDS:
             own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            own.command(name)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
+            own.command(name, cls=_Command)(getattr(import_module(f"tornproof.cli.commands.{name}"), name))
             command = typer.main.get_command(own)
         return name, command, rest
 

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.cli.output import result_grid
+from tornproof.cli.console import result_grid
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst

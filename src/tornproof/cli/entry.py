@@ -5,10 +5,17 @@ What comes before this module's first line, Python's own start, is Python's to a
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 
 from tornproof.cli import interruption
+
+GARBAGE_OBJECT_COUNT = 50_000
+"""How many objects more than before there are when garbage is looked for; Python's own number is 700."""
+WITHOUT_PANDAS = ("verify", "read", "inspect")
+"""Commands that have no use for pandas, and no time: it takes longer to import than all else they do."""
 
 
 def main() -> None:
@@ -17,6 +24,7 @@ def main() -> None:
     from tornproof.cli.guard import begin
 
     has_guard = begin()
+    _start_fast()
     from tornproof.cli.app import main as command_line
 
     try:
@@ -30,3 +38,23 @@ def main() -> None:
             # would take down what threads of libraries are still at work with, and some of them abort then.
             os.killpg(0, signal.SIGTERM)
             os._exit(interruption.SIGNAL_BASE + interruption.received())
+
+
+class _NoPandas:
+    """Hides pandas from pyarrow, which imports it, where it is installed, to ask of a list whether it is a Series."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(f"not in {', '.join(WITHOUT_PANDAS)}", name=fullname)
+
+
+def _start_fast() -> None:
+    """Spare a short run what costs it more than its work: threads for linear algebra, a search for garbage, pandas.
+
+    NumPy's library of linear algebra, which nothing here uses, starts a thread for every core as it is imported. What
+    imports make stays, so that looking through it again and again finds nothing; runs that last still look often.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(GARBAGE_OBJECT_COUNT, *gc.get_threshold()[1:])
+    if sys.argv[1:] and sys.argv[1] in WITHOUT_PANDAS:
+        sys.meta_path.insert(0, _NoPandas())

@@ -1,4 +1,7 @@
-"""How every command speaks: tables for people, JSON for machines, one sentence and an exit code for what went wrong."""
+"""How every command speaks: JSON for machines, one sentence and an exit code for what went wrong.
+
+What people read goes through `console.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any, NoReturn
+from typing import IO, Annotated, Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.segment import Segment
-from rich.table import Table
 
 from tornproof.cli import interruption
 from tornproof.impl.errors import BusyError, CorruptError, TornproofError, UsageError
@@ -27,8 +26,6 @@ JsonOption = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE|-", help="Write the result as JSON to FILE, or to standard output for -."),
 ]
-
-PIPE_WIDTH = 220
 
 
 class ExitCode(enum.IntEnum):
@@ -50,33 +47,6 @@ def visible(value: object, *, kept: str = "") -> str:
     )
 
 
-class VisibleConsole(Console):
-    """A console on which only its own styles steer the terminal, whatever the text that it is given."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Write control characters out, wherever the text came from."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(visible(segment.text, kept="\n"), segment.style)
-
-    def on_broken_pipe(self) -> NoReturn:
-        """Leave it to `main`: what was not read says nothing about a table."""
-        raise BrokenPipeError
-
-
-def error_console() -> Console:
-    """Return where progress, notes and errors go."""
-    return VisibleConsole(stderr=True, highlight=False)
-
-
-def result_console(json_target: str | None, *, width: int | None = None) -> Console:
-    """Return where results for people go: nowhere when JSON has standard output.
-
-    A pipe has no width, so lines are not cut to one there, unless a width is asked for.
-    """
-    width = width or (None if sys.stdout.isatty() else PIPE_WIDTH)
-    return VisibleConsole(quiet=json_target == "-", highlight=False, width=width)
-
-
 def copy_to_stdout(content: IO[bytes]) -> None:
     """Copy UTF-8 text to standard output as it is; on a terminal its control characters are written out."""
     if sys.stdout.isatty():
@@ -84,18 +54,6 @@ def copy_to_stdout(content: IO[bytes]) -> None:
             sys.stdout.write(visible(line, kept="\n"))
     else:
         shutil.copyfileobj(content, sys.stdout.buffer)
-
-
-def result_grid(*titles: str, wraps: Collection[str] = (), caption: str | None = None) -> Table:
-    """Return an empty table of a result; a title that begins with `>` stands over numbers.
-
-    Of what is too wide for a terminal, only the columns that `wraps` names go on in the next line.
-    """
-    grid = Table(box=None, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    for title in titles:
-        name = title.removeprefix(">")
-        grid.add_column(name, justify="left" if name == title else "right", no_wrap=name not in wraps)
-    return grid
 
 
 def write_json(document: dict[str, Any], target: str | None) -> None:
@@ -134,21 +92,6 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Show progress on a terminal's standard error, and nothing in a pipe."""
-    console = error_console()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield progress
-
-
 def exit_code_of(error: TornproofError) -> ExitCode:
     """Return the exit code that an error means when it ends a command."""
     match error:
@@ -162,4 +105,5 @@ def exit_code_of(error: TornproofError) -> ExitCode:
 
 def complain(sentence: str) -> None:
     """Print one sentence on standard error, in one line: names from files are neither markup nor line ends."""
-    error_console().print(f"tornproof: {visible(sentence)}", markup=False, soft_wrap=True)
+    if sys.stderr is not None:
+        print(f"tornproof: {visible(sentence)}", file=sys.stderr)

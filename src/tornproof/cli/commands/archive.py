@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.table.metadata_file import PartitionBy

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.console import result_console
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.harness.explorers.barriers.document import document, markdown
 from tornproof.harness.explorers.barriers.explorer import ALL, Outcome, explore_barriers
 from tornproof.impl.errors import UsageError

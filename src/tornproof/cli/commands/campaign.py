@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
+from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import Unseen, progress_bar
 from tornproof.cli.report_writing import write_report
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
@@ -66,7 +68,7 @@ def campaign(
 
         def show(conviction: Conviction) -> None:
             file = findings.save(conviction)
-            _print_finding(progress.console if progress.console.is_terminal else console, conviction, file)
+            _print_finding(console if isinstance(progress, Unseen) else progress.console, conviction, file)
 
         def tell(done: int, total: int, found: int) -> None:
             progress.update(task, description=f"runs, {found} findings", completed=done, total=total)

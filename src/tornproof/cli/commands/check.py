@@ -15,9 +15,10 @@ from rich.text import Text
 
 from tornproof.api.captured import capture_steadily
 from tornproof.cli.check_report import Asked, check_document, print_check
+from tornproof.cli.console import error_console, result_console
 from tornproof.cli.findings import FINDINGS, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, seed_within, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, error_console, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.preset_option import preset_named
 from tornproof.cli.report_writing import FINDINGS_OF_REPORT, ReportOption, make_folder, save_run, write_report
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, write_json
+from tornproof.cli.console import result_console
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.harness.checkers.snapshot_isolation import Anomaly
 from tornproof.harness.common.verdict import Verdict
 from tornproof.pipeline.history.check import Terms

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tornproof.cli.console import result_console
 from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.report import counted
 from tornproof.cli.inspection.tree import Printer
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, complain, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, complain, write_json
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 

@@ -14,15 +14,16 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress as ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.api.holders import MIGRATED_OFFLINE, demand_offline
+from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.migration_dataset import make_directory, write_dataset
 from tornproof.cli.migration_sources import Source, find_sources
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import ProgressBar, progress_bar
 from tornproof.impl.errors import BusyError, TornproofError, UsageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion

@@ -15,7 +15,8 @@ import typer
 
 from tornproof.api.steady import steadily
 from tornproof.cli.csv_text import text_batch, text_schema
-from tornproof.cli.output import JsonOption, complain, copy_to_stdout, progress_bar, replacing, write_json
+from tornproof.cli.output import JsonOption, complain, copy_to_stdout, replacing, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import UsageError
 from tornproof.impl.query.pruning import Reason
 from tornproof.impl.read.account import ReadAccount

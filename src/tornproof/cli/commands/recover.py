@@ -11,8 +11,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.api.holders import RECOVERED_OFFLINE, demand_offline
+from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import BusyError, UsageError
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import load_finding
-from tornproof.cli.output import ExitCode, JsonOption, result_console, write_json
+from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.mutation.replay import replay_planted

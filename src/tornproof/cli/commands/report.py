@@ -9,7 +9,8 @@ import typer
 from rich.text import Text
 
 from tornproof.cli.check_report import STYLES
-from tornproof.cli.output import ExitCode, JsonOption, result_console, write_json
+from tornproof.cli.console import result_console
+from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.harness.common.verdict import Verdict
 

@@ -11,7 +11,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tornproof.api.steady import verify_steadily
-from tornproof.cli.output import ExitCode, JsonOption, progress_bar, result_console, result_grid, write_json
+from tornproof.cli.console import result_console, result_grid
+from tornproof.cli.output import ExitCode, JsonOption, write_json
+from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, make_folder, write_report
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage

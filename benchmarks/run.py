@@ -24,6 +24,7 @@ from document import DOCUMENT, RESULTS, Results, machine_of_now, write_document
 from large_table import large_rows
 from measure import ROUNDS, Row, Work, compare
 from simulator import Rate, rates
+from start import start_rows
 from wide_metadata import metadata_rows
 
 from tornproof.harness.common.made_rows import rows_for
@@ -147,7 +148,8 @@ def main() -> None:
         folder = Path(name)
         golden_archive.unpack(folder / "questdb")
         # Large tables first, in a process as fresh as that of a command.
-        for row in itertools.chain(large_rows(folder), rows(folder / "questdb"), metadata_rows(folder)):
+        questdb = folder / "questdb"
+        for row in itertools.chain(large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb)):
             results.append(row)
             status.update(f"{len(results)} comparisons, the last: {row.what}")
     console.print(ratio_grid(results))

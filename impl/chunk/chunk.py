@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
@@ -22,6 +21,7 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.arrow import arrow_type, is_double_array, valid_decimal_shape
+from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, array_dimensions, tag_of
 from tornproof.impl.types.raw_arrays import lists_of
@@ -205,8 +205,8 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
 
 def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:
     """Return a dictionary array as plain values, once their length together is known to be small."""
-    lengths = pc.binary_length(values.dictionary).cast(pa.int64())
-    expanded_bytes = pc.sum(lengths.take(values.indices)).as_py() or 0
+    lengths = compute("binary_length", values.dictionary).cast(pa.int64())
+    expanded_bytes = compute("sum", lengths.take(values.indices)).as_py() or 0
     if expanded_bytes > bound_bytes(chunk):
         refuse(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
     return values.dictionary_decode()

@@ -27,7 +27,7 @@ from tornproof.impl.parquet.arrow_writer import (
     with_meta,
     write_row_group,
 )
-from tornproof.impl.parquet.bloom import encode_filter_header
+from tornproof.impl.parquet.bloom_filter import encode_filter_header
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import COLUMN_CHUNK, COLUMN_META_DATA, SORTING_COLUMN
 from tornproof.impl.parquet.footer import SortingColumn, start_of

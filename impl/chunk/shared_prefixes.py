@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
@@ -25,6 +24,7 @@ from tornproof.impl.parquet.fields import (
 from tornproof.impl.parquet.pages import HEADER_NAMES, PageInfo
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, decode, encode, value_of, with_fields
 from tornproof.impl.pm.block import Chunk
+from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
 
 PAGE_FIELDS = ids_of(PAGE_HEADER)
@@ -43,9 +43,9 @@ def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *
     as_numbers = Leaf(physical_type=PhysicalType.INT32, is_optional=is_optional)
     metadata = chunk_metadata(as_numbers, chunk.codec, sum(page.value_count for page in pages), len(lengths))
     found = pq.ParquetFile(pa.BufferReader(lengths), metadata=metadata).read(use_threads=False).column(0)
-    if (pc.min(found).as_py() or 0) < 0:
+    if (compute("min", found).as_py() or 0) < 0:
         raise ValueError("a negative length")
-    return pc.sum(found).as_py() or 0
+    return compute("sum", found).as_py() or 0
 
 
 def _as_lengths(content: bytes, start: int, page: PageInfo) -> bytes:

@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
 from tornproof.impl.pm.statistics import Bound, value_of
 from tornproof.impl.types.arrow import valid_decimal_shape
+from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -124,7 +124,7 @@ def _min_max(values: pa.Array) -> tuple[Any, Any]:
         smallest, largest = numbers.min().item(), numbers.max().item()
         if not _is_nan(smallest):
             return smallest, largest
-    extremes = pc.min_max(values)
+    extremes = compute("min_max", values)
     return extremes["min"].as_py(), extremes["max"].as_py()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tornproof.impl.migrate.footer_reader import StructReader
 from tornproof.impl.migrate.refusals import Cause, RefusalError
 from tornproof.impl.migrate.shapes import ColumnMetaData
-from tornproof.impl.parquet.bloom import BLOCK_BYTES
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER
 
 HEADER_FIRST_BYTES = 256

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.record import Buffer
-from tornproof.impl.parquet.bloom import BLOCK_BYTES, HEADER_MAX_BYTES, SIZE_MAX_BYTES, decode_filter_header
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES, HEADER_MAX_BYTES, SIZE_MAX_BYTES, decode_filter_header
 from tornproof.impl.pm.block import decode_bitset
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import BloomReference, bloom_reference_offset

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tornproof.impl.pm.statistics import Bound
 from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.types.compute import compute
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 LONG256_BYTES = 32
@@ -83,11 +83,11 @@ class Not:
 Predicate: TypeAlias = Comparison | IsIn | IsNull | And | Or | Not
 
 _KERNELS = {
-    Operator.EQUAL: pc.equal,
-    Operator.LESS: pc.less,
-    Operator.LESS_OR_EQUAL: pc.less_equal,
-    Operator.GREATER: pc.greater,
-    Operator.GREATER_OR_EQUAL: pc.greater_equal,
+    Operator.EQUAL: "equal",
+    Operator.LESS: "less",
+    Operator.LESS_OR_EQUAL: "less_equal",
+    Operator.GREATER: "greater",
+    Operator.GREATER_OR_EQUAL: "greater_equal",
 }
 
 
@@ -104,22 +104,22 @@ def truth(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArr
     match predicate:
         case Comparison(column=column, operator=operator, value=value):
             comparable = _comparable(arrays[column.id], column)
-            return _KERNELS[operator](comparable, _scalar(value, comparable.type))
+            return compute(_KERNELS[operator], comparable, _scalar(value, comparable.type))
         case IsIn(column=column, values=values):
             return _is_in(_comparable(arrays[column.id], column), values)
         case IsNull(column=column):
             return arrays[column.id].is_null()
         case And(parts=parts):
-            return functools.reduce(pc.and_kleene, (truth(part, arrays) for part in parts))
+            return functools.reduce(functools.partial(compute, "and_kleene"), (truth(part, arrays) for part in parts))
         case Or(parts=parts):
-            return functools.reduce(pc.or_kleene, (truth(part, arrays) for part in parts))
+            return functools.reduce(functools.partial(compute, "or_kleene"), (truth(part, arrays) for part in parts))
         case Not(part=part):
-            return pc.invert(truth(part, arrays))
+            return compute("invert", truth(part, arrays))
 
 
 def matching(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArray:
     """Return which rows the predicate is true of; those that it is unknown of are none."""
-    return pc.fill_null(truth(predicate, arrays), False)
+    return truth(predicate, arrays).fill_null(False)
 
 
 def is_long256(column: SnapshotColumn) -> bool:
@@ -156,7 +156,7 @@ def _reversed_bytes(array: pa.Array) -> pa.Array:
     width = array.type.byte_width
     little = np.frombuffer(array.buffers()[1] or b"", np.uint8, len(array) * width, array.offset * width)
     big = pa.py_buffer(np.ascontiguousarray(little.reshape(-1, width)[:, ::-1]))
-    return pc.if_else(array.is_valid(), pa.Array.from_buffers(array.type, len(array), [None, big]), None)
+    return compute("if_else", array.is_valid(), pa.Array.from_buffers(array.type, len(array), [None, big]), None)
 
 
 def _is_in(comparable: pa.Array, values: frozenset[Bound]) -> pa.BooleanArray:
@@ -166,8 +166,11 @@ def _is_in(comparable: pa.Array, values: frozenset[Bound]) -> pa.BooleanArray:
         found = pa.array(np.isin(filled, np.array(sorted(values), filled.dtype)))
     else:
         wanted = pa.array([_python(value, comparable.type) for value in values], comparable.type)
+        # Few conditions have a list, and reading a small table takes no longer than this import.
+        import pyarrow.compute as pc
+
         found = pc.is_in(comparable, value_set=wanted)
-    return pc.if_else(comparable.is_valid(), found, None)
+    return compute("if_else", comparable.is_valid(), found, None)
 
 
 def _scalar(value: Bound, of: pa.DataType) -> pa.Scalar:

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tornproof.impl.errors import CorruptError, RowsRefusedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
+from tornproof.impl.types.compute import compute
 
 LENGTH_BYTES = 4
 ELEMENT_BYTES = 8
@@ -111,9 +111,9 @@ def _lengths_and_elements(
     level, arrays = lists.drop_null(), np.arange(len(rows))
     for dimension in range(dimensions):
         if level.null_count:
-            place = arrays[int(pc.index(level.is_null(), True).as_py())]
+            place = arrays[level.is_null().index(True).as_py()]
             raise RowsRefusedError.at(column, rows[place], expected="no null inside of an array", actual="a null list")
-        sizes = pc.list_value_length(level).to_numpy().astype(np.int64)
+        sizes = compute("list_value_length", level).to_numpy().astype(np.int64)
         # Backwards, so that an array's first list has the last word.
         lengths[arrays[::-1], dimension] = sizes[::-1]
         if (ragged := np.flatnonzero(lengths[arrays, dimension] != sizes)).size:

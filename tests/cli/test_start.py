@@ -27,9 +27,9 @@ UNNEEDED = FOR_EXPLORERS | FOR_PAGES | FOR_SPARK | FOR_FEW
     ("arguments", "unneeded"),
     [
         (["--help"], UNNEEDED | FOR_WRITING | FOR_TABLES),
-        (["verify", TABLE], UNNEEDED | FOR_WRITING),
-        (["read", TABLE], UNNEEDED | FOR_WRITING | {"rich"}),
-        (["inspect", f"{TABLE}/_txn"], UNNEEDED | FOR_WRITING),
+        (["verify", TABLE], UNNEEDED | FOR_WRITING | {"pyarrow.compute"}),
+        (["read", TABLE], UNNEEDED | FOR_WRITING | {"rich", "pyarrow.compute"}),
+        (["inspect", f"{TABLE}/_txn"], UNNEEDED | FOR_WRITING | {"pyarrow"}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

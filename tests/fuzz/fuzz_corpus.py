@@ -29,7 +29,7 @@ from tornproof.harness.systems.scenario_situation import situation_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
-from tornproof.impl.parquet.bloom import encode_filter_header
+from tornproof.impl.parquet.bloom_filter import encode_filter_header
 from tornproof.impl.parquet.footer import read_footer_tail
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import decode_chain

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from fuzz_inputs import parts_of
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.parquet.bloom import BLOCK_BYTES, decode_filter_header, may_contain, probe
+from tornproof.impl.parquet.bloom import may_contain, probe
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES, decode_filter_header
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.bloom_place import bitset_of
 from tornproof.impl.pm.header import FileHeader

@@ -14,8 +14,8 @@ from tornproof.cli import interruption
 
 GARBAGE_OBJECT_COUNT = 50_000
 """How many objects more than before there are when garbage is looked for; Python's own number is 700."""
-WITHOUT_PANDAS = ("verify", "read", "inspect")
-"""Commands that have no use for pandas, and no time: it takes longer to import than all else they do."""
+SHORT_COMMANDS = ("verify", "read", "inspect")
+"""Of a small table they take less time than the import of pandas, for which they have no use."""
 
 
 def main() -> None:
@@ -45,16 +45,16 @@ class _NoPandas:
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
-            raise ModuleNotFoundError(f"not in {', '.join(WITHOUT_PANDAS)}", name=fullname)
+            raise ModuleNotFoundError(f"not in {', '.join(SHORT_COMMANDS)}", name=fullname)
 
 
 def _start_fast() -> None:
     """Spare a short run what costs it more than its work: threads for linear algebra, a search for garbage, pandas.
 
     NumPy's library of linear algebra, which nothing here uses, starts a thread for every core as it is imported. What
-    imports make stays, so that looking through it again and again finds nothing; runs that last still look often.
+    imports make stays, so that looking through it again and again finds nothing.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(GARBAGE_OBJECT_COUNT, *gc.get_threshold()[1:])
-    if sys.argv[1:] and sys.argv[1] in WITHOUT_PANDAS:
+    if sys.argv[1:] and sys.argv[1] in SHORT_COMMANDS:
+        gc.set_threshold(GARBAGE_OBJECT_COUNT, *gc.get_threshold()[1:])
         sys.meta_path.insert(0, _NoPandas())

@@ -18,18 +18,20 @@ from parquet_files import written
 from type_values import SYMBOLS, TYPES, arrow
 
 from tornproof.impl.parquet.bloom import (
-    SIZE_MAX_BYTES,
-    SIZE_MIN_BYTES,
     bitset_of_values,
     bitset_size_bytes,
     build_bitset,
     can_be_hashed,
-    decode_filter_header,
-    encode_filter_header,
     hash_of,
     hashes_of,
     may_contain,
     probe,
+)
+from tornproof.impl.parquet.bloom_filter import (
+    SIZE_MAX_BYTES,
+    SIZE_MIN_BYTES,
+    decode_filter_header,
+    encode_filter_header,
 )
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition_schema import new_header

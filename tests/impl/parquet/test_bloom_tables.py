@@ -20,15 +20,8 @@ from written_tables import DAY, DAY_LENGTH, DIRECTORY, PATH, alter, filled, new_
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.parquet.bloom import (
-    bitset_of_values,
-    bitset_size_bytes,
-    decode_filter_header,
-    hash_of,
-    hashes_of,
-    may_contain,
-    probe,
-)
+from tornproof.impl.parquet.bloom import bitset_of_values, bitset_size_bytes, hash_of, hashes_of, may_contain, probe
+from tornproof.impl.parquet.bloom_filter import decode_filter_header
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.metadata_file import TableColumn, TableMetadata

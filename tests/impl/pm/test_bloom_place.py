@@ -9,7 +9,7 @@ import pytest
 
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.parquet.bloom import SIZE_MAX_BYTES, encode_filter_header
+from tornproof.impl.parquet.bloom_filter import SIZE_MAX_BYTES, encode_filter_header
 from tornproof.impl.pm.bloom_place import bitset_of
 from tornproof.impl.pm.encode import NewRowGroup
 from tornproof.impl.pm.footer import BloomReference

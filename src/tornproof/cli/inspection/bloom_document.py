@@ -9,7 +9,7 @@ import numpy as np
 
 from tornproof.cli.inspection.report import Document
 from tornproof.impl.errors import CorruptError
-from tornproof.impl.parquet.bloom import BLOCK_BYTES, HEADER_MAX_BYTES, SALTS, WORD_BITS, decode_filter_header
+from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES, HEADER_MAX_BYTES, SALTS, WORD_BITS, decode_filter_header
 
 READ_LIMIT_BYTES = 64 * 1024 * 1024
 SLICE_BYTES = 1 << 20

@@ -170,7 +170,7 @@ def descendants() -> list[int]:
 def touched(table_path: str) -> tuple[int, int]:
     """Return the bytes of data.parquet that one column of one row group takes to read, and those there are."""
     from tornproof.impl.query.time_search import TimeRange
-    from tornproof.impl.read.account import ReadAccount
+    from tornproof.impl.read.counters import ReadCounters
     from tornproof.impl.read.reader import open_snapshot
     from tornproof.impl.storage.operating_system import OperatingSystemStorage
     from tornproof.impl.table.table import open_table
@@ -178,13 +178,13 @@ def touched(table_path: str) -> tuple[int, int]:
     snapshot = open_snapshot(open_table(OperatingSystemStorage(), table_path))
     partitions = snapshot.transaction.partitions
     partition = partitions[len(partitions) // 2]
-    account = ReadAccount()
+    counters = ReadCounters()
     # The rows of the partition's first moment lie in its first row group alone.
     times = TimeRange(start=partition.timestamp, end=partition.timestamp + 60_000_000)
-    for _ in snapshot.batches([DOUBLES[7]], times, account=account):
+    for _ in snapshot.batches([DOUBLES[7]], times, counters=counters):
         pass
-    assert account.kept_row_group_count == 1, account
-    return account.read_bytes, account.data_bytes
+    assert counters.kept_row_group_count == 1, counters
+    return counters.read_bytes, counters.data_bytes
 
 
 def size_bytes(directory: Path) -> int:
@@ -199,12 +199,12 @@ def main() -> None:
     parser.add_argument("--side", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.side:
-        side, *places = asked.side
-        print(json.dumps(run_side(side, *map(Path, places))))
+        side, *positions = asked.side
+        print(json.dumps(run_side(side, *map(Path, positions))))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        place = asked.keep or Path(temporary)
-        source, warm = place / f"frames-{asked.frames}", place / "warm"
+        position = asked.keep or Path(temporary)
+        source, warm = position / f"frames-{asked.frames}", position / "warm"
         for directory, count in ((source, asked.frames), (warm, WARM_FRAMES)):
             if not directory.exists():
                 generate(directory, count)

@@ -94,13 +94,13 @@ class Generator:
             version[self.read_count // 3] = digest[self.read_count // 3] = self.commit_count
         lengths = np.where(np.arange(self.read_count) % PINNED_EVERY == 0, len(PINNED), len(PLAIN))
         read = np.repeat(np.arange(self.read_count), lengths)
-        place = np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        kind = np.where(lengths[read] == len(PINNED), PINNED[place], PLAIN[place % len(PLAIN)])
+        position = np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        kind = np.where(lengths[read] == len(PINNED), PINNED[position], PLAIN[position % len(PLAIN)])
         is_end = kind == KIND["read_end"]
         return self._table(
             reader + 2,
             kind,
-            np.where(place == 0, start_ns[read], end_ns[read]),
+            np.where(position == 0, start_ns[read], end_ns[read]),
             np.where(is_end | (kind == KIND["pin"]), version[read], NONE),
             np.where(is_end, digest[read], NONE),
             client=reader + 2,

@@ -57,13 +57,13 @@ def _compared(spark: SparkSession, tree: Path, what: str) -> Row:
 
     def spread() -> None:
         converted = convert_tables(spark, plans, ConversionMode.SERVER, keeps_sound=False)
-        for place, plan in enumerate(plans):
-            _publish(outs["spread"] / str(place), plan, islice(converted, len(plan.partitions)))
+        for position, plan in enumerate(plans):
+            _publish(outs["spread"] / str(position), plan, islice(converted, len(plan.partitions)))
 
     def alone() -> None:
-        for place, plan in enumerate(plans):
+        for position, plan in enumerate(plans):
             converted = convert_table(plan, ConversionMode.SERVER, keeps_sound=False)
-            _publish(outs["alone"] / str(place), plan, converted)
+            _publish(outs["alone"] / str(position), plan, converted)
 
     def _publish(out: Path, plan: TablePlan, converted: Iterator[Conversion]) -> None:
         shutil.rmtree(out, ignore_errors=True)

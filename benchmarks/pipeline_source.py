@@ -61,7 +61,7 @@ class ReadyReader(DataSourceReader):
         self._batch_row_count, self._batch_count = row_count // GROUP_COUNT, GROUP_COUNT
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(range(place, self._batch_count, TASKS)) for place in range(TASKS)]
+        return [InputPartition(range(position, self._batch_count, TASKS)) for position in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         times = pa.array(range(self._batch_row_count), pa.timestamp("us", "UTC"))

@@ -94,8 +94,8 @@ def rows(golden: Path) -> Iterator[Row]:
 
 def append_rows(content: bytes) -> Iterator[Row]:
     """One row group appended to a `_pm` of 1,000 row groups must cost about what it costs with 10."""
-    place = next(walk(content, file="_pm"))
-    metadata = decode_metadata(content, place, file="_pm")
+    position = next(walk(content, file="_pm"))
+    metadata = decode_metadata(content, position, file="_pm")
     block = metadata.blocks[0]
     new = NewRowGroup(num_rows=block.num_rows, chunks=block.chunks)
     facts = FooterFacts(parquet_footer_offset=1 << 30, parquet_footer_length=1)

@@ -14,12 +14,12 @@ import numpy as np
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
-from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.search.dpor import Run, explore_all
-from tornproof.harness.search.product_cuts import ProductCuts
+from tornproof.harness.search.product_reduction import ProductReduction
 from tornproof.harness.search.random_schedules import Sampler, uniform
 from tornproof.harness.simulator.persistence.models import model_named
-from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import load_scenario
 from tornproof.harness.systems.simulation import setting_of
@@ -46,62 +46,62 @@ class Rate:
         return self.count / self.seconds
 
 
-def situation_named(name: str) -> Situation:
-    return setting_of(load_scenario(name), HARDENED_PRESET).situation
+def case_named(name: str) -> TestCase:
+    return setting_of(load_scenario(name), HARDENED_PRESET).case
 
 
 def random_rates() -> Iterator[Rate]:
     """Whole schedules by chance, every call answered by the simulated disk."""
-    situation = situation_named(SCHEDULES)
-    cast = situation.cast()
+    case = case_named(SCHEDULES)
+    process_group = case.process_group()
     draw = np.random.default_rng(0)
     begin, calls, schedules = time.perf_counter(), 0, 0
     while time.perf_counter() - begin < SECONDS:
-        world = situation.begin(cast)
-        while places := world.enabled:
-            world.step(places[int(draw.integers(len(places)))])
+        world = case.begin(process_group)
+        while positions := world.enabled:
+            world.step(positions[int(draw.integers(len(positions)))])
             calls += 1
         schedules += 1
     seconds = time.perf_counter() - begin
-    cast.close()
+    process_group.close()
     yield Rate("steps of random schedules, 2 commits x 2 readers", calls, seconds, "goal 100,000")
     yield Rate("complete random schedules, 2 commits x 2 readers", schedules, seconds, "goal 500")
 
 
 def reduced_rate() -> Rate:
-    situation = situation_named(SCHEDULES)
-    cast = situation.cast()
+    case = case_named(SCHEDULES)
+    process_group = case.process_group()
     begin = time.perf_counter()
     counts = explore_all(
-        situation.begin(cast), lambda run: None, has_time=lambda: time.perf_counter() - begin < SECONDS
+        case.begin(process_group), lambda run: None, has_time=lambda: time.perf_counter() - begin < SECONDS
     )
     seconds = time.perf_counter() - begin
-    cast.close()
+    process_group.close()
     return Rate("complete schedules by DPOR, 2 commits x 2 readers", counts.complete, seconds, "goal 500")
 
 
 def crash_rate() -> Rate:
-    situation = situation_named(CRASHES)
+    case = case_named(CRASHES)
     models = [model_named("C-8")]
     begin = time.perf_counter()
-    phase = explore_power(situation, models=models, points=())
+    phase = explore_power(case, models=models, points=())
     return Rate("deeply checked distinct crash images, C-8", phase.explored, time.perf_counter() - begin, "goal 2,000")
 
 
 def product_rate() -> Rate:
-    lives = Lives.of(situation_named(PRODUCT))
+    sessions = Sessions.of(case_named(PRODUCT))
     begin = time.perf_counter()
-    counts = ProductCuts(lives, "A", lambda kernel: [], lambda states: True).run()
+    counts = ProductReduction(sessions, "A", lambda kernel: [], lambda states: True).run()
     seconds = time.perf_counter() - begin
-    lives.close()
+    sessions.close()
     return Rate("schedule x crash states, model A", counts.states, seconds, "complete")
 
 
 def defect_rate() -> Rate:
     """The A/B defect, a reader that looks at the version once, through the seam and the simulated disk."""
-    situation = Situation(target=LooksOnce(), path="r", operations=(1, 2), first_life=(0, 1), readers=(Readers(),))
-    cast = situation.cast()
-    sampler = Sampler(situation.begin(cast))
+    case = TestCase(target=LooksOnce(), path="r", operations=(1, 2), first_session=(0, 1), readers=(Readers(),))
+    process_group = case.process_group()
+    sampler = Sampler(case.begin(process_group))
     choose = uniform(np.random.default_rng(0))
     found: set[bool] = set()
 
@@ -109,12 +109,12 @@ def defect_rate() -> Rate:
         found.add(bool(run.world.progress.violations))
 
     begin, count = time.perf_counter(), 0
-    explore_all(situation.begin(cast), look)
+    explore_all(case.begin(process_group), look)
     while time.perf_counter() - begin < SECONDS / 5:
         sampler.run(choose)
         count += 1
     seconds = time.perf_counter() - begin
-    cast.close()
+    process_group.close()
     return Rate("schedules of a toy with the A/B defect, ours", count, seconds, f"found: {True in found}")
 
 

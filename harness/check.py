@@ -18,16 +18,16 @@ from tornproof.harness.explorers.corruption.explorer import damage_exploration
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.explorers.kills.exploration import Exploration as CrashExploration
 from tornproof.harness.explorers.kills.exploration import Plan, Share, ShareResult, crash_phase
-from tornproof.harness.explorers.kills.explorer import failed_controls, undisturbed_phase
+from tornproof.harness.explorers.kills.explorer import failed_controls, fault_free_phase
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.model_based.explorer import CONTROLS, PartResult, Stateful, parts, stateful_phase
 from tornproof.harness.explorers.processes.explorer import explore_processes
-from tornproof.harness.explorers.random.drawn import (
+from tornproof.harness.explorers.random.random_cases import (
     BatchResult,
     batches,
-    drawn_phase,
     explore_batch,
     is_control_detected,
+    random_phase,
 )
 from tornproof.harness.explorers.simulated_phases import simulated
 from tornproof.harness.parallel.tasks import Exploration, OnProgress, Outcome, TableQuestion, explore
@@ -35,7 +35,7 @@ from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import HARDENED, Setting, settings_of, settings_of_table, situation_under
+from tornproof.harness.systems.simulation import HARDENED, Setting, case_under, settings_of, settings_of_table
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import crash_operations
 from tornproof.impl.errors import CorruptError, ProblemError, TornproofError
@@ -65,7 +65,7 @@ class PhaseName(enum.StrEnum):
     PRODUCT = "product"
     POWER = "power"
     MEMORY = "memory"
-    DRAWN = "drawn"
+    RANDOM = "drawn"
     CRASH = "crash"
     PROCESSES = "processes"
 
@@ -99,11 +99,11 @@ class CheckQuestion(TableQuestion):
     def phases(self) -> tuple[PhaseName, ...]:
         """Those that apply: other releases and scenarios exist in the simulator alone, and drawn tables are new."""
         if self.preset is None and not self.scenarios:
-            return tuple(name for name in PhaseName if name is not PhaseName.DRAWN or not self.has_table)
+            return tuple(name for name in PhaseName if name is not PhaseName.RANDOM or not self.has_table)
         named = {explorer for setting in self.settings() for explorer in setting.explorers}
         possible = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
-        is_drawn = not self.scenarios and not self.has_table
-        return (*possible, PhaseName.DRAWN) if is_drawn else tuple(possible)
+        is_random = not self.scenarios and not self.has_table
+        return (*possible, PhaseName.RANDOM) if is_random else tuple(possible)
 
     def settings(self) -> tuple[Setting, ...]:
         """Return what the simulator explores: none of a table with which something is wrong, as other phases say."""
@@ -182,7 +182,7 @@ def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
         PhaseName.ROUNDTRIP: _one_task(PhaseName.ROUNDTRIP, _roundtrip_phase),
         PhaseName.DAMAGE: damage_exploration(bounds.damages, bounds.pairs),
         PhaseName.STATEFUL: _stateful(bounds.rules, seed),
-        PhaseName.DRAWN: _drawn(bounds.situations, seed),
+        PhaseName.RANDOM: _random(bounds.test_cases, seed),
         PhaseName.CRASH: _crash(bounds.cuts),
         PhaseName.PROCESSES: _one_task(PhaseName.PROCESSES, _processes_phase),
         **{name: simulated(explorer, settings) for name, explorer in SIMULATED.items()},
@@ -199,7 +199,7 @@ def _cut(name: PhaseName) -> Phase:
 
 
 def _stateful(steps: int, seed: int) -> Exploration:
-    tasks = [Task(run=_detects, arguments=(place, seed), begins_first=True) for place in range(len(CONTROLS))]
+    tasks = [Task(run=_detects, arguments=(position, seed), begins_first=True) for position in range(len(CONTROLS))]
     tasks += [Task(run=_take_rules, arguments=part, cost=2) for part in parts(steps, seed)]
     results = yield tasks
     detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
@@ -212,30 +212,32 @@ def _stateful_of(worker: Worker) -> Stateful:
     return Stateful(worker.question.image, worker.question.path)
 
 
-def _detects(worker: Worker, place: int, seed: int) -> bool:
-    return worker.once(_stateful_of).detects(CONTROLS[place], seed, str(worker.scratch))
+def _detects(worker: Worker, position: int, seed: int) -> bool:
+    return worker.once(_stateful_of).detects(CONTROLS[position], seed, str(worker.scratch))
 
 
 def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
-    return worker.once(_stateful_of).explore(steps, number, str(worker.scratch), worker.has_time, worker.tell)
+    return worker.once(_stateful_of).explore(
+        steps, number, str(worker.scratch), worker.has_time, worker.report_progress
+    )
 
 
-def _drawn(examples: int, seed: int) -> Exploration:
+def _random(examples: int, seed: int) -> Exploration:
     is_detected, *results = yield [
-        Task(run=_detects_in_drawn, arguments=(seed,), begins_first=True),
+        Task(run=_detects_in_random, arguments=(seed,), begins_first=True),
         *(Task(run=_draw, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
     ]
     done = [each for each in results if each is not None]
-    return drawn_phase(done, is_detected, seed) if done else _cut(PhaseName.DRAWN)
+    return random_phase(done, is_detected, seed) if done else _cut(PhaseName.RANDOM)
 
 
-def _detects_in_drawn(worker: Worker, seed: int) -> bool:
-    return is_control_detected(situation_under, seed)
+def _detects_in_random(worker: Worker, seed: int) -> bool:
+    return is_control_detected(case_under, seed)
 
 
 def _draw(worker: Worker, number: int, examples: int) -> BatchResult:
     preset = PRESETS[worker.question.preset or HARDENED]
-    return explore_batch(preset, situation_under, examples, number, worker.has_time, worker.tell)
+    return explore_batch(preset, case_under, examples, number, worker.has_time, worker.report_progress)
 
 
 def _crash(cuts_max: int) -> Exploration:
@@ -269,7 +271,7 @@ def _plan_crashes(worker: Worker, cuts_max: int) -> Phase | tuple[Plan, list[Sha
     try:
         judge = worker.once(_crash_judge)
     except Violation as violation:
-        return undisturbed_phase(TableTarget(), violation)
+        return fault_free_phase(TableTarget(), violation)
     plan = Plan.of(judge, cuts_max, recovery_kills_max=1)
     return plan, plan.shares(judge, POINTS_IN_TASK)
 
@@ -278,7 +280,7 @@ def _visit(worker: Worker, plan: Plan, share: Share) -> ShareResult:
     # Many disks hold the same row groups.
     with remembered_decoding():
         judge = worker.once(_crash_judge)
-        return CrashExploration(judge, TableTarget().name, plan, worker.has_time, worker.tell).run([share])
+        return CrashExploration(judge, TableTarget().name, plan, worker.has_time, worker.report_progress).run([share])
 
 
 def _processes_phase(worker: Worker) -> Phase:
@@ -292,7 +294,7 @@ def _processes_phase(worker: Worker) -> Phase:
         seed=question.seed,
         kills=question.bounds.kills,
         has_time=worker.has_time,
-        on_progress=worker.tell,
+        on_progress=worker.report_progress,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated
-from tornproof.harness.counterexamples.situation_document import situation_of
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Cut, Damage, Edit, Flip, Kind, Overwrite, Pair
 from tornproof.harness.explorers.corruption.roundtrip import Mismatch, reencode_generations
@@ -44,15 +44,15 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
                 operations = crash_operations(image, path)
                 return replay_crash(TableTarget(), operations, finding, start=image, path=path)
             case "memory":
-                situation = situation_of(finding.evidence["situation"])
-                operations = tuple(situation.operations[number] for number in situation.first_life)
-                target = situation.target
+                case = case_of(finding.evidence["situation"])
+                operations = tuple(case.operations[number] for number in case.first_session)
+                target = case.target
                 assert isinstance(target, TableTarget), target
-                return replay_memory(target, operations, finding, start=situation.start, path=situation.path)
+                return replay_memory(target, operations, finding, start=case.start, path=case.path)
             case "campaign":
                 return replay_seeded(finding)
             case "power":
-                return replay_power(situation_of(finding.evidence["situation"]), finding)
+                return replay_power(case_of(finding.evidence["situation"]), finding)
             case _:
                 return Verdict.UNKNOWN
     except UNUSABLE:

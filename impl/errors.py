@@ -21,8 +21,8 @@ class Problem:
     actual: str
 
     def __str__(self) -> str:
-        place = "" if self.offset_bytes is None else f" at byte {self.offset_bytes}"
-        return f"{self.file}: {self.field}{place}: expected {self.expected}, found {self.actual}"
+        position = "" if self.offset_bytes is None else f" at byte {self.offset_bytes}"
+        return f"{self.file}: {self.field}{position}: expected {self.expected}, found {self.actual}"
 
 
 class TornproofError(Exception):
@@ -79,14 +79,14 @@ class BusyError(TornproofError):
     """A writer kept changing the file for as long as the reader was willing to try."""
 
 
-class RowsRefusedError(TornproofError):
+class RowsRejectedError(TornproofError):
     """Rows that the table cannot take, because of their columns, types, values or place."""
 
     @classmethod
     def at(cls, column: str, row: int | None, expected: object, actual: object) -> Self:
         """Return the error about one value, or about a whole column where `row`, from 0 in its array, is None."""
-        place = "" if row is None else f", row {row}"
-        return cls(f"column {column!r}{place}: expected {expected}, found {actual}")
+        position = "" if row is None else f", row {row}"
+        return cls(f"column {column!r}{position}: expected {expected}, found {actual}")
 
 
 class UsageError(TornproofError):

@@ -51,8 +51,8 @@ def convert_tables(
     while wave := list(itertools.islice(work, WAVE_PARTITIONS)):
         tasks = spark.sparkContext.parallelize(wave, min(len(wave), slots * TASKS_PER_SLOT))
         conversions = tasks.mapPartitions(partial(convert_all, mode=mode, keeps_sound=keeps_sound))
-        told = partial(_tell, progress, converted_count, len(wave))
-        yield from watched(spark, conversions.collect, told)
+        reported = partial(_tell, progress, converted_count, len(wave))
+        yield from watched(spark, conversions.collect, reported)
         converted_count += len(wave)
         progress(converted_count)
 

@@ -13,7 +13,7 @@ from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.json_fields import ResultError, printable
 from tornproof.reports.kit.page import Page
 from tornproof.reports.run.document import Listed, PhaseResult, Run
-from tornproof.reports.table.fields import Outlook, Partition, Problem, Verified, read_verified
+from tornproof.reports.table.fields import Compatibility, Partition, Problem, Verified, read_verified
 
 NAME = "tornproof"
 TEXT_CHARACTERS_MAX = 2_000
@@ -33,7 +33,7 @@ def junit_of(folder: Folder, pages: Sequence[Page], damaged: Sequence[ResultErro
     by_key = {page.key for page in pages}
     for table in folder.newest_tables:
         if table.key in by_key:
-            verified = read_verified(table.document["verify"], file=table.file, place="verify")
+            verified = read_verified(table.document["verify"], file=table.file, position="verify")
             xml.add_testsuite(_table_suite(verified))
     for page in pages:
         if page.key == CAMPAIGN_KEY:
@@ -73,11 +73,11 @@ def _phase_suite(run: Run, phase: PhaseResult, files: Mapping[str, FindingFile])
     cases = [_case(classname, _title(fold), _failure(fold, files)) for fold in folds]
     if not folds or phase.verdict == "UNKNOWN":
         cases.insert(0, _case(classname, f"verdict on {phase.name}", _of_verdict(phase)))
-    for situation in phase.situations:
-        if situation.name not in scenarios:
-            case = _case(classname, situation.name, None if situation.explored else Skipped("nothing was explored"))
-            ended = "to the end of its bound" if situation.complete else "not to the end"
-            case.system_out = _clean(f"explored {situation.explored}, {ended}: {situation.bound}")
+    for test_case in phase.test_cases:
+        if test_case.name not in scenarios:
+            case = _case(classname, test_case.name, None if test_case.explored else Skipped("nothing was explored"))
+            ended = "to the end of its bound" if test_case.complete else "not to the end"
+            case.system_out = _clean(f"explored {test_case.explored}, {ended}: {test_case.bound}")
             cases.append(case)
     cases[0].time = phase.seconds
     facts = {
@@ -107,8 +107,8 @@ def _table_suite(verified: Verified) -> TestSuite:
     """Return a table's verdict partition by partition; native ones are not judged."""
     cases = [_case("verify", "_txn and _meta", _of_problems(verified.problems))]
     cases += [_case("verify", partition.name, _of_partition(partition)) for partition in verified.partitions]
-    if verified.outlook is not None:
-        cases.append(_case("verify", f"as {verified.outlook.preset}", _of_outlook(verified.outlook)))
+    if verified.compatibility is not None:
+        cases.append(_case("verify", f"as {verified.compatibility.preset}", _of_compatibility(verified.compatibility)))
     return _suite(f"verify {verified.table}", cases, {"version": verified.version, **verified.counts})
 
 
@@ -127,8 +127,8 @@ def _of_problems(problems: Sequence[Problem]) -> Failure | None:
     return _with_text(Failure(_clean(sentences[0]), "damaged"), sentences)
 
 
-def _of_outlook(outlook: Outlook) -> Failure | None:
-    return None if outlook.goes_on else Failure(_clean(outlook.reason), "cannot go on")
+def _of_compatibility(compatibility: Compatibility) -> Failure | None:
+    return None if compatibility.goes_on else Failure(_clean(compatibility.reason), "cannot go on")
 
 
 def _campaign_suite(page: Page, findings: Sequence[FindingFile]) -> TestSuite:

@@ -93,7 +93,7 @@ def test_unpack_script_says_when_the_archive_has_no_such_folder(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["../outside", "inside/../../outside", "/outside"])
-def test_unpack_refuses_a_name_that_leads_outside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpack_rejects_a_name_that_leads_outside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_archive(tmp_path / "bad.tar.xz", tarfile.TarInfo(name))
     monkeypatch.setattr(golden_archive, "ARCHIVE", tmp_path / "bad.tar.xz")
     with pytest.raises(ValueError, match="not a plain file below the root"):
@@ -101,7 +101,7 @@ def test_unpack_refuses_a_name_that_leads_outside(name: str, tmp_path: Path, mon
     assert not (tmp_path / "outside").exists()
 
 
-def test_unpack_refuses_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpack_rejects_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tarfile.TarInfo("link")
     link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
     write_archive(tmp_path / "bad.tar.xz", link)
@@ -130,7 +130,7 @@ def test_packing_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
     assert (tmp_path / "one.tar.xz").read_bytes() == (tmp_path / "other.tar.xz").read_bytes()
 
 
-def test_packing_refuses_a_link(tmp_path: Path) -> None:
+def test_packing_rejects_a_link(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source/link").symlink_to("elsewhere")
     with pytest.raises(ValueError, match="link: only plain files"):

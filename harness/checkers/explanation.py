@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tornproof.harness.checkers.attempts import Attempt, Writing
 from tornproof.harness.checkers.readings import Readings
 from tornproof.harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVERED, Integers, Truths
-from tornproof.harness.checkers.timeline import Timeline, places_among
+from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 Positions = tuple[int, ...]
 """Of events that show an anomaly: `~position` is that of a writer's event."""
@@ -33,7 +33,7 @@ class Observations:
 def observed_by_readers(readings: Readings) -> Observations:
     """Return what the reads saw that succeeded."""
     columns = readings.columns
-    start, end = readings.start[~readings.refused], readings.end[~readings.refused]
+    start, end = readings.start[~readings.rejected], readings.end[~readings.rejected]
     return Observations(
         position=end,
         version=columns.version[end],
@@ -47,13 +47,13 @@ def observed_by_readers(readings: Readings) -> Observations:
 def observed_by_writer(writing: Writing) -> Observations:
     """Return the contents that recoveries found, but for the one that the history begins with."""
     columns = writing.columns
-    told = np.flatnonzero((columns.kind == RECOVERED) & (columns.digest != NO_DIGEST))
-    told = told[~np.isin(told, [attempt.start for attempt in writing.attempts[:1]])]
-    time_ns = columns.time_ns[told]
+    reported = np.flatnonzero((columns.kind == RECOVERED) & (columns.digest != NO_DIGEST))
+    reported = reported[~np.isin(reported, [attempt.start for attempt in writing.attempts[:1]])]
+    time_ns = columns.time_ns[reported]
     return Observations(
-        position=~told,
-        version=columns.version[told],
-        digest=columns.digest[told],
+        position=~reported,
+        version=columns.version[reported],
+        digest=columns.digest[reported],
         contents=columns.contents,
         time_ns=time_ns,
         since_ns=time_ns,
@@ -90,8 +90,8 @@ def _without_live(seen: Observations, timeline: Timeline) -> list[tuple[int, int
     if not len(some):
         return []
     contents = seen.contents.take(pa.array(seen.digest[some]))
-    places = pc.fill_null(pc.index_in(contents, value_set=timeline.columns.contents), OTHER_DIGEST)
-    digest = np.asarray(places)
+    positions = pc.fill_null(pc.index_in(contents, value_set=timeline.columns.contents), OTHER_DIGEST)
+    digest = np.asarray(positions)
     differs = digest != expected[some]
     return list(zip(some[differs].tolist(), digest[differs].tolist(), strict=True))
 
@@ -101,9 +101,9 @@ def _expected(seen: Observations, timeline: Timeline) -> Integers:
     live = timeline.live_version
     if not len(live):
         return np.full(len(seen.position), NO_DIGEST)
-    place = np.minimum(places_among(live, seen.version, "left"), len(live) - 1)
-    is_there = (live[place] == seen.version) & (timeline.live_start_ns[place] <= seen.time_ns)
-    return np.where(is_there, timeline.live_digest[place], NO_DIGEST)
+    location = np.minimum(positions_among(live, seen.version, "left"), len(live) - 1)
+    is_there = (live[location] == seen.version) & (timeline.live_start_ns[location] <= seen.time_ns)
+    return np.where(is_there, timeline.live_digest[location], NO_DIGEST)
 
 
 def _has_text(seen: Observations, expected: Integers, contents: pa.Array) -> Truths:

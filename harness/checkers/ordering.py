@@ -17,7 +17,7 @@ from tornproof.harness.checkers.recorded import (
     Integers,
     Truths,
     is_one_of,
-    refuse,
+    reject,
 )
 
 MISSING = "is not the next one of its process: an event is missing or twice there"
@@ -71,13 +71,13 @@ def check_steps(columns: Columns, steps: Steps) -> None:
     time_ns = columns.time_ns[: columns.own_count]
     time_ns = time_ns if _is_rising(steps.rows) else time_ns[steps.rows]
     within = ~firsts(steps.process)[1:]
-    refuse(columns, after[within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
-    refuse(columns, after[within & (time_ns[1:] < time_ns[:-1])], EARLIER)
+    reject(columns, after[within & (sequence[1:] != sequence[:-1] + 1)], MISSING)
+    reject(columns, after[within & (time_ns[1:] < time_ns[:-1])], EARLIER)
 
 
 def check_beginnings(columns: Columns, steps: Steps) -> None:
     """Raise MalformedHistoryError unless each process began with 0."""
-    refuse(columns, steps.rows[firsts(steps.process) & (steps.sequence != 0)], MISSING)
+    reject(columns, steps.rows[firsts(steps.process) & (steps.sequence != 0)], MISSING)
 
 
 def by_client(columns: Columns, steps: Steps) -> Columns:
@@ -88,14 +88,14 @@ def by_client(columns: Columns, steps: Steps) -> Columns:
     own = steps.rows[columns.of_kind(*OF_LIVING_READERS)[steps.rows]]
     known = columns.row[columns.own_count :]
     known = known[is_one_of(columns.kind[known], *OF_LIVING_READERS, KILLED)]
-    places = _known_first(columns, known, own)
-    reading = columns.taken(places)
+    positions = _known_first(columns, known, own)
+    reading = columns.taken(positions)
     back = _goes_back(reading)
     if len(back):
         mixed = np.isin(reading.client, reading.client[back])
-        some = places[mixed]
-        places[mixed] = some[_moments(columns, some)]
-        reading = columns.taken(places)
+        some = positions[mixed]
+        positions[mixed] = some[_moments(columns, some)]
+        reading = columns.taken(positions)
     return reading
 
 

@@ -17,7 +17,7 @@ from tornproof.harness.checkers.recorded import (
     Columns,
     Integers,
     Truths,
-    refuse,
+    reject,
 )
 
 NOWHERE = -1
@@ -37,7 +37,7 @@ class Readings:
     end: Integers
     pin: Integers
     earlier: Integers
-    refused: Truths
+    rejected: Truths
     of_older_snapshot: Truths
 
 
@@ -49,7 +49,7 @@ def read_readings(columns: Columns) -> Readings:
     """
     kind = columns.kind
     is_own = columns.row < columns.own_count
-    first = _first_places(columns.client)
+    first = _first_positions(columns.client)
     bracket, in_read = _last_before(columns, first, READ_START, READ_END, READ_FAILED, KILLED)
     pins, is_pinned = _last_before(columns, first, PIN, UNPIN, KILLED)
     ends = columns.of_kind(READ_END, READ_FAILED) & is_own
@@ -61,27 +61,27 @@ def read_readings(columns: Columns) -> Readings:
         ((kind == UNPIN) & in_read, "stands inside of a read"),
         ((kind == UNPIN) & ~is_pinned, "has no pin"),
     ):
-        refuse(columns, np.flatnonzero(wrong & is_own), reason)
+        reject(columns, np.flatnonzero(wrong & is_own), reason)
     last_read, is_read = _last_before(columns, first, READ_END, KILLED)
     end = np.flatnonzero(ends)
-    start, pin, earlier = (places[end].astype(np.intp) for places in (bracket, pins, last_read))
+    start, pin, earlier = (positions[end].astype(np.intp) for positions in (bracket, pins, last_read))
     return Readings(
         columns=columns,
         start=start,
         end=end,
         pin=np.where(is_pinned[end], pin, NOWHERE),
         earlier=np.where(is_read[end], earlier, NOWHERE),
-        refused=kind[end] == READ_FAILED,
+        rejected=kind[end] == READ_FAILED,
         of_older_snapshot=is_pinned[end] & (pin < start),
     )
 
 
-def _first_places(client: Integers) -> Integers:
+def _first_positions(client: Integers) -> Integers:
     """Return for each event, ordered by client, the place of the first one of its client."""
-    return np.asarray(np.maximum.accumulate(np.where(firsts(client), _places(len(client)), 0)))
+    return np.asarray(np.maximum.accumulate(np.where(firsts(client), _positions(len(client)), 0)))
 
 
-def _places(count: int) -> Integers:
+def _positions(count: int) -> Integers:
     """Return numbers as small as twice as many allow, because here the time goes into moving them."""
     return np.arange(count, dtype=np.int32 if count < 1 << 30 else np.int64)
 
@@ -90,7 +90,7 @@ def _last_before(columns: Columns, first: Integers, wanted: int, *others: int) -
     """Return for each event the last one of some kinds before it of its client, or NOWHERE, and if it is the wanted."""
     kind, size = columns.kind, len(columns)
     # The place and whether it is wanted travel as one number.
-    marks = np.where(columns.of_kind(wanted, *others), 2 * _places(size) + (kind == wanted), NOTHING)
+    marks = np.where(columns.of_kind(wanted, *others), 2 * _positions(size) + (kind == wanted), NOTHING)
     before = np.full_like(marks, NOTHING)
     np.maximum.accumulate(marks[:-1], out=before[1:])
     before[before < 2 * first] = NOTHING

@@ -160,8 +160,8 @@ def read_columns(own: pa.Table, *, known: pa.Table | None = None) -> Columns:
 def with_equal_digests(columns: Columns) -> Columns:
     """Return columns with each content once, so that the numbers of digests can be compared."""
     contents = columns.contents.unique()
-    place = np.asarray(pc.index_in(columns.contents, value_set=contents))
-    return replace(columns, contents=contents, digest=np.append(place, np.int32(NO_DIGEST))[columns.digest])
+    location = np.asarray(pc.index_in(columns.contents, value_set=contents))
+    return replace(columns, contents=contents, digest=np.append(location, np.int32(NO_DIGEST))[columns.digest])
 
 
 def kinds_of(events: pa.Table) -> Integers:
@@ -199,8 +199,8 @@ def _texts(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     """Return where the text of each event stands among some texts, of which one may stand there twice, and these."""
     parts, start = [np.zeros(0, dtype=np.int32)], 0
     for chunk in column.chunks:
-        place = np.asarray(_filled(chunk.indices, NO_DIGEST))
-        parts.append(np.where(place == NO_DIGEST, place, place + np.int32(start)) if start else place)
+        location = np.asarray(_filled(chunk.indices, NO_DIGEST))
+        parts.append(np.where(location == NO_DIGEST, location, location + np.int32(start)) if start else location)
         start += len(chunk.dictionary)
     texts = [chunk.dictionary.cast(pa.string()) for chunk in column.chunks]
     return np.concatenate(parts), pa.concat_arrays(texts) if texts else pa.array([], pa.string())
@@ -219,11 +219,11 @@ def _check_values(columns: Columns) -> None:
     """Raise unless events have the versions and digests of their kinds."""
     with_version = columns.of_kind(COMMIT_START, COMMIT_ACKNOWLEDGED, READ_END, PIN, RECOVERED)
     with_digest = columns.of_kind(COMMIT_START, READ_END)
-    refuse(columns, np.flatnonzero(with_version & (columns.version == NO_VERSION)), "has no version")
-    refuse(columns, np.flatnonzero(with_digest & (columns.digest == NO_DIGEST)), "has no digest")
+    reject(columns, np.flatnonzero(with_version & (columns.version == NO_VERSION)), "has no version")
+    reject(columns, np.flatnonzero(with_digest & (columns.digest == NO_DIGEST)), "has no digest")
 
 
-def refuse(columns: Columns, positions: Integers, reason: str) -> None:
+def reject(columns: Columns, positions: Integers, reason: str) -> None:
     """Raise MalformedHistoryError about the first of some events, if there are any."""
     if len(positions):
         raise malformed(columns, min(positions.tolist(), key=columns.moment), reason)

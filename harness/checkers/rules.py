@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tornproof.harness.checkers.explanation import Positions
 from tornproof.harness.checkers.readings import NOWHERE, Readings
 from tornproof.harness.checkers.recorded import Columns, Integers
-from tornproof.harness.checkers.timeline import Timeline, places_among
+from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ def _stale_reads(case: Case) -> list[Positions]:
     readings, columns, timeline = case.readings, case.columns, case.timeline
     if not len(timeline.settled):
         return []
-    fresh = ~readings.refused & ~readings.of_older_snapshot
+    fresh = ~readings.rejected & ~readings.of_older_snapshot
     start, end = readings.start[fresh], readings.end[fresh]
-    newer = places_among(timeline.settled_newest, columns.version[end], "right")
+    newer = positions_among(timeline.settled_newest, columns.version[end], "right")
     newer_ns = timeline.settled_ns[np.minimum(newer, len(timeline.settled) - 1)]
     stale = (newer < len(timeline.settled)) & (newer_ns < columns.time_ns[start])
     earlier = np.searchsorted(timeline.settled_ns, columns.time_ns[start[stale]], side="left")
@@ -75,7 +75,7 @@ def _stale_reads(case: Case) -> list[Positions]:
 
 def _versions_that_went_back(case: Case) -> list[Positions]:
     version = case.columns.version
-    again = ~case.readings.refused & (case.readings.earlier != NOWHERE)
+    again = ~case.readings.rejected & (case.readings.earlier != NOWHERE)
     end, earlier = case.readings.end[again], case.readings.earlier[again]
     back = version[end] < version[earlier]
     return _tuples(earlier[back], end[back])
@@ -83,23 +83,23 @@ def _versions_that_went_back(case: Case) -> list[Positions]:
 
 def _moved_pins(case: Case) -> list[Positions]:
     pin, end, version = case.readings.pin, case.readings.end, case.columns.version
-    moved = np.flatnonzero((pin != NOWHERE) & ~case.readings.refused)
+    moved = np.flatnonzero((pin != NOWHERE) & ~case.readings.rejected)
     moved = moved[version[end[moved]] != version[pin[moved]]]
     return _tuples(pin[moved], end[moved])
 
 
-def _refused_pinned_reads(case: Case) -> list[Positions]:
-    refused = case.readings.refused & (case.readings.pin != NOWHERE)
-    return _tuples(case.readings.pin[refused], case.readings.end[refused])
+def _rejected_pinned_reads(case: Case) -> list[Positions]:
+    rejected = case.readings.rejected & (case.readings.pin != NOWHERE)
+    return _tuples(case.readings.pin[rejected], case.readings.end[rejected])
 
 
-def _refused_reads(case: Case) -> list[Positions]:
-    refused = np.flatnonzero(case.readings.refused & (case.readings.pin == NOWHERE))
-    if not len(refused):
+def _rejected_reads(case: Case) -> list[Positions]:
+    rejected = np.flatnonzero(case.readings.rejected & (case.readings.pin == NOWHERE))
+    if not len(rejected):
         return []
-    reasons = case.columns.table.column("details").take(case.columns.row[case.readings.end[refused]]).cast(pa.string())
+    reasons = case.columns.table.column("details").take(case.columns.row[case.readings.end[rejected]]).cast(pa.string())
     is_excused = pc.is_in(reasons, value_set=pa.array(sorted(case.excused), pa.string())).to_numpy()
-    wrong = refused[~is_excused]
+    wrong = rejected[~is_excused]
     return _tuples(case.readings.start[wrong], case.readings.end[wrong])
 
 
@@ -146,11 +146,11 @@ RULES = {
     ),
     "pinned_read_refused": Rule(
         sentence="{1[client]} was refused to read although it held a pin of version {0[version]}: {1[details]}",
-        find=_refused_pinned_reads,
+        find=_rejected_pinned_reads,
     ),
     "refused_read": Rule(
         sentence="{1[client]} was refused to read: {1[details]}",
-        find=_refused_reads,
+        find=_rejected_reads,
     ),
     "acknowledged_version_lost": Rule(
         sentence="{0[client]} recovered version {0[version]}, older than one that was acknowledged or recovered before",

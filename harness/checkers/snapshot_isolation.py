@@ -212,11 +212,11 @@ def _denominators(columns: Columns, readings: Readings) -> dict[str, int]:
     kinds: Mapping[str, int] = dict(
         zip(KINDS, np.bincount(columns.kind[: columns.own_count], minlength=len(KINDS)).tolist(), strict=True)
     )
-    refused_count = int(readings.refused.sum())
+    rejected_count = int(readings.rejected.sum())
     return {
         "events": columns.own_count,
-        "reads": len(readings.end) - refused_count,
-        "refused_reads": refused_count,
+        "reads": len(readings.end) - rejected_count,
+        "refused_reads": rejected_count,
         "reads_of_older_snapshots": int(readings.of_older_snapshot.sum()),
         "commits": kinds["commit_start"],
         "acknowledged_commits": kinds["commit_acknowledged"],

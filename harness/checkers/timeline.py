@@ -27,7 +27,7 @@ class Tried:
     def at(self, version: int) -> list[Attempt]:
         """Return the attempts at a version, in their order."""
         first, end = np.searchsorted(self._versions, [version, version + 1]).tolist()
-        return [self._attempt(place) for place in self._by_version[first:end].tolist()]
+        return [self._attempt(location) for location in self._by_version[first:end].tolist()]
 
     @cached_property
     def writers(self) -> dict[int, int]:
@@ -42,13 +42,13 @@ class Tried:
     def _versions(self) -> Integers:
         return self.version[self._by_version]
 
-    def _attempt(self, place: int) -> Attempt:
-        discarded = int(self.discarded[place])
+    def _attempt(self, location: int) -> Attempt:
+        discarded = int(self.discarded[location])
         return Attempt(
-            version=int(self.version[place]),
-            digest=int(self.digest[place]),
-            start=int(self.start[place]),
-            start_ns=int(self.start_ns[place]),
+            version=int(self.version[location]),
+            digest=int(self.digest[location]),
+            start=int(self.start[location]),
+            start_ns=int(self.start_ns[location]),
             discarded=None if discarded == NOWHERE else discarded,
         )
 
@@ -88,7 +88,7 @@ def timeline_of(writing: Writing) -> Timeline:
     )
 
 
-def places_among(ordered: Integers, versions: Integers, side: Literal["left", "right"]) -> Integers:
+def positions_among(ordered: Integers, versions: Integers, side: Literal["left", "right"]) -> Integers:
     """Return what `np.searchsorted` does; many versions of a short range are looked up once each."""
     if not len(versions):
         return np.zeros(0, dtype=np.intp)

@@ -36,7 +36,7 @@ class Bounds:
     states: int
     crash_points: int
     torn_disks: int
-    situations: int
+    test_cases: int
     cuts: int
     kills: int
 
@@ -51,7 +51,7 @@ class Bounds:
             states=25_000 * effort,
             crash_points=250 * effort,
             torn_disks=6 * effort,
-            situations=10 * effort,
+            test_cases=10 * effort,
             cuts=20 * effort,
             kills=6 * effort,
         )

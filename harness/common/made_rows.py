@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.symbols import read_table_symbols
@@ -34,14 +34,14 @@ def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bo
     symbols = read_table_symbols(table, table.transaction())
     schema = open_snapshot(table).schema
     arrays = []
-    for place, column in enumerate(table.metadata.columns):
-        field = schema.field(place)
+    for position, column in enumerate(table.metadata.columns):
+        field = schema.field(position)
         if column.id == table.metadata.timestamp_id:
             arrays.append(pa.array(np.array(timestamps, np.int64)).cast(field.type))
             continue
         known = symbols[column.name].symbols if column.name in symbols else ()
         make = _maker(column, known, is_ascii)
-        every = NULL_EVERY + place % 3 if is_nullable(column.type) else None
+        every = NULL_EVERY + position % 3 if is_nullable(column.type) else None
         numbers = range(seed, seed + len(timestamps))
         values = [None if every and number % every == 0 else make(number) for number in numbers]
         arrays.append(_array(values, field.type))
@@ -71,7 +71,7 @@ def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Calla
     if tag in (TypeTag.STRING, TypeTag.VARCHAR):
         return lambda number: _text(number, is_ascii)
     if tag is None or tag not in _MAKERS:
-        raise RowsRefusedError.at(column.name, None, expected="a type that is known", actual=column.type)
+        raise RowsRejectedError.at(column.name, None, expected="a type that is known", actual=column.type)
     return _MAKERS[tag]
 
 
@@ -98,7 +98,7 @@ def _nested(number: int, dimensions: int) -> Any:
     """Return an array of doubles, all of whose lists in one dimension are of one length."""
     if dimensions == 0:
         return number / 4
-    return [_nested(number + 3 * place, dimensions - 1) for place in range(1 + number % 3)]
+    return [_nested(number + 3 * position, dimensions - 1) for position in range(1 + number % 3)]
 
 
 _MAKERS: dict[TypeTag, Callable[[int], Any]] = {

@@ -9,9 +9,9 @@ from typing import Any
 
 
 @contextmanager
-def replaced(place: str, substitute: Any) -> Iterator[None]:
+def replaced(position: str, substitute: Any) -> Iterator[None]:
     """Put `substitute` at `package.module:name` while the block runs; a place that does not exist is our bug."""
-    module_name, _, name = place.partition(":")
+    module_name, _, name = position.partition(":")
     module = importlib.import_module(module_name)
     original = getattr(module, name)
     setattr(module, name, substitute)
@@ -21,15 +21,15 @@ def replaced(place: str, substitute: Any) -> Iterator[None]:
         setattr(module, name, original)
 
 
-def original_of(place: str) -> Any:
+def original_of(position: str) -> Any:
     """Return what stands at `package.module:name` now."""
-    module_name, _, name = place.partition(":")
+    module_name, _, name = position.partition(":")
     return getattr(importlib.import_module(module_name), name)
 
 
-def wrapped(place: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
+def wrapped(position: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Put what `wrap` makes of the original at `package.module:name` while the block runs."""
-    return replaced(place, wrap(original_of(place)))
+    return replaced(position, wrap(original_of(position)))
 
 
 @contextmanager

@@ -41,9 +41,9 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
 def remembered_decoding() -> Iterator[None]:
     """Let decoders remember what they made of the same arguments while the block runs."""
     with ExitStack() as stack:
-        for place in DECODERS:
-            module, _, name = place.partition(":")
-            stack.enter_context(replaced(place, _remembered(getattr(importlib.import_module(module), name))))
+        for position in DECODERS:
+            module, _, name = position.partition(":")
+            stack.enter_context(replaced(position, _remembered(getattr(importlib.import_module(module), name))))
         yield
 
 

@@ -26,7 +26,7 @@ class Target(Protocol):
 
     name: str
     # With these a writer or reader says no in an orderly way; any other exception is a finding.
-    refusals: tuple[type[Exception], ...] = (TornproofError,)
+    rejections: tuple[type[Exception], ...] = (TornproofError,)
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state; not asked for where a start state is given."""

@@ -21,7 +21,7 @@ def always() -> bool:
     return True
 
 
-def looks_at_most(count: int) -> HasTime:
+def calls_at_most(count: int) -> HasTime:
     """Let an exploration ask so often whether it may go on."""
     left = iter(range(count))
     return lambda: next(left, None) is not None
@@ -97,15 +97,15 @@ class Phase:
     controls: str = NO_CONTROLS
     note: str = ""
     findings: tuple[Finding, ...] = ()
-    situations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    test_cases: dict[str, dict[str, Any]] = field(default_factory=dict)
     varying: dict[str, int] = field(default_factory=dict)
 
     def with_controls(self, failed: Sequence[str] | None) -> Phase:
         """Return the phase with its positive controls: those that failed, in words, or None where none was tried."""
         if failed is None:
             return replace(self, controls=NOT_TRIED).doubted("the run was cut before a positive control was tried")
-        told = replace(self, controls="; ".join(failed) or PASSED)
-        return told.doubted("a positive control failed" if failed else "")
+        reported = replace(self, controls="; ".join(failed) or PASSED)
+        return reported.doubted("a positive control failed" if failed else "")
 
     def doubted(self, *reasons: str) -> Phase:
         """Return the phase with reasons for which it cannot be VALID; without any, as it is."""

@@ -112,7 +112,7 @@ def _padded(content: bytes, size_bytes: int) -> npt.NDArray[np.int16]:
 
 def _runs(values: Sequence[object]) -> Iterable[tuple[int, int]]:
     """Yield the ranges of places at which values are equal."""
-    edges = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
+    edges = [position for position in range(1, len(values)) if values[position] != values[position - 1]]
     return pairwise([0, *edges, len(values)]) if values else ()
 
 
@@ -127,9 +127,9 @@ def _in_field(states: States, run: tuple[int, int], label: str) -> list[Range]:
         # Bytes that nothing refers to are no field that could be torn.
         held = [state if state == DURABLE else TORN for state in held]
     ranges = [Range(first + start, first + end, held[start], label) for start, end in _runs(held)]
-    for place in range(1, len(ranges) - 1):
-        if ranges[place].state == DURABLE and ranges[place].end - ranges[place].start < GAP_BYTES:
-            ranges[place] = ranges[place]._replace(state=ranges[place - 1].state)
+    for position in range(1, len(ranges) - 1):
+        if ranges[position].state == DURABLE and ranges[position].end - ranges[position].start < GAP_BYTES:
+            ranges[position] = ranges[position]._replace(state=ranges[position - 1].state)
     return ranges
 
 
@@ -152,7 +152,7 @@ def _kind(label: str) -> str:
 def _in_groups(ranges: Sequence[Each], join: Callable[[Sequence[Each]], Each]) -> list[Each]:
     """Join neighbours until there are no more than `RANGE_COUNT_MAX`."""
     width = -(-len(ranges) // RANGE_COUNT_MAX) or 1
-    return [join(ranges[place : place + width]) for place in range(0, len(ranges), width)]
+    return [join(ranges[position : position + width]) for position in range(0, len(ranges), width)]
 
 
 def _joined(group: Sequence[Range]) -> Range:
@@ -173,24 +173,24 @@ def crash_ranges(kernel: Kernel, disk: Disk, path: str) -> list[dict[str, Any]]:
     regions = dict(_regions(kernel.image(), path))
     left = disk.files()
     ranges: list[dict[str, Any]] = []
-    for place, number in sorted(kernel.paths()):
+    for position, number in sorted(kernel.paths()):
         state = kernel.files[number]
-        file = place.removeprefix(f"{path}/")
-        if place not in left:
+        file = position.removeprefix(f"{path}/")
+        if position not in left:
             ranges.append({"file": file, "start": 0, "end": len(state.content), "state": "no name", "fields": []})
             continue
         for start, end in _differences(state.versions[0], state.content):
             found = {"file": file, "start": start, "end": end}
-            found["state"] = _fate(state.versions[0], state.content, left[place], start, end)
-            ranges.append({**found, "fields": _fields(regions.get(place), start, end)})
+            found["state"] = _fate(state.versions[0], state.content, left[position], start, end)
+            ranges.append({**found, "fields": _fields(regions.get(position), start, end)})
     return ranges
 
 
 def _differences(old: bytes, new: bytes) -> Iterator[tuple[int, int]]:
     """Yield the ranges in which two contents differ; what only one of them has is a range of its own."""
     shared = min(len(old), len(new))
-    places = np.flatnonzero(np.frombuffer(old, np.uint8, shared) != np.frombuffer(new, np.uint8, shared))
-    for group in np.split(places, np.flatnonzero(np.diff(places) > GAP_BYTES) + 1):
+    positions = np.flatnonzero(np.frombuffer(old, np.uint8, shared) != np.frombuffer(new, np.uint8, shared))
+    for group in np.split(positions, np.flatnonzero(np.diff(positions) > GAP_BYTES) + 1):
         if len(group):
             yield int(group[0]), int(group[-1]) + 1
     if len(old) != len(new):

@@ -53,7 +53,9 @@ class EncoderMemory:
 
 def _key(stored: pa.Table, bounds: Mapping[str, Any]) -> str:
     """Name rows by their values, which no release of a library changes."""
-    columns = [(field.name, str(field.type), stored[place].to_pylist()) for place, field in enumerate(stored.schema)]
+    columns = [
+        (field.name, str(field.type), stored[position].to_pylist()) for position, field in enumerate(stored.schema)
+    ]
     return blake2b(repr((columns, sorted(bounds.items()))).encode(), digest_size=KEY_BYTES).hexdigest()
 
 

@@ -10,23 +10,23 @@ from typing import Any
 from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
-from tornproof.harness.counterexamples.moment import MomentRecorder
-from tornproof.harness.counterexamples.run import Player, Signature
-from tornproof.harness.counterexamples.shrink import Itinerary
-from tornproof.harness.counterexamples.smaller import Case
-from tornproof.harness.counterexamples.stage import Watcher, disk_after
+from tornproof.harness.counterexamples.moment import StateRecorder
+from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
+from tornproof.harness.counterexamples.run import Replayer, Signature
+from tornproof.harness.counterexamples.shrink import Plan
+from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.counterexamples.words import counts_of, sentences
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import NotExplorableError
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 CLAUSES = {
     Property.WRONG_SNAPSHOT: "I2: a snapshot equals exactly one committed version",
-    Property.REFUSED: "I8: a reader of a sound table gets an answer",
+    Property.REJECTED: "I8: a reader of a sound table gets an answer",
     Property.STALE: "I1: what was acknowledged before a read began is in what it sees",
     Property.WENT_BACK: "I3: the versions that one reader sees never go back",
     Property.LOST: "I1: an acknowledged commit survives every crash",
@@ -62,76 +62,76 @@ class Neighbour:
         }
 
 
-class _All(Watcher):
+class _All(Observer):
     """Lets several watchers see one run."""
 
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
-        for watcher in self._watchers:
-            watcher.stepped(step, call, node, world)
+        for observer in self._observers:
+            observer.stepped(step, call, node, world)
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
-        for watcher in self._watchers:
-            watcher.deviated(deviation, kernel)
+        for observer in self._observers:
+            observer.deviated(deviation, kernel)
 
 
-def explain(case: Case, wanted: Signature) -> dict[str, Any]:
+def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
     """Return the evidence of a case that breaks the property, as JSON."""
-    situation, log = case.situation, case.log
-    with Player(situation) as player:
-        lanes, itinerary = LaneRecorder(situation.path, log), Itinerary()
-        moment = MomentRecorder(situation)
-        result = player.play(log, wanted=wanted, watcher=_All(lanes, itinerary, moment))
+    case, log = candidate.case, candidate.log
+    with Replayer(case) as replayer:
+        lanes, plan = LaneRecorder(case.path, log), Plan()
+        state = StateRecorder(case)
+        result = replayer.play(log, wanted=wanted, observer=_All(lanes, plan, state))
         violation = result.violation(wanted)
         assert violation is not None, "only what happens can be explained"
-        neighbour = next(_neighbours(player, log, itinerary), None)
+        neighbour = next(_neighbours(replayer, log, plan), None)
         last = next(reversed(log.deviations), None)
-        files, left_out_count = moment.files()
+        files, left_out_count = state.files()
         explanation = {
-            "client": violation.client,
+            "client": violation.process,
             "seen": violation.sentence,
             "clause": CLAUSES.get(wanted.property, wanted.property),
             "trace": result.trace_hash,
             "steps": result.step_count,
             "decisions": [text_of(deviation) for deviation in log.deviations],
             "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
-            "bytes": _bytes(case, itinerary.kernels),
+            "bytes": _bytes(candidate, plan.kernels),
             "files": files,
-            "files_at": moment.text,
+            "files_at": state.text,
             "files_left_out": left_out_count,
-            "cause": _cause(player, log, itinerary, neighbour),
+            "cause": _cause(replayer, log, plan, neighbour),
             "neighbour": None if neighbour is None else neighbour.document(),
         }
-        told = {"explanation": explanation, "log": log.document(), "situation": counts_of(situation)}
-        return {**explanation, "story": sentences(wanted.property, told)}
+        reported = {"explanation": explanation, "log": log.document(), "situation": counts_of(case)}
+        return {**explanation, "story": sentences(wanted.property, reported)}
 
 
-def _bytes(case: Case, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
+def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
     ranges = []
     for deviation, kernel in kernels.items():
         assert isinstance(deviation, PowerCut)
         disk = disk_after(kernel, deviation.model, deviation.choice)
-        ranges += crash_ranges(kernel, disk, case.situation.path)
+        ranges += crash_ranges(kernel, disk, candidate.case.path)
     return ranges
 
 
-def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Iterator[Neighbour]:
+def _neighbours(replayer: Replayer, log: DecisionLog, plan: Plan) -> Iterator[Neighbour]:
     """Yield the runs with one decision a step earlier or left out in which nothing is broken, the last decision first.
 
     A decision stands where it still does harm, so a step earlier it mostly does none.
     """
-    for place in reversed(range(len(log.deviations))):
-        deviation = log.deviations[place]
-        earlier = itinerary.before(deviation.at)
+    for position in reversed(range(len(log.deviations))):
+        deviation = log.deviations[position]
+        earlier = plan.before(deviation.at)
         ways = [(moved_to(deviation, earlier), "one step earlier")] if earlier is not None else []
         for moved, change in [*ways, (None, "left out")]:
             kept = () if moved is None else (moved,)
-            other = DecisionLog((*log.deviations[:place], *kept, *log.deviations[place + 1 :]))
-            lanes = LaneRecorder(player.situation.path, other)
+            other = DecisionLog((*log.deviations[:position], *kept, *log.deviations[position + 1 :]))
+            lanes = LaneRecorder(replayer.case.path, other)
             try:
-                result = player.play(other, watcher=lanes)
+                result = replayer.play(other, observer=lanes)
             except NotExplorableError:
                 # Nobody can say what is right there, so that it is none that passes.
                 continue
@@ -139,22 +139,20 @@ def _neighbours(player: Player, log: DecisionLog, itinerary: Itinerary) -> Itera
                 yield Neighbour(deviation, moved, change, lanes)
 
 
-def _cause(
-    player: Player, log: DecisionLog, itinerary: Itinerary, neighbour: Neighbour | None
-) -> dict[str, str] | None:
+def _cause(replayer: Replayer, log: DecisionLog, plan: Plan, neighbour: Neighbour | None) -> dict[str, str] | None:
     """Return what the client of the decision had done just before it, and what it had not done yet."""
     if not log.deviations:
         return None
     deviation = log.deviations[-1] if neighbour is None else neighbour.deviation
-    at, client = deviation.at, deviation.at.client
-    done = itinerary.until(at)
-    without = Itinerary()
+    at, process = deviation.at, deviation.at.process
+    done = plan.until(at)
+    without = Plan()
     with suppress(NotExplorableError):
-        player.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), watcher=without)
+        replayer.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), observer=without)
     todo = without.since(at)
     return {
         "decision": text_of(deviation),
-        "client": client,
+        "client": process,
         "done": _text(_notable(done[::-1])),
         "not_yet": _text(_notable(todo)),
     }

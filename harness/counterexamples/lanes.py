@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.stage import Watcher
+from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.step_names import END, Step, kind_of
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process import programs
-from tornproof.harness.simulator.process.client import Mark, Node
+from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process.simulated_process import Mark, Node
 from tornproof.harness.simulator.process.world import World
 
 NOTABLE = CHANGES | BARRIERS
-LOOKS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
+READ_ONLY_CALLS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
 SAID = {
     programs.ACKNOWLEDGED: "acknowledged",
     programs.FAILED: "fails",
     programs.SEEN: "sees",
-    programs.REFUSED: "is refused",
+    programs.REJECTED: "is refused",
     programs.RECOVERED: "finds",
 }
 HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
@@ -32,7 +32,7 @@ HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
 class Row:
     """What one client does in one operation before another one goes on, and the decisions that take effect in it."""
 
-    client: str
+    process: str
     operation: str
     does: list[str] = field(default_factory=list)
     disk: str = ""
@@ -44,8 +44,8 @@ class Row:
         """Return the row as JSON; of several decisions it names the decisive one, else the last."""
         named = decisive if decisive in self.decisions else next(reversed(self.decisions), None)
         return {
-            "lane": "writer" if kind_of(self.client) == "writer" else "readers",
-            "client": self.client,
+            "lane": "writer" if kind_of(self.process) == "writer" else "readers",
+            "client": self.process,
             "operation": self.operation,
             "does": _counted(self.does),
             "ends": self.ends,
@@ -55,7 +55,7 @@ class Row:
         }
 
 
-class LaneRecorder(Watcher):
+class LaneRecorder(Observer):
     """Writes the rows of a run."""
 
     def __init__(self, path: str, log: DecisionLog) -> None:
@@ -67,8 +67,8 @@ class LaneRecorder(Watcher):
 
     def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
         """Return the rows as JSON; one is decisive, by a decision of the run or of one that differs in it."""
-        place = self._decisive_place(decisive)
-        return [row.document(decisive, is_decisive=number == place) for number, row in enumerate(self.rows)]
+        position = self._decisive_position(decisive)
+        return [row.document(decisive, is_decisive=number == position) for number, row in enumerate(self.rows)]
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Add a call to the row of its client and operation."""
@@ -79,7 +79,7 @@ class LaneRecorder(Watcher):
         if call.kind in NOTABLE and call.kind is not CallKind.OPEN_FOR_WRITING:
             row.does.append(f"{call.kind} {file}")
             row.disk = self._on_disk(world.kernel)
-        elif call.kind in LOOKS and kind_of(step.client) == "reader":
+        elif call.kind in READ_ONLY_CALLS and kind_of(step.process) == "reader":
             row.does.append(f"read {file}")
         row.ends += [_said(mark) for mark in node.marks if mark.kind in SAID]
         if node.outcome:
@@ -104,38 +104,40 @@ class LaneRecorder(Watcher):
     def _on_disk(self, kernel: Kernel) -> str:
         """Say what a power cut could take."""
         loose = sorted(
-            place.removeprefix(self._prefix) for place, number in kernel.paths() if not kernel.files[number].is_durable
+            position.removeprefix(self._prefix)
+            for position, number in kernel.paths()
+            if not kernel.files[number].is_durable
         )
         names = [f"{len(kernel.entry_changes)} changes of names"] if kernel.entry_changes else []
         return f"not durable: {', '.join([*loose, *names])}" if loose or names else "all durable"
 
     def _row(self, step: Step) -> Row:
         last = self.rows[-1] if self.rows else None
-        if last is None or (last.client, last.operation) != (step.client, step.operation):
-            decisions = [] if last is None else self._turn(last, step.client)
-            self.rows.append(Row(step.client, step.operation, decisions=decisions))
+        if last is None or (last.process, last.operation) != (step.process, step.operation):
+            decisions = [] if last is None else self._transition(last, step.process)
+            self.rows.append(Row(step.process, step.operation, decisions=decisions))
         return self.rows[-1]
 
-    def _turn(self, last: Row, client: str) -> list[Deviation]:
+    def _transition(self, last: Row, process: str) -> list[Deviation]:
         """Return the decision by which a client goes on after another one, if it is not the policy that lets it."""
         for switch in self._switches:
             is_at_end = switch.at.operation == END
-            if (switch.at.client, switch.to, is_at_end) == (last.client, client, self._has_ended):
+            if (switch.at.process, switch.to, is_at_end) == (last.process, process, self._has_ended):
                 self._switches.remove(switch)
                 return [switch]
         return []
 
-    def _decisive_place(self, decisive: Deviation | None) -> int:
+    def _decisive_position(self, decisive: Deviation | None) -> int:
         """Return the row in which a decision takes effect, else that of its step, else the last one.
 
         In a run without the decision its client makes that step.
         """
-        places = range(len(self.rows))
-        taken = [place for place in places if decisive in self.rows[place].decisions]
+        positions = range(len(self.rows))
+        taken = [position for position in positions if decisive in self.rows[position].decisions]
         if decisive is not None and not taken:
             at = decisive.at
-            taken = [place for place in places if at in self.rows[place].steps]
-            taken = taken or [place for place in reversed(places) if self.rows[place].client == at.client]
+            taken = [position for position in positions if at in self.rows[position].steps]
+            taken = taken or [position for position in reversed(positions) if self.rows[position].process == at.process]
         return next(iter(taken), len(self.rows) - 1)
 
 

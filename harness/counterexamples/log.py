@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.filesystem.intercept import CallKind
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Fail:
     """That call is refused; of a sync nothing gets to the disk."""
 
     at: Step
-    reason: Refusal
+    reason: StorageReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ def moved_to(deviation: Deviation, at: Step) -> Deviation:
 
 
 _PLAIN = re.compile(r"[\w./+\-]+")
-_CLIENT = r"[a-z]+(?: \d+)?(?:\.\d+)?"
+_PROCESS = r"[a-z]+(?: \d+)?(?:\.\d+)?"
 _KINDS = "|".join(re.escape(kind) for kind in sorted(CallKind, key=len, reverse=True))
 _LINE = re.compile(
-    rf"(?P<client>{_CLIENT})@(?:{END}|(?P<operation>[a-z]+(?: [a-z]+)?(?: \d+)?): "
+    rf"(?P<client>{_PROCESS})@(?:{END}|(?P<operation>[a-z]+(?: [a-z]+)?(?: \d+)?): "
     rf'(?P<call>{_KINDS})(?: (?P<file>[\w./+\-]+|"(?:[^"\\]|\\.)*"))? #(?P<occurrence>\d+)) '
     rf"(?P<what>-> |fails: |is killed|loses power: )(?P<rest>.*)"
 )
@@ -113,9 +113,9 @@ _LINE = re.compile(
 def step_text(step: Step) -> str:
     """Return a step as a line of a log names it."""
     if step.operation == END:
-        return f"{step.client}@{END}"
+        return f"{step.process}@{END}"
     file = step.file if not step.file or _PLAIN.fullmatch(step.file) else json.dumps(step.file)
-    return f"{step.client}@{step.operation}: {step.call}{file and ' '}{file} #{step.occurrence}"
+    return f"{step.process}@{step.operation}: {step.call}{file and ' '}{file} #{step.occurrence}"
 
 
 def text_of(deviation: Deviation) -> str:
@@ -139,7 +139,7 @@ def parse_deviation(line: str) -> Deviation:
         raise ValueError(f"no decision: {line!r}")
     at, rest = _parsed_step(found), found["rest"]
     match found["what"].strip():
-        case "->" if re.fullmatch(_CLIENT, rest):
+        case "->" if re.fullmatch(_PROCESS, rest):
             return Switch(at, rest)
         case "fails:":
             return Fail(at, _reason(rest))
@@ -164,10 +164,10 @@ def _parsed_step(found: re.Match[str]) -> Step:
     )
 
 
-def _reason(name: str) -> Refusal:
-    if name not in Refusal.__members__:
+def _reason(name: str) -> StorageReason:
+    if name not in StorageReason.__members__:
         raise ValueError(f"no reason for a refusal: {name!r}")
-    return Refusal[name]
+    return StorageReason[name]
 
 
 def _document_of(deviation: Deviation) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def _document_of(deviation: Deviation) -> dict[str, Any]:
 
 
 def _deviation_of(document: dict[str, Any]) -> Deviation:
-    place = document["at"]
-    client, operation, call, file = (str(place[name]) for name in Step._fields[:4])
-    at = Step(client, operation, call, file, int(place["occurrence"]))
+    position = document["at"]
+    process, operation, call, file = (str(position[name]) for name in Step._fields[:4])
+    at = Step(process, operation, call, file, int(position["occurrence"]))
     match document["kind"]:
         case "switch":
             return Switch(at, str(document["to"]))

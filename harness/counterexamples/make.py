@@ -8,16 +8,16 @@ from typing import Any
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.case_document import UnknownTargetError, case_document, with_memory
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog
-from tornproof.harness.counterexamples.run import Player, Signature, from_schedule
+from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule
 from tornproof.harness.counterexamples.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
-from tornproof.harness.counterexamples.situation_document import UnknownTargetError, situation_document, with_memory
-from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE
 from tornproof.harness.simulator.persistence.models import choice_of, model_named
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.simulator.process.world import NO_RULES
 
 Moves = list[tuple[Any, ...]]
@@ -26,7 +26,7 @@ OF_SINGLE_STEPS = (Property.IMMUTABLE, Property.BARRIERS)
 
 
 def finding_of(
-    situation: Situation,
+    case: TestCase,
     run: DecisionLog | Iterable[Sequence[Any]],
     violation: Violation,
     *,
@@ -39,15 +39,15 @@ def finding_of(
     Raises NotReproducedError where the run does not break the same property by the same part of the cast.
     """
     with remembered_decoding():
-        situation = replace(situation, target=with_memory(situation.target))
-        log = run if isinstance(run, DecisionLog) else from_schedule(situation, run)
+        case = replace(case, target=with_memory(case.target))
+        log = run if isinstance(run, DecisionLog) else from_schedule(case, run)
         wanted = Signature.of(violation)
-        shrunk = shrink(situation, log, wanted, step_budget=step_budget)
-        return _finding(shrunk, Case(situation, log), wanted, phase, scenario)
+        shrunk = shrink(case, log, wanted, step_budget=step_budget)
+        return _finding(shrunk, Candidate(case, log), wanted, phase, scenario)
 
 
 def finding_or_moves(
-    situation: Situation,
+    case: TestCase,
     moves: Iterable[Sequence[Any]],
     violation: Violation,
     *,
@@ -57,7 +57,7 @@ def finding_or_moves(
     """Return the finding of a violation, or where no log shows the same once more, what was seen as it was seen."""
     moves = list(moves)
     try:
-        return finding_of(situation, moves, violation, phase=phase, scenario=scenario)
+        return finding_of(case, moves, violation, phase=phase, scenario=scenario)
     except NotReproducedError as error:
         return as_seen(moves, violation, phase=phase, note=str(error))
 
@@ -69,15 +69,15 @@ def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str,
 
 
 def _sentence(violation: Violation) -> str:
-    return f"{violation.client}: {violation.property}, but: {violation.sentence}"
+    return f"{violation.process}: {violation.property}, but: {violation.sentence}"
 
 
-def _finding(shrunk: Shrunk, before: Case, wanted: Signature, phase: str, scenario: str | None) -> Finding:
+def _finding(shrunk: Shrunk, before: Candidate, wanted: Signature, phase: str, scenario: str | None) -> Finding:
     # What is written down is what this one case used.
-    target = with_memory(shrunk.case.situation.target)
-    case = replace(shrunk.case, situation=replace(shrunk.case.situation, target=target))
-    with Player(case.situation) as player:
-        violation = player.play(case.log, wanted=wanted).violation(wanted)
+    target = with_memory(shrunk.candidate.case.target)
+    candidate = replace(shrunk.candidate, case=replace(shrunk.candidate.case, target=target))
+    with Replayer(candidate.case) as replayer:
+        violation = replayer.play(candidate.log, wanted=wanted).violation(wanted)
     assert violation is not None, "the shrinker returns what breaks the property"
     return Finding(
         property=wanted.property,
@@ -85,14 +85,14 @@ def _finding(shrunk: Shrunk, before: Case, wanted: Signature, phase: str, scenar
         sentence=_sentence(violation),
         evidence={
             "scenario": scenario,
-            "situation": situation_document(case.situation),
-            "log": case.log.document(),
+            "situation": case_document(candidate.case),
+            "log": candidate.log.document(),
             "part": wanted.part,
             "kind": wanted.kind,
-            "explanation": explain(case, wanted),
+            "explanation": explain(candidate, wanted),
             "shrunk": {
-                "operations": [before.operation_count, case.operation_count],
-                "decisions": [len(before.log.deviations), len(case.log.deviations)],
+                "operations": [before.operation_count, candidate.operation_count],
+                "decisions": [len(before.log.deviations), len(candidate.log.deviations)],
                 "runs": shrunk.run_count,
                 "is_smallest": shrunk.is_smallest,
             },
@@ -100,12 +100,12 @@ def _finding(shrunk: Shrunk, before: Case, wanted: Signature, phase: str, scenar
     )
 
 
-def as_log(situation: Situation, finding: Finding, *, scenario: str | None = None) -> Finding:
+def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> Finding:
     """Return a finding of the schedules or power explorer as one of a decision log, made small.
 
     Where no log shows it, because only the explorer's own judge sees it, the finding stays, with the situation.
     """
-    watched = situation if situation.readers else replace(situation, readers=(Readers(),))
+    watched = case if case.readers else replace(case, readers=(Readers(),))
     if finding.property not in OF_SINGLE_STEPS:
         # What a wrong answer takes is told without the steps that led to it being against a rule.
         watched = replace(watched, rules=NO_RULES)
@@ -119,21 +119,21 @@ def as_log(situation: Situation, finding: Finding, *, scenario: str | None = Non
             except (NotReproducedError, UnknownTargetError, ValueError):
                 # Another way of telling it may do.
                 continue
-    return with_situation(situation, finding, scenario=scenario)
+    return with_case(case, finding, scenario=scenario)
 
 
-def with_situation(situation: Situation, finding: Finding, *, scenario: str | None = None) -> Finding:
+def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) -> Finding:
     """Return a finding whose file holds all that its explorer needs to see it again."""
     try:
-        document = situation_document(situation)
+        document = case_document(case)
     except (UnknownTargetError, TypeError):
         return finding
     return replace(finding, evidence={**finding.evidence, "scenario": scenario, "situation": document})
 
 
-def _moves(situation: Situation, evidence: dict[str, Any]) -> Iterator[Moves]:
+def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:
     if "schedule" in evidence:
-        yield [tuple(turn) for turn in evidence["schedule"]]
+        yield [tuple(transition) for transition in evidence["schedule"]]
     elif "cuts" in evidence and not evidence.get("origin"):
         moves: Moves = []
         for number, cut in enumerate(evidence["cuts"]):
@@ -147,13 +147,13 @@ def _moves(situation: Situation, evidence: dict[str, Any]) -> Iterator[Moves]:
         yield [*moves, ("step", READER_PLACE)]
 
 
-def _violation(situation: Situation, moves: Moves, violated: str) -> Violation | None:
+def _violation(case: TestCase, moves: Moves, violated: str) -> Violation | None:
     """Return how a run by these moves breaks a property, or any where that is ""."""
-    with remembered_decoding(), Player(situation) as player:
-        log = from_schedule(situation, moves)
+    with remembered_decoding(), Replayer(case) as replayer:
+        log = from_schedule(case, moves)
         parts = [Signature(violated, part) for part in PARTS] if violated else [None]
         for wanted in parts:
-            for violation in player.play(log, wanted=wanted).violations:
+            for violation in replayer.play(log, wanted=wanted).violations:
                 if wanted is None or wanted.fits(violation):
                     return violation
     return None

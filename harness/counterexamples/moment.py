@@ -16,30 +16,30 @@ from tornproof.harness.counterexamples.byte_map import (
 )
 from tornproof.harness.counterexamples.log import Deviation, Kill, PowerCut
 from tornproof.harness.counterexamples.regions import fields_of
-from tornproof.harness.counterexamples.stage import Watcher, disk_after
+from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Refused
+from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, Rejected
 from tornproof.harness.simulator.persistence.models import model_named
-from tornproof.harness.simulator.process.client import Node
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
 FILE_COUNT_MAX = 12
-NOT_THERE = Refused(Refusal.MISSING)
+NOT_THERE = Rejected(StorageReason.MISSING)
 READS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW}
 Ranges = list[tuple[int, int]]
 
 
-class MomentRecorder(Watcher):
+class StateRecorder(Observer):
     """Keeps the files at the last crash of a run, those at its end, and what each operation reads."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, case: TestCase) -> None:
         """Wait for a run of the situation."""
-        self._prefix = f"{situation.path}/"
-        self._start = situation.kernel()
+        self._prefix = f"{case.path}/"
+        self._start = case.kernel()
         self._crash: tuple[Kill | PowerCut, Kernel] | None = None
         self._end = self._start
         self._operation = ("", "")
@@ -49,7 +49,7 @@ class MomentRecorder(Watcher):
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Note what was read; the world's files are looked at when the run is over."""
         self._end = world.kernel
-        self._operation = step.client, step.operation
+        self._operation = step.process, step.operation
         if node.answer == NOT_THERE:
             self._missed.setdefault(self._operation, set()).add(call.path)
         if call.kind not in READS:
@@ -71,7 +71,7 @@ class MomentRecorder(Watcher):
             case None:
                 return "when the property breaks"
             case (Kill(at=at), _):
-                return f"when {at.client} is killed"
+                return f"when {at.process} is killed"
             case _:
                 return "when the power is cut"
 
@@ -83,15 +83,21 @@ class MomentRecorder(Watcher):
         kernel = self._end if self._crash is None else self._crash[1]
         image, start, path = kernel.image(), self._start.image(), self._prefix.removesuffix("/")
         fields, reads = fields_of(image, start, path), self._reads.get(self._operation, {})
-        states = {place: each for place, each in self._states(kernel) if place.startswith(self._prefix)}
-        for place in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
-            states[place] = whole(NO_NAME, len(start.files[place]))
-        shown = [place for place in states if place in reads or _has_changed(place, states[place], image, start)]
+        states = {position: each for position, each in self._states(kernel) if position.startswith(self._prefix)}
+        for position in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
+            states[position] = whole(NO_NAME, len(start.files[position]))
+        shown = [
+            position
+            for position in states
+            if position in reads or _has_changed(position, states[position], image, start)
+        ]
         # What was at stake comes first where not all have room.
-        shown.sort(key=lambda place: (bool((states[place] == DURABLE).all()), place not in reads, place))
+        shown.sort(key=lambda position: (bool((states[position] == DURABLE).all()), position not in reads, position))
         maps = [
-            file_map(place.removeprefix(self._prefix), states[place], fields.get(place), reads.get(place, ()))
-            for place in sorted(shown[:FILE_COUNT_MAX])
+            file_map(
+                position.removeprefix(self._prefix), states[position], fields.get(position), reads.get(position, ())
+            )
+            for position in sorted(shown[:FILE_COUNT_MAX])
         ]
         return maps, max(0, len(shown) - FILE_COUNT_MAX)
 
@@ -100,28 +106,31 @@ class MomentRecorder(Watcher):
         match self._crash:
             case (PowerCut(model=model, choice=choice), _):
                 if not model_named(model).loses_names:
-                    durable = {place for place, _ in kernel.paths()}
+                    durable = {position for position, _ in kernel.paths()}
                 yield from _states_after(kernel, disk_after(kernel, model, choice).kernel(), durable)
             case _:
-                for place, number in kernel.paths():
-                    yield place, states_before(kernel.files[number], has_name=place in durable)
+                for position, number in kernel.paths():
+                    yield position, states_before(kernel.files[number], has_name=position in durable)
 
 
 def _states_after(kernel: Kernel, left: Kernel, durable: set[str]) -> Iterator[tuple[str, States]]:
-    numbers, contents = dict(kernel.paths()), {place: left.files[number].content for place, number in left.paths()}
-    for place, number in numbers.items():
+    numbers, contents = (
+        dict(kernel.paths()),
+        {position: left.files[number].content for position, number in left.paths()},
+    )
+    for position, number in numbers.items():
         state = kernel.files[number]
-        if place in contents:
-            yield place, states_after(state, contents[place], has_name=place in durable)
+        if position in contents:
+            yield position, states_after(state, contents[position], has_name=position in durable)
         else:
-            yield place, whole(NO_NAME, len(state.content))
-    for place in contents.keys() - numbers.keys():
+            yield position, whole(NO_NAME, len(state.content))
+    for position in contents.keys() - numbers.keys():
         # Its name was removed, but the disk does not know that.
-        yield place, whole(DURABLE, len(contents[place]))
+        yield position, whole(DURABLE, len(contents[position]))
 
 
-def _has_changed(place: str, states: States, image: DiskImage, start: DiskImage) -> bool:
-    return bool((states != DURABLE).any()) or image.files.get(place) != start.files.get(place)
+def _has_changed(position: str, states: States, image: DiskImage, start: DiskImage) -> bool:
+    return bool((states != DURABLE).any()) or image.files.get(position) != start.files.get(position)
 
 
 def _durable_paths(kernel: Kernel) -> Iterator[str]:
@@ -131,8 +140,8 @@ def _durable_paths(kernel: Kernel) -> Iterator[str]:
     while pending:
         prefix, directory = pending.pop()
         for name, number in kernel.durable_directories.get(directory, {}).items():
-            place = f"{prefix}{name}"
+            position = f"{prefix}{name}"
             if number in kernel.directories:
-                pending.append((f"{place}/", number))
-            elif now.get(place) == number:
-                yield place
+                pending.append((f"{position}/", number))
+            elif now.get(position) == number:
+                yield position

@@ -17,7 +17,7 @@ from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
 from tornproof.impl.layout.record import Layout
 from tornproof.impl.pm.block import region_offset
 from tornproof.impl.pm.chain import Metadata, decode_chain, walk
-from tornproof.impl.pm.footer import FooterPlace, locate_footer
+from tornproof.impl.pm.footer import FooterPosition, locate_footer
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition, read_published, resolve_partition
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES, TXN_FILE, Partition, area_of
@@ -100,15 +100,15 @@ def pm_regions(resolved: ResolvedPartition, file_size_bytes: int) -> RegionMap:
         for start in range(block.offset_bytes + 8, region_offset(block.offset_bytes, columns), chunk_bytes):
             regions += _fields(pm_layout.ColumnChunk.layout, start, prefix="chunk ")
         regions.append(Region(block.offset_bytes, block.end_bytes, "out-of-line statistics"))
-    committed = resolved.resolved.place
+    committed = resolved.resolved.position
     regions += _footer_regions(committed, "")
     label = resolved.files.pm_label
-    for place in itertools.takewhile(lambda each: each.end_bytes > committed.end_bytes, walk(content, file=label)):
-        checksum = place.checksum_offset
-        regions.append(Region(place.offset_bytes, checksum, "orphan footer"))
-        regions.append(Region(checksum, place.end_bytes, "orphan trailer"))
+    for location in itertools.takewhile(lambda each: each.end_bytes > committed.end_bytes, walk(content, file=label)):
+        checksum = location.checksum_offset
+        regions.append(Region(location.offset_bytes, checksum, "orphan footer"))
+        regions.append(Region(checksum, location.end_bytes, "orphan trailer"))
     for older in itertools.islice(decode_chain(content, file=label, end_bytes=committed.end_bytes), 1, None):
-        regions += _footer_regions(older.generation.place, "older ")
+        regions += _footer_regions(older.generation.position, "older ")
         regions += [Region(block.offset_bytes, block.end_bytes, "older block") for block in older.blocks]
     regions.append(Region(0, committed.end_bytes, "padding and bloom bitsets"))
     regions.append(Region(committed.end_bytes, len(content), "orphan block"))
@@ -117,7 +117,7 @@ def pm_regions(resolved: ResolvedPartition, file_size_bytes: int) -> RegionMap:
 
 def data_regions(resolved: ResolvedPartition, content: bytes) -> RegionMap:
     """Name the bytes of a data.parquet at its token."""
-    fixed, token = resolved.metadata.generation.place.fixed, resolved.partition.token
+    fixed, token = resolved.metadata.generation.position.fixed, resolved.partition.token
     tail = token - ParquetTail.layout.size_bytes
     regions = [Region(0, len(MAGIC), "leading magic")]
     for block in resolved.metadata.blocks:
@@ -140,11 +140,11 @@ def _fields(layout: Layout, start: int, *, prefix: str = "") -> list[Region]:
     ]
 
 
-def _footer_regions(place: FooterPlace, prefix: str) -> list[Region]:
-    checksum = place.checksum_offset
+def _footer_regions(location: FooterPosition, prefix: str) -> list[Region]:
+    checksum = location.checksum_offset
     return [
-        *_fields(pm_layout.Footer.layout, place.offset_bytes, prefix=prefix),
-        Region(place.offset_bytes, checksum, f"{prefix}entries and sections"),
+        *_fields(pm_layout.Footer.layout, location.offset_bytes, prefix=prefix),
+        Region(location.offset_bytes, checksum, f"{prefix}entries and sections"),
         *_fields(pm_layout.Trailer.layout, checksum, prefix=prefix),
     ]
 
@@ -196,8 +196,8 @@ def _newest(files: PartitionFiles) -> ResolvedPartition | None:
     """Return a partition as the newest published generation has it, whatever `_txn` says."""
     with suppress(TornproofError):
         content = read_published(files).content
-        place = locate_footer(content, len(content), file=files.pm_label)
-        return resolve_partition(files, replace(UNNAMED, token=place.token))
+        location = locate_footer(content, len(content), file=files.pm_label)
+        return resolve_partition(files, replace(UNNAMED, token=location.token))
     return None
 
 
@@ -222,7 +222,7 @@ def _generation_fields(metadata: Metadata, prefix: str) -> Iterator[Region]:
             if reference is not None and reference.length_bytes is not None:
                 start = reference.offset_bytes
                 yield Region(start, start + reference.length_bytes, f"{prefix}row group {number} bloom filter")
-    start, end = generation.place.fixed.parquet_footer_offset, metadata.token - ParquetTail.layout.size_bytes
+    start, end = generation.position.fixed.parquet_footer_offset, metadata.token - ParquetTail.layout.size_bytes
     magic = end + ParquetTail.layout.offset_of("magic")
     yield Region(start, end, f"{prefix}{FOOTER}")
     yield Region(end, magic, f"{prefix}{FOOTER_LENGTH}")

@@ -12,14 +12,14 @@ import pyarrow as pa
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.case_document import UnknownTargetError, case_of
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog, text_of
-from tornproof.harness.counterexamples.run import Player, Signature
-from tornproof.harness.counterexamples.situation_document import UnknownTargetError, situation_of
-from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.run import Replayer, Signature
+from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.simulator.filesystem.kernel import NoError
-from tornproof.harness.simulator.process.situation import NotExplorableError
+from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.impl.errors import TornproofError
 
 UNUSABLE = (
@@ -67,17 +67,17 @@ def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
     Raises what is in `UNUSABLE` for a finding that cannot be replayed.
     """
     evidence = finding.evidence
-    situation = situation_of(evidence["situation"], target)
+    case = case_of(evidence["situation"], target)
     log = DecisionLog.of_document(evidence["log"])
     exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
-    with remembered_decoding(), Player(situation) as player:
+    with remembered_decoding(), Replayer(case) as replayer:
         # Words may change, so that the property and the part are enough.
         for wanted in (exact, exact._replace(kind="")):
-            result = player.play(log, wanted=wanted)
+            result = replayer.play(log, wanted=wanted)
             violation = result.violation(wanted)
             if violation is not None and not result.dropped:
                 kind = Signature.of(violation).kind
-                again = {**evidence, "kind": kind, "explanation": explain(Case(situation, log), wanted)}
+                again = {**evidence, "kind": kind, "explanation": explain(Candidate(case, log), wanted)}
                 return Replayed(
                     verdict=Verdict.INVALID, is_same=_as_before(again, evidence) == evidence, evidence=again
                 )

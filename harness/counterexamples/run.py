@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.stage import Stage, Troupe, Watcher, written
+from tornproof.harness.counterexamples.replay_engine import Observer, ReplayEngine, ReplayProcesses, written
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
-from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_PLACE, Lives
+from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_PLACE, Sessions
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.situation import Situation
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
-NOBODY = Watcher()
+NOBODY = Observer()
 
 
 class Signature(NamedTuple):
@@ -31,7 +31,7 @@ class Signature(NamedTuple):
     @classmethod
     def of(cls, violation: Violation) -> Self:
         """Return that of a violation."""
-        return cls(violation.property, kind_of(violation.client), _without_numbers(violation.sentence))
+        return cls(violation.property, kind_of(violation.process), _without_numbers(violation.sentence))
 
     def fits(self, violation: Violation) -> bool:
         """Say whether a violation is such a one."""
@@ -54,13 +54,13 @@ class RunResult:
         return next(filter(wanted.fits, self.violations), None)
 
 
-class Player:
+class Replayer:
     """Runs logs on one situation, whose clients learn once for all of them. Close it after use."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, case: TestCase) -> None:
         """Wait for logs."""
-        self.situation = situation
-        self._troupes: dict[bool, Troupe] = {}
+        self.case = case
+        self._troupes: dict[bool, ReplayProcesses] = {}
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -68,22 +68,22 @@ class Player:
 
     def __exit__(self, *exception: object) -> None:
         """End all greenlets."""
-        for troupe in self._troupes.values():
-            troupe.lives.close()
+        for processes in self._troupes.values():
+            processes.sessions.close()
 
-    def stage(self, *, fails: bool, watcher: Watcher = NOBODY, adapts: bool = False) -> Stage:
+    def engine(self, *, fails: bool, observer: Observer = NOBODY, adapts: bool = False) -> ReplayEngine:
         """Return the start of a run, in which calls may fail or not."""
         if fails not in self._troupes:
-            lives = Lives.of(self.situation, fails=fails)
-            self._troupes[fails] = Troupe(lives=lives, names=StepNames(self.situation.path))
-        return Stage(self._troupes[fails], watcher, adapts=adapts)
+            sessions = Sessions.of(self.case, fails=fails)
+            self._troupes[fails] = ReplayProcesses(sessions=sessions, names=StepNames(self.case.path))
+        return ReplayEngine(self._troupes[fails], observer, adapts=adapts)
 
     def play(
         self,
         log: DecisionLog,
         *,
         wanted: Signature | None = None,
-        watcher: Watcher = NOBODY,
+        observer: Observer = NOBODY,
         adapts: bool = False,
     ) -> RunResult:
         """Run a log up to the first violation that is wanted, or without a wish to the first one, or to the end.
@@ -91,34 +91,34 @@ class Player:
         With `adapts`, a power cut of a larger case leaves what is nearest to its choice.
         """
         fails = any(isinstance(each, Fail) for each in log.deviations)
-        stage = self.stage(fails=fails, watcher=watcher, adapts=adapts)
+        engine = self.engine(fails=fails, observer=observer, adapts=adapts)
         queue = _Queue(log)
-        while not _is_over(stage.world.progress.violations, wanted):
-            step = stage.next_step()
+        while not _is_over(engine.world.progress.violations, wanted):
+            step = engine.next_step()
             deviation = queue.due(step)
             if deviation is not None:
-                if queue.is_of_use(stage, deviation):
-                    queue.note(stage.deviate(deviation))
+                if queue.is_of_use(engine, deviation):
+                    queue.note(engine.deviate(deviation))
             elif step.operation != END:
-                stage.advance()
-            elif (following := stage.following) is not None:
-                stage.current = following
+                engine.advance()
+            elif (following := engine.following) is not None:
+                engine.current = following
             else:
                 break
         applied, dropped = queue.outcome()
         return RunResult(
-            violations=stage.world.progress.violations,
-            trace_hash=stage.trace_hash,
+            violations=engine.world.progress.violations,
+            trace_hash=engine.trace_hash,
             applied=applied,
             dropped=dropped,
-            step_count=stage.step_count,
+            step_count=engine.step_count,
         )
 
 
-def run_log(situation: Situation, log: DecisionLog, *, wanted: Signature | None = None) -> RunResult:
+def run_log(case: TestCase, log: DecisionLog, *, wanted: Signature | None = None) -> RunResult:
     """Run a log once."""
-    with Player(situation) as player:
-        return player.play(log, wanted=wanted)
+    with Replayer(case) as replayer:
+        return replayer.play(log, wanted=wanted)
 
 
 def _is_over(violations: Sequence[Violation], wanted: Signature | None) -> bool:
@@ -150,13 +150,13 @@ class _Queue:
         self._taken = numbers.pop(0)
         return self._log.deviations[self._taken]
 
-    def is_of_use(self, stage: Stage, deviation: Deviation) -> bool:
+    def is_of_use(self, engine: ReplayEngine, deviation: Deviation) -> bool:
         """Say whether a client that is switched to has a call left, or a decision at its end."""
         if not isinstance(deviation, Switch):
             return True
-        place = stage.place_of(deviation.to)
-        return place is not None and (
-            stage.world.nodes[place].call is not None or bool(self._pending.get(Step(deviation.to, END)))
+        position = engine.position_of(deviation.to)
+        return position is not None and (
+            engine.world.nodes[position].call is not None or bool(self._pending.get(Step(deviation.to, END)))
         )
 
     def note(self, applied: Deviation | None) -> None:
@@ -169,19 +169,19 @@ class _Queue:
         return tuple(self._applied[number] for number in sorted(self._applied)), dropped
 
 
-def from_schedule(situation: Situation, moves: Iterable[Sequence[Any]]) -> DecisionLog:
+def from_schedule(case: TestCase, moves: Iterable[Sequence[Any]]) -> DecisionLog:
     """Return the log of a run that went by these moves.
 
     A move is (place, count of steps), ("step", place), ("kill",) of the writer, ("fail",) of the writer's next call or
     ("fail", place, reason), or ("power", model, choice). Raises ValueError for moves that nobody can make.
     """
-    with Player(situation) as player:
+    with Replayer(case) as replayer:
         atoms = list(_atoms(moves))
-        scribe = _Scribe(player.stage(fails=any(atom[0] == "fail" for atom in atoms)))
+        recorder = _Recorder(replayer.engine(fails=any(atom[0] == "fail" for atom in atoms)))
         last_crash = max((number for number, atom in enumerate(atoms) if atom[0] in ("kill", "power")), default=-1)
         for number, atom in enumerate(atoms):
-            scribe.write(atom, is_before_crash=number < last_crash)
-        return DecisionLog(tuple(scribe.deviations))
+            recorder.write(atom, is_before_crash=number < last_crash)
+        return DecisionLog(tuple(recorder.deviations))
 
 
 def _atoms(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
@@ -192,47 +192,47 @@ def _atoms(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
             yield move
 
 
-class _Scribe:
+class _Recorder:
     """Goes through a schedule and writes down what the policy would not do."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, engine: ReplayEngine) -> None:
+        self._engine = engine
         self.deviations: list[Deviation] = []
 
     def write(self, atom: Sequence[Any], *, is_before_crash: bool) -> None:
-        stage = self._stage
+        engine = self._engine
         match atom:
-            case ["step", place]:
-                if stage.world.nodes[place].call is None:
-                    raise ValueError(f"{stage.client(place)} has no step left")
-                self._turn_to(place, is_before_crash=is_before_crash)
-                stage.advance()
+            case ["step", position]:
+                if engine.world.nodes[position].call is None:
+                    raise ValueError(f"{engine.process(position)} has no step left")
+                self._transition_to(position, is_before_crash=is_before_crash)
+                engine.advance()
             case ["kill"]:
-                self._turn_to(WRITER_PLACE, is_before_crash=False)
-                self._deviate(Kill(stage.next_step()))
+                self._transition_to(WRITER_PLACE, is_before_crash=False)
+                self._deviate(Kill(engine.next_step()))
             case ["fail", *rest]:
-                place, reason = rest or (WRITER_PLACE, FAILED_SYNC.reason)
-                self._turn_to(place, is_before_crash=is_before_crash)
-                self._deviate(Fail(stage.next_step(), Refusal(reason)))
+                position, reason = rest or (WRITER_PLACE, FAILED_SYNC.reason)
+                self._transition_to(position, is_before_crash=is_before_crash)
+                self._deviate(Fail(engine.next_step(), StorageReason(reason)))
             case ["power", model, choice]:
                 # All die, but only the writer's steps say what there was to lose.
-                self._turn_to(WRITER_PLACE, is_before_crash=False)
-                self._deviate(PowerCut(stage.next_step(), str(model), written(choice)))
+                self._transition_to(WRITER_PLACE, is_before_crash=False)
+                self._deviate(PowerCut(engine.next_step(), str(model), written(choice)))
             case _:
                 raise ValueError(f"no move: {atom!r}")
 
-    def _turn_to(self, place: int, *, is_before_crash: bool) -> None:
+    def _transition_to(self, position: int, *, is_before_crash: bool) -> None:
         """Switch where the policy goes on with somebody else.
 
         At the end of a client the turn is written down even so where a crash is to come, because that may be keyed by
         the same end.
         """
-        stage = self._stage
-        has_ended = stage.world.nodes[stage.current].call is None
-        if place != stage.current and (stage.following != place or (has_ended and is_before_crash)):
-            self.deviations.append(Switch(stage.next_step(), stage.client(place)))
-        stage.current = place
+        engine = self._engine
+        has_ended = engine.world.nodes[engine.current].call is None
+        if position != engine.current and (engine.following != position or (has_ended and is_before_crash)):
+            self.deviations.append(Switch(engine.next_step(), engine.process(position)))
+        engine.current = position
 
     def _deviate(self, deviation: Deviation) -> None:
         self.deviations.append(deviation)
-        assert self._stage.deviate(deviation), f"{deviation} does not apply where it was made"
+        assert self._engine.deviate(deviation), f"{deviation} does not apply where it was made"

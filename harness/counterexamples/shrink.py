@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to
-from tornproof.harness.counterexamples.run import Player, RunResult, Signature
+from tornproof.harness.counterexamples.replay_engine import Observer
+from tornproof.harness.counterexamples.run import Replayer, RunResult, Signature
 from tornproof.harness.counterexamples.smaller import (
-    Case,
+    Candidate,
     compact,
     simpler_choices,
     with_fewer_operations,
     with_fewer_readers,
     without_crash,
 )
-from tornproof.harness.counterexamples.stage import Watcher
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process.client import Node
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 STEP_BUDGET = 1_000_000
@@ -32,7 +32,7 @@ STEPS_OF_A_RUN = 100
 class Shrunk:
     """The smallest case that was found, its run, and what that took; not `is_smallest` where the budget ended first."""
 
-    case: Case
+    candidate: Candidate
     result: RunResult
     run_count: int
     step_count: int
@@ -43,9 +43,9 @@ class NotReproducedError(Exception):
     """The log does not break the property."""
 
 
-def shrink(situation: Situation, log: DecisionLog, wanted: Signature, *, step_budget: int = STEP_BUDGET) -> Shrunk:
+def shrink(case: TestCase, log: DecisionLog, wanted: Signature, *, step_budget: int = STEP_BUDGET) -> Shrunk:
     """Make a case smaller within a budget of steps; raises NotReproducedError."""
-    shrinker = _Shrinker(Case(situation, log), wanted, step_budget)
+    shrinker = _Shrinker(Candidate(case, log), wanted, step_budget)
     try:
         is_smallest = shrinker.run()
         return shrinker.result(is_smallest=is_smallest)
@@ -57,7 +57,7 @@ class _BudgetEndsError(Exception):
     pass
 
 
-class Itinerary(Watcher):
+class Plan(Observer):
     """Which steps each client did, and the files before each decision."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Itinerary(Watcher):
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
         """Note the step."""
-        self.steps.setdefault(step.client, []).append(step)
+        self.steps.setdefault(step.process, []).append(step)
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
         """Keep the files."""
@@ -76,12 +76,12 @@ class Itinerary(Watcher):
 
     def until(self, step: Step) -> list[Step]:
         """Return what the same client did before a step."""
-        steps = self.steps.get(step.client, [])
+        steps = self.steps.get(step.process, [])
         return steps[: steps.index(step)] if step in steps else steps
 
     def since(self, step: Step) -> list[Step]:
         """Return the step, and what the same client did after it."""
-        steps = self.steps.get(step.client, [])
+        steps = self.steps.get(step.process, [])
         return steps[steps.index(step) :] if step in steps else []
 
     def before(self, step: Step) -> Step | None:
@@ -90,11 +90,11 @@ class Itinerary(Watcher):
 
 
 class _Shrinker:
-    def __init__(self, case: Case, wanted: Signature, step_budget: int) -> None:
-        self._case = case
+    def __init__(self, candidate: Candidate, wanted: Signature, step_budget: int) -> None:
+        self._case = candidate
         self._wanted = wanted
         self._budget = step_budget
-        self._player = Player(case.situation)
+        self._replayer = Replayer(candidate.case)
         self._run_count = self._step_count = 0
 
     def run(self) -> bool:
@@ -117,12 +117,12 @@ class _Shrinker:
 
     def result(self, *, is_smallest: bool) -> Shrunk:
         """Number the operations anew, and run the case for the last time."""
-        case = compact(self._case)
-        with Player(case.situation) as player:
-            result = player.play(case.log, wanted=self._wanted)
+        candidate = compact(self._case)
+        with Replayer(candidate.case) as replayer:
+            result = replayer.play(candidate.log, wanted=self._wanted)
         assert result.violation(self._wanted) is not None, "numbering operations anew changes nothing"
         return Shrunk(
-            case=case,
+            candidate=candidate,
             result=result,
             run_count=self._run_count,
             step_count=self._step_count,
@@ -131,16 +131,16 @@ class _Shrinker:
 
     def close(self) -> None:
         """End all greenlets."""
-        self._player.__exit__()
+        self._replayer.__exit__()
 
-    def _accepts(self, case: Case) -> bool:
+    def _accepts(self, candidate: Candidate) -> bool:
         """Run a case, and go on with what of its log applied if it breaks the same property."""
         if self._step_count > self._budget:
             raise _BudgetEndsError
-        is_other = case.situation is not self._player.situation
-        player = Player(case.situation) if is_other else self._player
+        is_other = candidate.case is not self._replayer.case
+        replayer = Replayer(candidate.case) if is_other else self._replayer
         try:
-            result = player.play(case.log, wanted=self._wanted, adapts=True)
+            result = replayer.play(candidate.log, wanted=self._wanted, adapts=True)
         except NotExplorableError:
             # What is smaller may fail by itself, which is another finding.
             result = None
@@ -148,25 +148,25 @@ class _Shrinker:
         self._step_count += STEPS_OF_A_RUN + (result.step_count if result else 0)
         holds = result is not None and result.violation(self._wanted) is not None
         if result is not None and holds:
-            self._case = Case(case.situation, DecisionLog(result.applied))
-            self._player, player = player, self._player
+            self._case = Candidate(candidate.case, DecisionLog(result.applied))
+            self._replayer, replayer = replayer, self._replayer
         if is_other:
-            player.__exit__()
+            replayer.__exit__()
         return holds
 
-    def _try_all(self, smaller: Callable[[Case], Iterable[Case]]) -> None:
+    def _try_all(self, smaller: Callable[[Candidate], Iterable[Candidate]]) -> None:
         """Take each smaller case that still breaks the property, and look for smaller ones of that."""
-        while any(self._accepts(case) for case in smaller(self._case)):
+        while any(self._accepts(candidate) for candidate in smaller(self._case)):
             pass
 
     def _drop_deviations(self) -> None:
         """Leave decisions out, many at once first; then two at once, because a turn and its return go together."""
         width = len(self._case.log.deviations)
         while width:
-            place = 0
-            while place < len(self._case.log.deviations):
-                if not self._accepts(self._leaving_out(range(place, place + width))):
-                    place += width
+            position = 0
+            while position < len(self._case.log.deviations):
+                if not self._accepts(self._leaving_out(range(position, position + width))):
+                    position += width
             width //= 2
         while any(self._accepts(self._leaving_out(pair)) for pair in self._pairs()):
             pass
@@ -177,20 +177,20 @@ class _Shrinker:
             for second in range(first + 1, count):
                 yield first, second
 
-    def _leaving_out(self, places: Iterable[int]) -> Case:
-        gone = set(places)
-        kept = (each for place, each in enumerate(self._case.log.deviations) if place not in gone)
-        return Case(self._case.situation, DecisionLog(tuple(kept)))
+    def _leaving_out(self, positions: Iterable[int]) -> Candidate:
+        gone = set(positions)
+        kept = (each for position, each in enumerate(self._case.log.deviations) if position not in gone)
+        return Candidate(self._case.case, DecisionLog(tuple(kept)))
 
     def _simplify_choices(self) -> None:
         """Let more persist in power cuts."""
-        for place, deviation in enumerate(self._case.log.deviations):
+        for position, deviation in enumerate(self._case.log.deviations):
             if isinstance(deviation, PowerCut):
-                while any(self._accepts(self._replaced(place, each)) for each in self._simpler(place)):
+                while any(self._accepts(self._replaced(position, each)) for each in self._simpler(position)):
                     pass
 
-    def _simpler(self, place: int) -> Iterator[Deviation]:
-        deviation = self._case.log.deviations[place]
+    def _simpler(self, position: int) -> Iterator[Deviation]:
+        deviation = self._case.log.deviations[position]
         assert isinstance(deviation, PowerCut)
         kernel = self._walked().kernels[deviation]
         for choice in simpler_choices(kernel, deviation.model, deviation.choice):
@@ -198,20 +198,20 @@ class _Shrinker:
 
     def _move_earlier(self) -> None:
         """Move each decision back to the first step at which it still does it, so that the step before is the cause."""
-        for place in range(len(self._case.log.deviations)):
-            while self._moves_back(place):
+        for position in range(len(self._case.log.deviations)):
+            while self._moves_back(position):
                 pass
 
-    def _moves_back(self, place: int) -> bool:
+    def _moves_back(self, position: int) -> bool:
         deviations = self._case.log.deviations
-        before = self._walked().before(deviations[place].at) if place < len(deviations) else None
-        return before is not None and self._accepts(self._replaced(place, moved_to(deviations[place], before)))
+        before = self._walked().before(deviations[position].at) if position < len(deviations) else None
+        return before is not None and self._accepts(self._replaced(position, moved_to(deviations[position], before)))
 
-    def _replaced(self, place: int, deviation: Deviation) -> Case:
+    def _replaced(self, position: int, deviation: Deviation) -> Candidate:
         deviations = self._case.log.deviations
-        return Case(self._case.situation, DecisionLog((*deviations[:place], deviation, *deviations[place + 1 :])))
+        return Candidate(self._case.case, DecisionLog((*deviations[:position], deviation, *deviations[position + 1 :])))
 
-    def _walked(self) -> Itinerary:
-        itinerary = Itinerary()
-        self._player.play(self._case.log, wanted=self._wanted, watcher=itinerary)
-        return itinerary
+    def _walked(self) -> Plan:
+        plan = Plan()
+        self._replayer.play(self._case.log, wanted=self._wanted, observer=plan)
+        return plan

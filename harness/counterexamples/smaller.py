@@ -8,89 +8,89 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.stage import read_choice, written
+from tornproof.harness.counterexamples.replay_engine import read_choice, written
 from tornproof.harness.counterexamples.step_names import Step, kind_of
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import FileChoice, Model, model_named
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Operations
-from tornproof.harness.simulator.process.situation import Readers, Situation
 
 Rename = Callable[[Step], Step]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Candidate:
     """A situation, and a log that is run on it."""
 
-    situation: Situation
+    case: TestCase
     log: DecisionLog
 
     @property
     def operation_count(self) -> int:
         """How many commits the lives try together."""
-        return len(self.situation.first_life) + len(self.situation.second_life)
+        return len(self.case.first_session) + len(self.case.second_session)
 
 
-def with_fewer_operations(case: Case) -> Iterator[Case]:
+def with_fewer_operations(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the case without each of its operations; the others keep their numbers.
 
     What was to come in the operation is left out, or comes in one that is beside it.
     """
-    situation = case.situation
-    for rest, number, near in _without_one(situation.second_life):
-        yield from _with_log(replace(situation, second_life=rest), case.log, number, near)
-    for rest, number, near in _without_one(situation.first_life):
-        yield from _with_log(replace(situation, first_life=rest), case.log, number, near)
+    case = candidate.case
+    for rest, number, near in _without_one(case.second_session):
+        yield from _with_log(replace(case, second_session=rest), candidate.log, number, near)
+    for rest, number, near in _without_one(case.first_session):
+        yield from _with_log(replace(case, first_session=rest), candidate.log, number, near)
 
 
 def _without_one(operations: Operations) -> Iterator[tuple[Operations, int, Operations]]:
     """Yield the operations without one, that one, and those beside it; the last one first."""
-    for place in reversed(range(len(operations))):
-        before, after = operations[:place], operations[place + 1 :]
-        yield (*before, *after), operations[place], (*before[-1:], *after[:1])
+    for position in reversed(range(len(operations))):
+        before, after = operations[:position], operations[position + 1 :]
+        yield (*before, *after), operations[position], (*before[-1:], *after[:1])
 
 
-def _with_log(situation: Situation, log: DecisionLog, gone: int, near: Operations) -> Iterator[Case]:
-    yield Case(situation, log)
+def _with_log(case: TestCase, log: DecisionLog, gone: int, near: Operations) -> Iterator[Candidate]:
+    yield Candidate(case, log)
     for other in near:
-        yield Case(situation, renamed(log, partial(_elsewhere, gone=gone, other=other)))
+        yield Candidate(case, renamed(log, partial(_elsewhere, gone=gone, other=other)))
 
 
-def without_crash(case: Case) -> Iterator[Case]:
+def without_crash(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the case without its one crash: the second life's operations are the first one's, or follow them."""
-    situation = case.situation
-    if case.log.crash_count != 1:
+    case = candidate.case
+    if candidate.log.crash_count != 1:
         return
 
     def rename(step: Step) -> Step:
-        return step._replace(client=step.client.removesuffix(".2"))
+        return step._replace(process=step.process.removesuffix(".2"))
 
-    kept = tuple(each for each in case.log.deviations if not isinstance(each, Kill | PowerCut))
+    kept = tuple(each for each in candidate.log.deviations if not isinstance(each, Kill | PowerCut))
     log = renamed(DecisionLog(kept), rename)
-    for first in (situation.second_life, (*situation.first_life, *situation.second_life)):
-        yield Case(replace(situation, first_life=first, second_life=()), log)
+    for first in (case.second_session, (*case.first_session, *case.second_session)):
+        yield Candidate(replace(case, first_session=first, second_session=()), log)
 
 
-def with_fewer_readers(case: Case) -> Iterator[Case]:
+def with_fewer_readers(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the case without each reader, and with each that reads more than once reading once less."""
-    readers = _single(case.situation.readers)
-    for place in reversed(range(len(readers))):
-        number = place + 1
-        fewer = replace(case.situation, readers=(*readers[:place], *readers[place + 1 :]))
-        yield Case(fewer, DecisionLog(tuple(_without_client(case.log.deviations, f"reader {number}"))))
-    for place, reader in enumerate(readers):
+    readers = _single(candidate.case.readers)
+    for position in reversed(range(len(readers))):
+        number = position + 1
+        fewer = replace(candidate.case, readers=(*readers[:position], *readers[position + 1 :]))
+        yield Candidate(fewer, DecisionLog(tuple(_without_process(candidate.log.deviations, f"reader {number}"))))
+    for position, reader in enumerate(readers):
         if reader.read_count > 1:
             shorter = replace(reader, read_count=reader.read_count - 1)
-            fewer = replace(case.situation, readers=(*readers[:place], shorter, *readers[place + 1 :]))
-            yield Case(fewer, case.log)
-            yield Case(fewer, renamed(case.log, partial(_read_before, client=f"reader {place + 1}")))
+            fewer = replace(candidate.case, readers=(*readers[:position], shorter, *readers[position + 1 :]))
+            yield Candidate(fewer, candidate.log)
+            yield Candidate(fewer, renamed(candidate.log, partial(_read_before, process=f"reader {position + 1}")))
 
 
-def compact(case: Case) -> Case:
+def compact(candidate: Candidate) -> Candidate:
     """Return the case with its operations numbered anew, and only those that somebody tries."""
-    situation = case.situation
-    used = sorted({*situation.first_life, *situation.second_life})
+    case = candidate.case
+    used = sorted({*case.first_session, *case.second_session})
     number_of = {old: new for new, old in enumerate(used)}
 
     def rename(step: Step) -> Step:
@@ -98,13 +98,13 @@ def compact(case: Case) -> Case:
         return step if commit is None else step._replace(operation=f"commit {number_of[int(commit[1])]}")
 
     smaller = replace(
-        situation,
-        operations=tuple(situation.operations[number] for number in used),
-        first_life=tuple(number_of[number] for number in situation.first_life),
-        second_life=tuple(number_of[number] for number in situation.second_life),
-        readers=_single(situation.readers),
+        case,
+        operations=tuple(case.operations[number] for number in used),
+        first_session=tuple(number_of[number] for number in case.first_session),
+        second_session=tuple(number_of[number] for number in case.second_session),
+        readers=_single(case.readers),
     )
-    return Case(smaller, renamed(case.log, rename))
+    return Candidate(smaller, renamed(candidate.log, rename))
 
 
 def renamed(log: DecisionLog, rename: Rename) -> DecisionLog:
@@ -114,7 +114,7 @@ def renamed(log: DecisionLog, rename: Rename) -> DecisionLog:
 
 def _renamed(deviation: Deviation, rename: Rename) -> Deviation:
     moved = replace(deviation, at=rename(deviation.at))
-    return replace(moved, to=rename(Step(moved.to, "")).client) if isinstance(moved, Switch) else moved
+    return replace(moved, to=rename(Step(moved.to, "")).process) if isinstance(moved, Switch) else moved
 
 
 def _elsewhere(step: Step, gone: int, other: int) -> Step:
@@ -125,12 +125,12 @@ def _single(readers: Iterable[Readers]) -> tuple[Readers, ...]:
     return tuple(replace(each, count=1) for each in readers for _ in range(each.count))
 
 
-def _without_client(deviations: Iterable[Deviation], gone: str) -> Iterator[Deviation]:
+def _without_process(deviations: Iterable[Deviation], gone: str) -> Iterator[Deviation]:
     """Leave a client out: who switched to it switches to whom it switched to then; later readers move up."""
     waiting: Switch | None = None
     for each in deviations:
-        if each.at.client.split(".")[0] == gone:
-            if isinstance(each, Switch) and waiting is not None and each.to != waiting.at.client:
+        if each.at.process.split(".")[0] == gone:
+            if isinstance(each, Switch) and waiting is not None and each.to != waiting.at.process:
                 yield _moved_up(replace(waiting, to=each.to), gone)
             waiting = None
         elif isinstance(each, Switch) and each.to.split(".")[0] == gone:
@@ -143,18 +143,18 @@ def _moved_up(deviation: Deviation, gone: str) -> Deviation:
     number = int(gone.rpartition(" ")[2])
 
     def rename(step: Step) -> Step:
-        found = re.fullmatch(r"reader (\d+)(.*)", step.client)
+        found = re.fullmatch(r"reader (\d+)(.*)", step.process)
         if found is None or int(found[1]) < number:
             return step
-        return step._replace(client=f"reader {int(found[1]) - 1}{found[2]}")
+        return step._replace(process=f"reader {int(found[1]) - 1}{found[2]}")
 
     return _renamed(deviation, rename)
 
 
-def _read_before(step: Step, client: str) -> Step:
+def _read_before(step: Step, process: str) -> Step:
     """Name a step of the second read as one of the first, and so on."""
     found = re.fullmatch(r"(.*read )(\d+)", step.operation)
-    if found is None or step.client.split(".")[0] != client or kind_of(client) != "reader" or found[2] == "1":
+    if found is None or step.process.split(".")[0] != process or kind_of(process) != "reader" or found[2] == "1":
         return step
     return step._replace(operation=f"{found[1]}{int(found[2]) - 1}")
 
@@ -169,12 +169,12 @@ def simpler_choices(kernel: Kernel, model: str, text: str) -> Iterator[str]:
         for name in sorted(missing) if len(missing) > 1 else ():
             yield written(choice._replace(names=tuple(sorted({*names, name}))))
     states = {path: kernel.files[number] for path, number in kernel.paths()}
-    for place in range(len(files)):
-        yield written(choice._replace(files=(*files[:place], *files[place + 1 :])))
-    for place, (path, chosen) in enumerate(files):
+    for position in range(len(files)):
+        yield written(choice._replace(files=(*files[:position], *files[position + 1 :])))
+    for position, (path, chosen) in enumerate(files):
         if path in states:
             for simpler in _simpler_files(states[path], model_named(model), chosen):
-                changed = (*files[:place], (path, simpler), *files[place + 1 :])
+                changed = (*files[:position], (path, simpler), *files[position + 1 :])
                 yield written(choice._replace(files=changed))
 
 

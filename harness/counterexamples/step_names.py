@@ -9,8 +9,9 @@ import re
 from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.process import client, programs
-from tornproof.harness.simulator.process.client import Mark, Node
+from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process import simulated_process
+from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
 OPEN, LOOK, CLOSE, END = "open", "look", "close", "end"
 _DIRECTORY_NUMBER = re.compile(r"\.\d+(?=/|$)")
@@ -22,7 +23,7 @@ class Step(NamedTuple):
     At the end of a process the operation is `END`, and there is no call.
     """
 
-    client: str
+    process: str
     operation: str
     call: str = ""
     file: str = ""
@@ -34,14 +35,14 @@ def without_numbers(path: str) -> str:
     return _DIRECTORY_NUMBER.sub("", path)
 
 
-def life_name(client: str, life: int) -> str:
+def session_name(process: str, session: int) -> str:
     """Return the name of a client in a life: the first one needs no number."""
-    return client if life == 1 else f"{client}.{life}"
+    return process if session == 1 else f"{process}.{session}"
 
 
-def kind_of(client: str) -> str:
+def kind_of(process: str) -> str:
     """Return which part a client has, as "writer" or "reader"."""
-    return re.split(r"[ .]", client)[0]
+    return re.split(r"[ .]", process)[0]
 
 
 class StepNames:
@@ -53,12 +54,12 @@ class StepNames:
         self._operations: dict[Node, str] = {}
         self._known: dict[Node, tuple[str, str, str, int]] = {}
 
-    def name(self, client: str, node: Node) -> Step:
+    def name(self, process: str, node: Node) -> Step:
         """Return the name of a client's next step; `client` says the life, too."""
         known = self._known.get(node)
         if known is None:
             known = self._known[node] = self._named(node)
-        return Step(client, *known)
+        return Step(process, *known)
 
     def operation(self, node: Node) -> str:
         """Return the operation that a moment is in."""
@@ -100,9 +101,9 @@ def _after(operation: str, marks: tuple[Mark, ...]) -> str:
                 operation = CLOSE
             case programs.COMMIT:
                 operation = f"commit {mark.value}"
-            case client.READ:
+            case simulated_process.READ:
                 operation = f"read {_number(operation) + 1}"
-            case programs.SEEN | programs.REFUSED:
+            case programs.SEEN | programs.REJECTED:
                 operation = f"after {operation}"
     return operation
 

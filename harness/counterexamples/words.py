@@ -7,7 +7,7 @@ from typing import Any
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
 from tornproof.harness.counterexamples.step_names import END, Step
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 
 LANES = ("writer", "readers", "disk")
 
@@ -44,18 +44,18 @@ def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def counts_of(situation: Situation) -> dict[str, Any]:
+def counts_of(case: TestCase) -> dict[str, Any]:
     """Return as much of a situation's document as sentences take."""
     return {
-        "first_life": list(situation.first_life),
-        "second_life": list(situation.second_life),
-        "readers": [{"count": each.count} for each in situation.readers],
+        "first_life": list(case.first_session),
+        "second_life": list(case.second_session),
+        "readers": [{"count": each.count} for each in case.readers],
     }
 
 
-def _setting(situation: Mapping[str, Any]) -> str:
-    first, second = len(situation["first_life"]), len(situation["second_life"])
-    readers = sum(each["count"] for each in situation["readers"])
+def _setting(case: Mapping[str, Any]) -> str:
+    first, second = len(case["first_life"]), len(case["second_life"])
+    readers = sum(each["count"] for each in case["readers"])
     beside = f" beside {_count(readers, 'reader')}" if readers else ""
     again = f", and a second life of it {_count(second, 'more operation')}" if second else ""
     return f"a writer commit {_count(first, 'operation')}{again}{beside}"
@@ -66,22 +66,22 @@ def _count(number: int, noun: str) -> str:
 
 
 def _then(deviation: Deviation) -> str:
-    place = _place(deviation.at)
+    position = _position(deviation.at)
     match deviation:
         case Switch(to=to):
-            return f"{to} goes on {place}"
+            return f"{to} goes on {position}"
         case Fail(reason=reason):
-            return f"a call of {deviation.at.client} fails ({reason}): {_call(deviation.at)}"
+            return f"a call of {deviation.at.process} fails ({reason}): {_call(deviation.at)}"
         case Kill():
-            return f"the process of {deviation.at.client} is killed {place}"
+            return f"the process of {deviation.at.process} is killed {position}"
         case PowerCut(model=model):
-            return f"the power is cut {place}, and the disk keeps what model {model} allows"
+            return f"the power is cut {position}, and the disk keeps what model {model} allows"
 
 
-def _place(at: Step) -> str:
+def _position(at: Step) -> str:
     if at.operation == END:
-        return f"after the end of {at.client}"
-    return f"while {at.client} stands in '{at.operation}' before: {_call(at)}"
+        return f"after the end of {at.process}"
+    return f"while {at.process} stands in '{at.operation}' before: {_call(at)}"
 
 
 def _call(at: Step) -> str:

@@ -18,7 +18,7 @@ from tornproof.harness.common.verdict import (
     nothing_explored,
     without_digits,
 )
-from tornproof.harness.counterexamples.make import as_log, with_situation
+from tornproof.harness.counterexamples.make import as_log, with_case
 from tornproof.harness.explorers.memory.explorer import explore_memory
 from tornproof.harness.explorers.memory.variants import CASES, MemoryCase
 from tornproof.harness.explorers.power_cuts import controls as power_controls
@@ -33,12 +33,12 @@ from tornproof.harness.parallel.tasks import Exploration, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, D, Model, model_named
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.simulation import Setting, merged, must_have_reached, signature_of
+from tornproof.harness.systems.simulation import Setting, merged, signature_of, with_coverage_goals
 from tornproof.harness.systems.table import TableTarget
 
-FEW_SITUATIONS = 3
+FEW_TEST_CASES = 3
 COMMITS_READ_BESIDE = 2
 """What the memory explorer reads beside: with one commit a missing final look cannot be told."""
 FINDINGS_MAX = 6
@@ -124,9 +124,9 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
 def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase | None:
     """Return the phase of one situation, or None where nothing of it was begun."""
     done = _done(results)
-    refused = [result for result in results if isinstance(result, _Refused)]
-    if refused:
-        return nothing_explored(setting.name, refused[0].reason)
+    rejected = [result for result in results if isinstance(result, _Rejected)]
+    if rejected:
+        return nothing_explored(setting.name, rejected[0].reason)
     if not done:
         return None
     phase = way.phase(setting, done, failed)
@@ -134,7 +134,7 @@ def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence
 
 
 def _done(results: Sequence[Any]) -> list[Any]:
-    return [result for result in results if result is not None and not isinstance(result, _Refused)]
+    return [result for result in results if result is not None and not isinstance(result, _Rejected)]
 
 
 def _new(found: Sequence[tuple[Kind, Any]], known: set[Kind]) -> Iterator[Any]:
@@ -158,15 +158,15 @@ def _merged(
             if of is setting:
                 own.setdefault(signature_of(finding), finding)
         phase = dataclasses.replace(phase, findings=tuple(own.values()))
-        parts.append((setting.name, must_have_reached(phase, setting.must_reach)))
+        parts.append((setting.name, with_coverage_goals(phase, setting.must_reach)))
     begun = {name for name, _ in parts}
     whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
     # A few situations by themselves need not come to every point.
-    return must_have_reached(whole, _POINTS[explorer]) if len(chosen) > FEW_SITUATIONS else whole
+    return with_coverage_goals(whole, _POINTS[explorer]) if len(chosen) > FEW_TEST_CASES else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Refused:
+class _Rejected:
     """A situation that cannot be explored, and why."""
 
     reason: str
@@ -186,7 +186,7 @@ def _explore(worker: Worker, explorer: Explorer, name: str, part: str) -> Any:
         with remembered_decoding():
             return _WAYS[explorer].explore(worker.once(_settings)[name], part, worker)
     except NotExplorableError as error:
-        return _Refused(str(error))
+        return _Rejected(str(error))
 
 
 def _made_small(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
@@ -227,11 +227,11 @@ class _Way(ABC):
 
     def small(self, setting: Setting, found: Any) -> Finding:
         """Return what is wrong as a small finding that can be seen again."""
-        return as_log(setting.situation, found, scenario=setting.name)
+        return as_log(setting.case, found, scenario=setting.name)
 
     def unshrunk(self, setting: Setting, found: Any) -> Finding:
         """Return what is wrong as it was seen."""
-        return with_situation(setting.situation, found, scenario=setting.name)
+        return with_case(setting.case, found, scenario=setting.name)
 
 
 class _Schedules(_Way):
@@ -241,11 +241,11 @@ class _Schedules(_Way):
     def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
         question: SimulatedQuestion = worker.question
         return explore_schedules(
-            setting.situation,
+            setting.case,
             schedules_max=question.bounds.schedules,
             seed=question.seed,
             has_time=worker.has_time,
-            on_progress=worker.tell,
+            on_progress=worker.report_progress,
             controls=(),
         )
 
@@ -254,7 +254,7 @@ class _Memory(_Way):
     """Its controls are of one situation each, and part of exploring it."""
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
-        return explore_words(setting.situation, has_time=worker.has_time, on_progress=worker.tell)
+        return explore_words(setting.case, has_time=worker.has_time, on_progress=worker.report_progress)
 
     def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
         phase: Phase = results[0]
@@ -286,23 +286,23 @@ class _Power(_Way):
         question: SimulatedQuestion = worker.question
         models = [model_named(name) for name in part.split()]
         results: list[ModelResult] = []
-        power = Power(setting.situation)
+        power = Power(setting.case)
         try:
             for model in models:
                 before = sum(result.point_count for result in results)
                 settings = settings_under(model, question.bounds, question.seed)
 
-                def tell(done: int, total: int | None, before: int = before) -> None:
-                    worker.tell(before + done, None if total is None else total * len(models))
+                def report_progress(done: int, total: int | None, before: int = before) -> None:
+                    worker.report_progress(before + done, None if total is None else total * len(models))
 
-                results.append(power.explore(model, settings, worker.has_time, tell))
+                results.append(power.explore(model, settings, worker.has_time, report_progress))
         finally:
             power.close()
         return results
 
     def phase(self, setting: Setting, results: Sequence[list[ModelResult]], failed: Sequence[str] | None) -> Phase:
         in_order = {result.model: result for part in results for result in part}
-        return power_phase(setting.situation, [in_order[model] for model in IN_ORDER if model in in_order], failed)
+        return power_phase(setting.case, [in_order[model] for model in IN_ORDER if model in in_order], failed)
 
     def found(self, results: Sequence[list[ModelResult]]) -> list[tuple[Kind, Any]]:
         return super().found([result for part in results for result in part])
@@ -319,7 +319,7 @@ class _Product(_Way):
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> schedule_crash.ModelResult:
         states_max = worker.question.bounds.states
-        return schedule_crash.explore_under(setting.situation, part, states_max, worker.has_time, worker.tell)
+        return schedule_crash.explore_under(setting.case, part, states_max, worker.has_time, worker.report_progress)
 
     def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
         return schedule_crash.product_phase(results, failed, ())
@@ -328,7 +328,7 @@ class _Product(_Way):
         return [(tuple(signature), each) for result in results for signature, each in result.found.items()]
 
     def small(self, setting: Setting, found: Any) -> Finding:
-        return schedule_crash.finding_of_product(setting.situation, found, setting.name)
+        return schedule_crash.finding_of_product(setting.case, found, setting.name)
 
     def unshrunk(self, setting: Setting, found: Any) -> Finding:
         return schedule_crash.unshrunk(found)
@@ -341,20 +341,20 @@ def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
 
 
 def explore_words(
-    situation: Situation,
+    case: TestCase,
     *,
     cases: Sequence[MemoryCase] = CASES,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
     """Explore a mapped reader beside the last commits of a situation's first life."""
-    assert isinstance(situation.target, TableTarget), "only tables have a _txn"
-    operations = [situation.operations[number] for number in situation.first_life]
+    assert isinstance(case.target, TableTarget), "only tables have a _txn"
+    operations = [case.operations[number] for number in case.first_session]
     return explore_memory(
-        situation.target,
+        case.target,
         operations,
-        start=situation.start,
-        path=situation.path,
+        start=case.start,
+        path=case.path,
         # Earlier commits make room: what a later one stores is then only what it changes.
         settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
         cases=cases,
@@ -372,6 +372,6 @@ _WAYS: dict[Explorer, _Way] = {
 _POINTS: dict[Explorer, tuple[str, ...]] = {
     Explorer.SCHEDULES: schedule_points.POINTS,
     Explorer.MEMORY: (),
-    Explorer.POWER: power_points.must_reach_all(MODELS),
+    Explorer.POWER: power_points.all_coverage_goals(MODELS),
     Explorer.PRODUCT: (),
 }

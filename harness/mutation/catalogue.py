@@ -59,7 +59,7 @@ def _cells(fault: PlantedFault) -> tuple[str, ...]:
         "–" if fault.number is None else str(fault.number),
         fault.name,
         fault.change,
-        f"`{fault.place}`",
+        f"`{fault.position}`",
         fault.explorer,
         f"`{fault.scenario}`",
         "; ".join(fault.also),

@@ -57,7 +57,7 @@ class PlantedFault:
     name: str
     change: str
     property_broken: str
-    place: str
+    position: str
     substitute: Wrap | Protocol | ReaderProtocol
     explorer: Explorer
     scenario: str
@@ -66,7 +66,7 @@ class PlantedFault:
     argument: str = ""
 
 
-class Planting:
+class Mutant:
     """A fault that can be planted again and again; `reached_count` is how often its place was come to."""
 
     def __init__(self, fault: PlantedFault) -> None:
@@ -93,7 +93,7 @@ class Planting:
             self.reached_count += 1
             yield
             return
-        with wrapped(fault.place, lambda original: self._counted(substitute(original))):
+        with wrapped(fault.position, lambda original: self._counted(substitute(original))):
             yield
 
     def _counted(self, made: Any) -> Any:

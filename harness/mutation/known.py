@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import Finding, Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
+from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.log import DecisionLog
-from tornproof.harness.counterexamples.make import with_situation
+from tornproof.harness.counterexamples.make import with_case
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
-from tornproof.harness.counterexamples.run import Player
-from tornproof.harness.counterexamples.situation_document import situation_of
+from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.explorers.memory.explorer import WEAK, seen_again
 from tornproof.harness.explorers.simulated_phases import explore_words, simulate
+from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Planting
-from tornproof.harness.mutation.ground import ground_of
+from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import PRESETS
@@ -27,7 +27,7 @@ from tornproof.harness.systems.scenario import Explorer, load_scenario
 from tornproof.harness.systems.simulation import HARDENED, Setting, setting_of
 from tornproof.harness.systems.table import TableTarget
 
-LOOKS = 2_000
+READ_ONLY_CALLS = 2_000
 """So often an exploration may ask whether it may go on: a defect is shown early."""
 
 
@@ -44,7 +44,7 @@ class KnownDefect:
     fault: str = ""
     preset: str = HARDENED
     models: tuple[str, ...] = ()
-    breaks: str = Property.REFUSED
+    breaks: str = Property.REJECTED
 
     @property
     def source(self) -> str:
@@ -56,14 +56,14 @@ class KnownDefect:
         setting = setting_of(load_scenario(self.scenario), PRESETS[self.preset])
         if self.fault:
             target = self.target
-            situation = ground_of(self.scenario).situation(target, setting.situation.rules)
-            setting = replace(setting, situation=situation)
+            case = baseline_of(self.scenario).case(target, setting.case.rules)
+            setting = replace(setting, case=case)
         return replace(setting, explorers=frozenset({self.explorer}), models=self.models)
 
     @property
     def target(self) -> TableTarget:
         """The tables with the defect, unless it is a patch."""
-        return Planting(fault_named(self.fault)).target if self.fault else TableTarget.of(PRESETS[self.preset])
+        return Mutant(fault_named(self.fault)).target if self.fault else TableTarget.of(PRESETS[self.preset])
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -71,7 +71,7 @@ class KnownDefect:
         if not self.fault:
             yield
             return
-        with Planting(fault_named(self.fault)).planted():
+        with Mutant(fault_named(self.fault)).planted():
             yield
 
 
@@ -87,7 +87,7 @@ SCHEDULES, POWER, PRODUCT, MEMORY = Explorer.SCHEDULES, Explorer.POWER, Explorer
 APPEND, RETRY = "append-and-power-cut", "equal-retry-and-a-reader-that-looks-twice"
 
 
-def _lost(name: str, fault: str, model: str, scenario: str = APPEND, breaks: str = Property.REFUSED) -> KnownDefect:
+def _lost(name: str, fault: str, model: str, scenario: str = APPEND, breaks: str = Property.REJECTED) -> KnownDefect:
     """Return a defect that a power cut shows."""
     return KnownDefect(name=name, fault=fault, explorer=POWER, models=(model,), scenario=scenario, breaks=breaks)
 
@@ -173,7 +173,7 @@ def shown(defect: KnownDefect) -> Finding:
         if defect.explorer is MEMORY:
             phase = _read_weakly(setting)
         else:
-            phase = simulate(defect.explorer, [setting], has_time=looks_at_most(LOOKS))
+            phase = simulate(defect.explorer, [setting], has_time=calls_at_most(READ_ONLY_CALLS))
     for finding in phase.findings:
         if finding.property == defect.breaks:
             return finding
@@ -182,16 +182,16 @@ def shown(defect: KnownDefect) -> Finding:
 
 def _read_weakly(setting: Setting) -> Phase:
     """Explore the weakest case alone: only there a fence is needed, and the others take as long as it does."""
-    situation = setting.situation
-    phase = explore_words(situation, has_time=looks_at_most(LOOKS), cases=(WEAK,))
-    findings = (with_situation(situation, finding, scenario=setting.name) for finding in phase.findings)
+    case = setting.case
+    phase = explore_words(case, has_time=calls_at_most(READ_ONLY_CALLS), cases=(WEAK,))
+    findings = (with_case(case, finding, scenario=setting.name) for finding in phase.findings)
     return replace(phase, findings=tuple(findings))
 
 
 def size_of(finding: Finding) -> Size:
     """Count what a finding takes; in the memory explorer, the reader meets a later commit at a switch."""
-    situation, evidence = finding.evidence["situation"], finding.evidence
-    operations = len(situation["first_life"]) + len(situation["second_life"])
+    case, evidence = finding.evidence["situation"], finding.evidence
+    operations = len(case["first_life"]) + len(case["second_life"])
     if not is_simulated(evidence):
         seen = list(itertools.accumulate((max(load["commits"]) for load in evidence["loads"]), max))
         return Size(operations, 0, sum(after > before for before, after in itertools.pairwise(seen)))
@@ -217,10 +217,10 @@ def replayed_without(finding: Finding) -> Verdict:
     """Run what a finding tells, as far as that can happen then, on our tables as they are."""
     if not is_simulated(finding.evidence):
         return Verdict.VALID if _loaded_again(finding, TableTarget()) is None else Verdict.INVALID
-    situation = situation_of(finding.evidence["situation"], TableTarget())
-    with remembered_decoding(), Player(situation) as player:
+    case = case_of(finding.evidence["situation"], TableTarget())
+    with remembered_decoding(), Replayer(case) as replayer:
         # What is durable is not lost then: a power cut leaves what is nearest to its choice.
-        result = player.play(DecisionLog.of_document(finding.evidence["log"]), adapts=True)
+        result = replayer.play(DecisionLog.of_document(finding.evidence["log"]), adapts=True)
     if result.violations:
         return Verdict.INVALID
     return Verdict.UNKNOWN if result.dropped else Verdict.VALID
@@ -228,7 +228,7 @@ def replayed_without(finding: Finding) -> Verdict:
 
 def _loaded_again(finding: Finding, target: TableTarget | None) -> Finding | None:
     """Return what the loads of a finding of the memory explorer give now; raises what `seen_again` does."""
-    situation = situation_of(finding.evidence["situation"], target)
-    assert isinstance(situation.target, TableTarget)
-    operations = tuple(situation.operations[number] for number in situation.first_life)
-    return seen_again(situation.target, operations, finding, start=situation.start, path=situation.path)
+    case = case_of(finding.evidence["situation"], target)
+    assert isinstance(case.target, TableTarget)
+    operations = tuple(case.operations[number] for number in case.first_session)
+    return seen_again(case.target, operations, finding, start=case.start, path=case.path)

@@ -26,7 +26,7 @@ Shown = Iterable[tuple[KnownDefect, Finding]]
 def document(findings: Shown) -> str:
     """Return the page: a table of all, then each in words."""
     findings = tuple(findings)
-    return HEAD + "\n".join([*table(findings), *(line for each in findings for line in _story(*each))]) + "\n"
+    return HEAD + "\n".join([*table(findings), *(line for each in findings for line in _narrative(*each))]) + "\n"
 
 
 def table(findings: Shown) -> list[str]:
@@ -45,11 +45,11 @@ def picture_of(defect: KnownDefect) -> str:
     return f"images/known/{'-'.join(words).lower()}.png"
 
 
-def _story(defect: KnownDefect, finding: Finding) -> Iterator[str]:
+def _narrative(defect: KnownDefect, finding: Finding) -> Iterator[str]:
     yield from ("", f"## {defect.name[0].upper()}{defect.name[1:]}", "")
     evidence = finding.evidence
-    told = sentences(finding.property, evidence) if is_simulated(evidence) else _execution(finding)
-    yield from (f"- {sentence}" for sentence in told)
+    reported = sentences(finding.property, evidence) if is_simulated(evidence) else _execution(finding)
+    yield from (f"- {sentence}" for sentence in reported)
     yield from ("", f"[Its page in a report]({picture_of(defect)})")
 
 

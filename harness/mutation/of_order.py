@@ -45,14 +45,14 @@ def removed_early(execute: Callable[..., None]) -> Callable[..., None]:
     def commit(
         protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
-        place = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
-        execute(dataclasses.replace(protocol, publish=protocol.publish[:place]), storage, path, writes, plan)
+        position = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
+        execute(dataclasses.replace(protocol, publish=protocol.publish[:position]), storage, path, writes, plan)
         for write in writes:
             new = write.directory_path.rpartition("/")[2]
             for name in storage.listdir(path) if write.is_new else ():
                 if looks_like_partition(name) and split_name(name)[0] == split_name(new)[0] and name != new:
                     remove_directory(storage, f"{path}/{name}")
-        execute(dataclasses.replace(protocol, publish=protocol.publish[place:]), storage, path, (), plan)
+        execute(dataclasses.replace(protocol, publish=protocol.publish[position:]), storage, path, (), plan)
 
     return commit
 
@@ -67,7 +67,7 @@ ORDER = (
         "version before its record",
         "the version is stored before the record and its slot",
         "reader uses a stale offset and size",
-        place="Protocol.publish",
+        position="Protocol.publish",
         substitute=dataclasses.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
         explorer=Explorer.TRACE_RULE,
         also=(SCHEDULES,),
@@ -79,7 +79,7 @@ ORDER = (
         "header after the version",
         "the header of `_pm` is patched after the version is stored",
         "token not found",
-        place=EXECUTE,
+        position=EXECUTE,
         substitute=published_before(Action.PATCH_HEADER, Action.SYNC_HEADER),
         explorer=Explorer.TRACE_RULE,
         also=(SCHEDULES, CRASH),
@@ -91,7 +91,7 @@ ORDER = (
         "_pm before the data",
         "`_pm` is published before the data is written",
         "an orphan that describes no bytes",
-        place="Protocol.update",
+        position="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
         explorer=Explorer.TRACE_RULE,
         scenario="append-and-power-cut",
@@ -104,7 +104,7 @@ ORDER = (
         "data after the version",
         "data.parquet is written after the version is stored",
         "wrong bytes",
-        place=EXECUTE,
+        position=EXECUTE,
         substitute=published_before(Action.APPEND_DATA, Action.SYNC_DATA),
         explorer=Explorer.TRACE_RULE,
         also=(
@@ -119,7 +119,7 @@ ORDER = (
         "header before the body",
         "the header of `_pm` is patched before the body is written",
         "reader takes bytes that are not there",
-        place="Protocol.update",
+        position="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
         explorer=SCHEDULES,
         also=(CRASH,),
@@ -131,7 +131,7 @@ ORDER = (
         "old directory removed early",
         "a rewrite removes the old directory before the new version is on disk",
         "`_txn` names nothing",
-        place=EXECUTE,
+        position=EXECUTE,
         substitute=removed_early,
         explorer=Explorer.SEQUENTIAL,
         also=(Explorer.POWER_B,),
@@ -143,7 +143,7 @@ ORDER = (
         "orphan taken for the base",
         "an update goes on from the newest generation, orphan or not",
         "orphan becomes committed",
-        place="Protocol.base",
+        position="Protocol.base",
         substitute=BASED_ON_NEWEST,
         explorer=Explorer.SEQUENTIAL,
         scenario="equal-retry-and-a-reader-that-looks-twice",
@@ -154,7 +154,7 @@ ORDER = (
         "token from the file's size (H1)",
         "`_txn` is given the physical length of data.parquet",
         "committed partition names no generation",
-        place="Protocol.token_of",
+        position="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=physical_length),
         explorer=CRASH,
         scenario="orphan-and-smaller-commit",

@@ -87,10 +87,10 @@ def kept_mapping(files: PartitionFiles, partition: Partition) -> ResolvedPartiti
     """Look into the bytes that this process read before for as long as the token is found there."""
     known: dict[str, PublishedMetadata] = vars(files.storage).setdefault("kept_mappings", {})
     label, kept = files.pm_label, known.get(files.path)
-    if kept is None or partition.token not in [place.token for place in walk(kept.content, file=label)]:
+    if kept is None or partition.token not in [position.token for position in walk(kept.content, file=label)]:
         kept = known[files.path] = read_published(files)
     resolved = resolve(kept.content, partition.token, file=label)
-    metadata = decode_metadata(kept.content, resolved.place, file=label)
+    metadata = decode_metadata(kept.content, resolved.position, file=label)
     return ResolvedPartition(files=files, partition=partition, published=kept, resolved=resolved, metadata=metadata)
 
 
@@ -111,10 +111,10 @@ def resolve_at_least(_: Callable[..., Resolved]) -> Callable[..., Resolved]:
     """Take the first footer with the token or a larger one."""
 
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
-        for count, place in enumerate(walk(data, file=file)):
-            if place.token >= token:
-                check_checksum(data, place, file=file)
-                return Resolved(place=place, orphan_count=count)
+        for count, position in enumerate(walk(data, file=file)):
+            if position.token >= token:
+                check_checksum(data, position, file=file)
+                return Resolved(position=position, orphan_count=count)
         raise _missing(token, file)
 
     return resolve
@@ -140,9 +140,9 @@ def resolve_oldest(resolve: Callable[..., Resolved]) -> Callable[..., Resolved]:
 
     def find(data: Buffer, token: int, *, file: str) -> Resolved:
         newest = resolve(data, token, file=file)
-        places = list(enumerate(walk(data, file=file)))
-        count, place = next((count, place) for count, place in reversed(places) if place.token == token)
-        return newest if place == newest.place else Resolved(place=place, orphan_count=count)
+        positions = list(enumerate(walk(data, file=file)))
+        count, position = next((count, position) for count, position in reversed(positions) if position.token == token)
+        return newest if position == newest.position else Resolved(position=position, orphan_count=count)
 
     return find
 
@@ -167,7 +167,7 @@ READER = (
         "no load fence after the version",
         "the load fence between the version and its record is left out",
         "mixed record",
-        place="tornproof.impl.txn.mapped:fence_after_version",
+        position="tornproof.impl.txn.mapped:fence_after_version",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -178,7 +178,7 @@ READER = (
         "no load fence before the final look",
         "the load fence between the record and the final look is left out",
         "mixed record",
-        place="tornproof.impl.txn.mapped:fence_before_final_look",
+        position="tornproof.impl.txn.mapped:fence_before_final_look",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -189,7 +189,7 @@ READER = (
         "no final look",
         "the version is not looked at again after the record",
         "mixed record after two commits",
-        place="tornproof.impl.table.table:safe_read",
+        position="tornproof.impl.table.table:safe_read",
         substitute=looked_at_once,
         scenario="two-commits-one-reader",
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
@@ -199,7 +199,7 @@ READER = (
         "no final look at words",
         "a reader of words does not look at the version again after the record",
         "mixed record after two commits",
-        place="tornproof.impl.txn.mapped:is_committed_still",
+        position="tornproof.impl.txn.mapped:is_committed_still",
         substitute=always,
         explorer=Explorer.MEMORY_SEQUENTIAL,
         scenario=WORDS,
@@ -210,7 +210,7 @@ READER = (
         "final look at the record",
         "the final look is at the record's own number and not at the version",
         "mixed tail of a record",
-        place="tornproof.impl.table.table:safe_read",
+        position="tornproof.impl.table.table:safe_read",
         substitute=looked_at_the_record,
         scenario="two-commits-one-reader",
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
@@ -220,7 +220,7 @@ READER = (
         "CRC never checked",
         "the CRC of `_pm` is not compared",
         "silent corruption",
-        place="tornproof.impl.pm.chain:check_checksum",
+        position="tornproof.impl.pm.chain:check_checksum",
         substitute=nothing,
         explorer=Explorer.DAMAGE,
         scenario=ONE,
@@ -231,7 +231,7 @@ READER = (
         "size from the file",
         "the size of `_pm` is that of the file and not the published one",
         "reader sees an unpublished tail",
-        place="tornproof.impl.table.partition:read_published",
+        position="tornproof.impl.table.partition:read_published",
         substitute=read_to_the_end,
         scenario="body-across-pages",
         also=(Explorer.CRASH,),
@@ -242,7 +242,7 @@ READER = (
         "header before the version",
         "the header of `_pm` is read before `_txn`",
         "token is not in the chain",
-        place="tornproof.impl.table.table:Table",
+        position="tornproof.impl.table.table:Table",
         substitute=early_headers,
         scenario=ONE,
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
@@ -252,7 +252,7 @@ READER = (
         "mapping kept",
         "bytes of `_pm` that were read before are used as long as they have the token",
         "orphan's footer for the retry's token (ABA)",
-        place="ReaderProtocol.resolve",
+        position="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=kept_mapping),
         scenario=RETRY,
         hidden_from=(SEQUENTIAL,),
@@ -262,7 +262,7 @@ READER = (
         "first footer with the token or more",
         "the walk takes the first footer with the token or a larger one",
         "newer footer for a pinned reader",
-        place="tornproof.impl.table.partition:resolve",
+        position="tornproof.impl.table.partition:resolve",
         substitute=resolve_at_least,
         explorer=SEQUENTIAL,
         scenario="append-and-power-cut",
@@ -272,7 +272,7 @@ READER = (
         "newest footer only",
         "the walk stops after one step",
         "reader that falls behind fails",
-        place="tornproof.impl.table.partition:resolve",
+        position="tornproof.impl.table.partition:resolve",
         substitute=resolve_newest,
         explorer=SEQUENTIAL,
         scenario=ONE,
@@ -283,7 +283,7 @@ READER = (
         "oldest footer with the token",
         "the walk takes the oldest footer with the token and not the newest",
         "orphans of a generation that was restated are counted for ever",
-        place="tornproof.impl.table.partition:resolve",
+        position="tornproof.impl.table.partition:resolve",
         substitute=resolve_oldest,
         explorer=Explorer.METRIC,
         scenario=RETRY,
@@ -297,7 +297,7 @@ READER = (
         "decoded by the newest footer",
         "the token is found, and then the newest footer is decoded within the pinned length (9.4.2, 9.4.3)",
         "refused read with no fault at all",
-        place="ReaderProtocol.resolve",
+        position="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
         explorer=SEQUENTIAL,
         scenario=ONE,
@@ -308,7 +308,7 @@ READER = (
         "size of data.parquet from the file",
         "the Thrift footer is looked for at the end of the file and not at the token",
         "reader sees a tail that is being written",
-        place="tornproof.impl.table.partition:_check_data",
+        position="tornproof.impl.table.partition:_check_data",
         substitute=physical_tail,
         scenario="merge-beside-a-reader",
     ),

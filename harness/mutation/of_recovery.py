@@ -13,7 +13,7 @@ from tornproof.harness.mutation.processes import purge_regardless
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.encode import AppendPoint, patch_header
-from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.footer import FooterPosition
 from tornproof.impl.storage.interface import File, Storage
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
 from tornproof.impl.write.commit import publish
@@ -22,21 +22,21 @@ from tornproof.impl.write.commit import publish
 def rolled_back(*, cuts: bool) -> Callable[[Any], Callable[..., None]]:
     """Put the header back to the committed generation, so that the next overwrites the orphan; or cut the orphan."""
 
-    def settle(storage: Storage, resolved: ResolvedPartition) -> None:
-        end_bytes = resolved.resolved.place.end_bytes
+    def republish(storage: Storage, resolved: ResolvedPartition) -> None:
+        end_bytes = resolved.resolved.position.end_bytes
         with ExitStack() as opened:
             handle = opened.enter_context(storage.open_for_writing(f"{resolved.files.path}/{PM_FILE}"))
             publish(handle, end_bytes, opened).msync()
             if cuts:
                 handle.truncate(end_bytes)
 
-    return lambda _: settle
+    return lambda _: republish
 
 
 def prev_of_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
     """Continue what stands before the new generation, orphan or not."""
 
-    def point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
+    def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
         return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=base_bytes)
 
     return point
@@ -47,7 +47,7 @@ def version_before(store: Callable[..., None]) -> Callable[..., None]:
     return lambda storage, path, version: store(storage, path, max(version - 1, 0))
 
 
-def all_unborn(split_name: Callable[[str], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
+def all_uncommitted(split_name: Callable[[str], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
     """Take every directory that the committed version does not name for one that never came about."""
     return lambda name: (split_name(name)[0], 1 << 62)
 
@@ -81,7 +81,7 @@ RECOVERY = (
         "orphan overwritten",
         "the header is put back to the committed generation, and the next one is written over the orphan",
         "chain root broken; live reader refused",
-        place="tornproof.impl.write.recovery:_settle",
+        position="tornproof.impl.write.recovery:_republish",
         substitute=rolled_back(cuts=False),
         explorer=SCHEDULES,
         scenario="two-orphans",
@@ -93,7 +93,7 @@ RECOVERY = (
         "orphan cut off",
         "recovery removes the orphan by cutting `_pm`",
         "file ends under a reader",
-        place="tornproof.impl.write.recovery:_settle",
+        position="tornproof.impl.write.recovery:_republish",
         substitute=rolled_back(cuts=True),
         explorer=SCHEDULES,
         scenario=RETRY,
@@ -104,7 +104,7 @@ RECOVERY = (
         "prev names the orphan",
         "the restated generation continues the orphan and not the committed one",
         "chain is not the committed history",
-        place="tornproof.impl.write.recovery:append_point",
+        position="tornproof.impl.write.recovery:append_point",
         substitute=prev_of_orphan,
         scenario=RETRY,
         hidden_from=(),
@@ -114,7 +114,7 @@ RECOVERY = (
         "signed bounds taken for unsigned",
         "statistics of signed integers are compared as unsigned ones",
         "wrong pruning",
-        place="tornproof.impl.pm.statistics:value_of",
+        position="tornproof.impl.pm.statistics:value_of",
         substitute=unsigned,
         scenario="texts-of-many-lengths",
     ),
@@ -123,7 +123,7 @@ RECOVERY = (
         "pins not asked for",
         "a replaced directory is removed while a reader pins it",
         "pinned reader loses its files",
-        place="tornproof.impl.write.table_writer:purge",
+        position="tornproof.impl.write.table_writer:purge",
         substitute=purge_regardless,
         scenario="purge-beside-a-pinned-reader",
         also=(SCHEDULES,),
@@ -134,7 +134,7 @@ RECOVERY = (
         "version before stored again",
         "recovery stores the version before the committed one",
         "acknowledged commit undone",
-        place="tornproof.impl.write.recovery:_store_version_again",
+        position="tornproof.impl.write.recovery:_store_version_again",
         substitute=version_before,
         scenario="append-and-power-cut",
         also=(CRASH,),
@@ -144,7 +144,7 @@ RECOVERY = (
         "version not stored again",
         "recovery takes the version from the page cache and does not make it durable",
         "adopted commit lost after a failed sync",
-        place="tornproof.impl.write.recovery:_store_version_again",
+        position="tornproof.impl.write.recovery:_store_version_again",
         substitute=nothing,
         explorer=Explorer.FAILED_SYNC,
         scenario="sync-fails",
@@ -155,7 +155,7 @@ RECOVERY = (
         "header written and not stored",
         "the published size is written as eight bytes and not stored as one word",
         "torn size: no chain has a root",
-        place="tornproof.impl.write.commit:publish",
+        position="tornproof.impl.write.commit:publish",
         substitute=written_header,
         explorer=Explorer.TORN_CRASH,
         scenario="append-and-power-cut",
@@ -166,7 +166,7 @@ RECOVERY = (
         "unborn directories stay",
         "recovery leaves the directories of commits that never came about",
         "the next commit cannot make its directory",
-        place="tornproof.impl.write.recovery:_remove_unborn",
+        position="tornproof.impl.write.recovery:_remove_uncommitted",
         substitute=nothing,
         explorer=CRASH,
         scenario="rewrite-again-after-a-kill",
@@ -177,8 +177,8 @@ RECOVERY = (
         "pinned directories taken for unborn",
         "recovery removes directories that only pinned versions name",
         "pinned reader loses its files",
-        place="tornproof.impl.write.recovery:split_name",
-        substitute=all_unborn,
+        position="tornproof.impl.write.recovery:split_name",
+        substitute=all_uncommitted,
         scenario="rewrite-and-power-cut",
         hidden_from=(CRASH,),
     ),

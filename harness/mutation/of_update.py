@@ -11,7 +11,7 @@ from typing import Any
 from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.record import Buffer
-from tornproof.impl.pm.footer import BloomReference, FooterPlace, Generation, bloom_reference_offset
+from tornproof.impl.pm.footer import BloomReference, FooterPosition, Generation, bloom_reference_offset
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.write.commit import HARDENED, Action, PartitionWrite
@@ -74,11 +74,11 @@ def by_columns(encode_footer: Callable[..., bytes]) -> Callable[..., bytes]:
 def in_steps_of_words(decode_blooms: Callable[..., Any]) -> Callable[..., Any]:
     """Read the pairs of external references as if an entry had the size of an inlined one."""
 
-    def decode(data: Buffer, place: FooterPlace, header: FileHeader) -> Any:
-        rows, end_bytes = decode_blooms(data, place, header)
+    def decode(data: Buffer, location: FooterPosition, header: FileHeader) -> Any:
+        rows, end_bytes = decode_blooms(data, location, header)
         if not header.blooms_external:
             return rows, end_bytes
-        start, width = bloom_reference_offset(place, header, 0, 0), len(header.bloom_columns)
+        start, width = bloom_reference_offset(location, header, 0, 0), len(header.bloom_columns)
 
         def reference(entry: int) -> BloomReference:
             position = start + entry * WORD_BYTES
@@ -88,7 +88,7 @@ def in_steps_of_words(decode_blooms: Callable[..., Any]) -> Callable[..., Any]:
             return BloomReference(offset_bytes=offset, length_bytes=length)
 
         read = tuple(
-            tuple(reference(ordinal * width + place) for place in range(width)) for ordinal in range(len(rows))
+            tuple(reference(ordinal * width + location) for location in range(width)) for ordinal in range(len(rows))
         )
         return read, end_bytes
 
@@ -108,7 +108,7 @@ UPDATES = (
         "token without the tail",
         "the size of data.parquet is counted without its last eight bytes",
         "token matches no footer",
-        place="Protocol.token_of",
+        position="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=before_the_tail),
         scenario=APPENDS,
     ),
@@ -117,7 +117,7 @@ UPDATES = (
         "blocks are not aligned",
         "a block starts right behind the statistics of the one before",
         "low bits of its offset are lost",
-        place="tornproof.impl.layout.pm:BLOCK_ALIGNMENT_BYTES",
+        position="tornproof.impl.layout.pm:BLOCK_ALIGNMENT_BYTES",
         substitute=lambda _: 1,
         scenario="texts-of-many-lengths",
     ),
@@ -126,7 +126,7 @@ UPDATES = (
         "long statistics from another base",
         "offsets of statistics that do not fit inline are counted from another place",
         "wrong minimum and maximum",
-        place="tornproof.impl.pm.block:_encode_chunk",
+        position="tornproof.impl.pm.block:_encode_chunk",
         substitute=statistics_from_block,
         scenario="texts-of-many-lengths",
     ),
@@ -135,7 +135,7 @@ UPDATES = (
         "replaced row group stays",
         "a row group that was merged stays beside the merged one",
         "duplicate rows",
-        place="tornproof.impl.write.partition_change:plan_merge",
+        position="tornproof.impl.write.partition_change:plan_merge",
         substitute=keep_replaced,
         scenario="merge-and-power-cut",
     ),
@@ -144,7 +144,7 @@ UPDATES = (
         "dead bytes are not counted",
         "UNUSED_BYTES leaves out row groups that an update replaces",
         "rewrite comes too late",
-        place="tornproof.impl.write.partition_writer:unused_bytes_of",
+        position="tornproof.impl.write.partition_writer:unused_bytes_of",
         substitute=lambda _: lambda *__: 0,
         explorer=Explorer.METRIC,
         scenario="merge-and-power-cut",
@@ -157,7 +157,7 @@ UPDATES = (
         "dead tail cut off",
         "data.parquet is cut to the committed end before rows are appended",
         "mapped reader of dead bytes gets a bus error",
-        place="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        position="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=cut_before_append,
         explorer=Explorer.METRIC,
         scenario="two-orphans",
@@ -170,7 +170,7 @@ UPDATES = (
         "filters by columns",
         "the matrix of filters stands column by column, not row group by row group",
         "wrong filter, rows that are not found",
-        place="tornproof.impl.pm.encode:encode_footer",
+        position="tornproof.impl.pm.encode:encode_footer",
         substitute=by_columns,
         scenario="filters-in-pm",
     ),
@@ -179,7 +179,7 @@ UPDATES = (
         "external filters at inlined steps",
         "entries of 16 bytes that lead into data.parquet are read in steps of 4",
         "wrong filter",
-        place="tornproof.impl.pm.footer:_decode_blooms",
+        position="tornproof.impl.pm.footer:_decode_blooms",
         substitute=in_steps_of_words,
         scenario="filters-in-data",
     ),
@@ -188,7 +188,7 @@ UPDATES = (
         "kept row groups lose their filters",
         "an update writes 0 for the filters of row groups that it keeps",
         "nothing is pruned any more, answers stay the same",
-        place="tornproof.impl.write.partition_writer:ReusedRowGroup",
+        position="tornproof.impl.write.partition_writer:ReusedRowGroup",
         substitute=without_blooms,
         explorer=Explorer.METRIC,
         scenario="filters-in-pm",

@@ -10,7 +10,7 @@ from typing import Any
 from tornproof.harness.mutation.fault import Explorer, PlantedFault
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.encode import AppendPoint
-from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.footer import FooterPosition
 from tornproof.impl.txn.transaction import Transaction
 from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan
 
@@ -84,7 +84,7 @@ def changed_point(**change: Callable[[AppendPoint], Any]) -> Callable[[Any], Any
 def prev_of_footer(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
     """Name where the footer before starts instead of where it ends."""
 
-    def point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
+    def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
         return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=anchor.offset_bytes)
 
     return point
@@ -116,7 +116,7 @@ WRITER = (
         "record over the live one",
         "the record goes into the area of the committed version",
         "live snapshot overwritten",
-        place="tornproof.impl.txn.write:area_of",
+        position="tornproof.impl.txn.write:area_of",
         substitute=live_area,
         explorer=Explorer.TRACE_RULE,
         scenario="one-commit-one-reader",
@@ -127,7 +127,7 @@ WRITER = (
         "version goes up by two",
         "the version after the next is stored, which is always in the same area",
         "live snapshot overwritten",
-        place="tornproof.impl.write.table_writer:plan_store",
+        position="tornproof.impl.write.table_writer:plan_store",
         substitute=two_versions_on,
         scenario=APPENDS,
         also=(Explorer.CRASH,),
@@ -137,7 +137,7 @@ WRITER = (
         "size of the table stays",
         "the record's partition table does not get shorter when a partition goes",
         "ghost partition appears",
-        place="tornproof.impl.write.table_writer:next_version",
+        position="tornproof.impl.write.table_writer:next_version",
         substitute=entries_stay,
         scenario="record-shrinks",
     ),
@@ -146,7 +146,7 @@ WRITER = (
         "token forgotten",
         "a commit in place updates the row count and leaves the token",
         "new rows, old footer",
-        place="tornproof.impl.write.table_writer:next_version",
+        position="tornproof.impl.write.table_writer:next_version",
         substitute=tokens_stay,
         scenario=APPENDS,
     ),
@@ -155,7 +155,7 @@ WRITER = (
         "name forgotten",
         "a rewrite does not change the name in the entry",
         "old directory is read",
-        place="tornproof.impl.write.table_writer:next_version",
+        position="tornproof.impl.write.table_writer:next_version",
         substitute=keep_names,
         scenario="rewrite-and-power-cut",
     ),
@@ -164,7 +164,7 @@ WRITER = (
         "prev names where a footer starts",
         "`prev` is the offset of the footer before and not its end",
         "chain walk fails for a pinned reader",
-        place="tornproof.impl.write.partition_writer:append_point",
+        position="tornproof.impl.write.partition_writer:append_point",
         substitute=prev_of_footer,
         scenario=APPENDS,
     ),
@@ -173,7 +173,7 @@ WRITER = (
         "prev is always 0",
         "each generation says that it is the first",
         "pinned reader loses its snapshot",
-        place="tornproof.impl.write.partition_writer:lay_out_generation",
+        position="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(prev=lambda _: 0),
         scenario=APPENDS,
     ),
@@ -182,7 +182,7 @@ WRITER = (
         "published size without the last word",
         "the header says a size that leaves out the last four bytes",
         "trailer misread",
-        place="tornproof.impl.write.commit:publish",
+        position="tornproof.impl.write.commit:publish",
         substitute=short_publication,
         scenario=APPENDS,
     ),
@@ -191,7 +191,7 @@ WRITER = (
         "CRC from byte 0",
         "the CRC of a new file covers the size in its header too",
         "pinned snapshots are rejected",
-        place="tornproof.impl.write.partition_writer:start_file",
+        position="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(0),
         scenario="new-partition-and-power-cut",
     ),
@@ -200,7 +200,7 @@ WRITER = (
         "CRC from byte 16",
         "the CRC of a new file does not cover the feature flags",
         "feature flags are not protected",
-        place="tornproof.impl.write.partition_writer:start_file",
+        position="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(16),
         scenario="new-partition-and-power-cut",
     ),
@@ -209,7 +209,7 @@ WRITER = (
         "CRC starts over",
         "the CRC of a generation forgets what was covered before it",
         "old blocks are not protected",
-        place="tornproof.impl.write.partition_writer:lay_out_generation",
+        position="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(checksum=lambda _: 0),
         scenario=APPENDS,
     ),

@@ -96,13 +96,13 @@ def bug(original: object) -> Callable[..., Any]:
     return fail
 
 
-def refusal(original: object) -> Callable[..., Any]:
+def rejection(original: object) -> Callable[..., Any]:
     """Refuse the table as one that is beyond this writer."""
 
-    def refuse(*_: object, **__: object) -> Any:
+    def reject(*_: object, **__: object) -> Any:
         raise UnsupportedError(file="_meta", field="x", offset_bytes=0, expected="what is known", actual="a novelty")
 
-    return refuse
+    return reject
 
 
 def sleep(original: object) -> Callable[..., Any]:

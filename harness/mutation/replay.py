@@ -6,7 +6,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import UNUSABLE, Replayed, replay_log
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Planting
+from tornproof.harness.mutation.fault import Mutant
 
 FAULT = "fault"
 """Where the evidence of a finding names its fault."""
@@ -17,8 +17,8 @@ def replay_planted(finding: Finding, target: Target | None = None) -> Replayed:
     try:
         if FAULT not in finding.evidence:
             return replay_log(finding, target)
-        planting = Planting(fault_named(finding.evidence[FAULT]))
-        with planting.planted():
-            return replay_log(finding, target or planting.target)
+        mutant = Mutant(fault_named(finding.evidence[FAULT]))
+        with mutant.planted():
+            return replay_log(finding, target or mutant.target)
     except UNUSABLE as error:
         return Replayed(verdict=Verdict.UNKNOWN, note=f"{type(error).__name__}: {error}")

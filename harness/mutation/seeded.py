@@ -23,14 +23,14 @@ from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.counterexamples.step_names import StepNames
-from tornproof.harness.explorers.random.seeded_course import PEACE, Course, draw_fate, moves_of, moves_text
+from tornproof.harness.explorers.random.seeded_trace import FAULT_FREE, Trace, draw_injected_fault, moves_of, moves_text
 from tornproof.harness.explorers.schedules.points import Points
+from tornproof.harness.mutation.baseline import Baseline, answer_all
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Planting
-from tornproof.harness.mutation.ground import Ground, answer_all
-from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.mutation.fault import Mutant
+from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.simulator.process.case import NotExplorableError, Readers, TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.situation import NotExplorableError, Readers, Situation
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
@@ -70,8 +70,8 @@ class SeededRun:
     kind: str = ""
     sentence: str = ""
     step_count: int = 0
-    turn_count: int = 0
-    fate: str = PEACE
+    transition_count: int = 0
+    injected_fault: str = FAULT_FREE
     model: str = ""
     step: str = ""
     disk: str = ""
@@ -94,12 +94,12 @@ class SeededRuns:
     def __enter__(self) -> Self:
         """Make the situation; raises NotExplorableError where the preset refuses it undisturbed."""
         with self._stack as stack:
-            self.situation = _situation(self.cell, stack)
+            self.case = _case(self.cell, stack)
             self._points = Points()
-            self._names = StepNames(self.situation.path)
-            self._lives = {is_failing: Lives.of(self.situation, fails=is_failing) for is_failing in (False, True)}
-            for lives in self._lives.values():
-                stack.callback(lives.close)
+            self._names = StepNames(self.case.path)
+            self._sessions = {is_failing: Sessions.of(self.case, fails=is_failing) for is_failing in (False, True)}
+            for sessions in self._sessions.values():
+                stack.callback(sessions.close)
             self._stack = stack.pop_all()
         return self
 
@@ -123,7 +123,7 @@ class SeededRuns:
         assert violation is not None, f"seed {seed} of {self.cell.key} breaks nothing"
         try:
             moves = moves_of(run.moves)
-            found = finding_or_moves(self.situation, moves, violation, phase=PHASE, scenario=self.cell.scenario.name)
+            found = finding_or_moves(self.case, moves, violation, phase=PHASE, scenario=self.cell.scenario.name)
         except NotExplorableError as error:
             # Under some faults a smaller case does not work even where nothing disturbs it.
             evidence = {"moves": json.loads(run.moves), "note": str(error)}
@@ -133,27 +133,27 @@ class SeededRuns:
 
     def _run(self, seed: int) -> tuple[SeededRun, Violation | None]:
         chance = generator_of(self._seed, self.cell, seed)
-        fate = draw_fate(self.cell.scenario, chance)
-        course = Course(self._lives, chance, self._names, self._points)
-        fate = course.go(fate)
-        violations = course.world.progress.violations
+        injected_fault = draw_injected_fault(self.cell.scenario, chance)
+        trace = Trace(self._sessions, chance, self._names, self._points)
+        injected_fault = trace.go(injected_fault)
+        violations = trace.world.progress.violations
         first = violations[0] if violations else None
         signature = Signature("", "") if first is None else Signature.of(first)
         run = SeededRun(
             seed=seed,
             verdict=Verdict.VALID if first is None else Verdict.INVALID,
             **signature._asdict(),
-            sentence="" if first is None else f"{first.client}: {first.property}, but: {first.sentence}",
-            step_count=course.recorder.time,
-            turn_count=course.turn_count,
-            fate=fate.name,
-            model="" if fate.model is None else fate.model.name,
-            step=course.step,
-            disk=course.disk,
-            is_seen_kept=course.is_seen_kept,
-            reached=tuple(sorted(course.reached)),
-            moves=moves_text(course.moves),
-            events=tuple(course.recorder.events),
+            sentence="" if first is None else f"{first.process}: {first.property}, but: {first.sentence}",
+            step_count=trace.recorder.time,
+            transition_count=trace.transition_count,
+            injected_fault=injected_fault.name,
+            model="" if injected_fault.model is None else injected_fault.model.name,
+            step=trace.step,
+            disk=trace.disk,
+            is_seen_kept=trace.is_seen_kept,
+            reached=tuple(sorted(trace.reached)),
+            moves=moves_text(trace.moves),
+            events=tuple(trace.recorder.events),
         )
         return run, first
 
@@ -204,18 +204,18 @@ def generator_of(campaign_seed: int, cell: Cell, seed: int) -> np.random.Generat
     return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())))
 
 
-def _situation(cell: Cell, stack: ExitStack) -> Situation:
+def _case(cell: Cell, stack: ExitStack) -> TestCase:
     """Return the situation of a cell, with its fault planted as long as the stack stands; readers are never missing."""
-    situation = setting_of(cell.scenario, PRESETS[cell.preset]).situation
-    if not situation.readers:
-        situation = replace(situation, readers=(Readers(),))
+    case = setting_of(cell.scenario, PRESETS[cell.preset]).case
+    if not case.readers:
+        case = replace(case, readers=(Readers(),))
     if not cell.watches_steps:
-        situation = replace(situation, rules=NO_RULES)
-    answer_all(situation)
+        case = replace(case, rules=NO_RULES)
+    answer_all(case)
     if cell.fault:
-        planting = Planting(fault_named(cell.fault))
-        stack.enter_context(planting.planted())
-        target = replace(planting.target, encode=remembered_encoder())
-        situation = Ground(situation).situation(target, situation.rules)
+        mutant = Mutant(fault_named(cell.fault))
+        stack.enter_context(mutant.planted())
+        target = replace(mutant.target, encode=remembered_encoder())
+        case = Baseline(case).case(target, case.rules)
     stack.enter_context(remembered_decoding())
-    return situation
+    return case

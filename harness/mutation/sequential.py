@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from tornproof.harness.mutation.fault import Planting
-from tornproof.harness.mutation.ground import Catch, Ground
+from tornproof.harness.mutation.baseline import Baseline, Catch
+from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.search.crash_world import WRITER_PLACE
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -40,23 +40,23 @@ class BrokenError(Exception):
 class Alone:
     """One run of a scenario's lives by a planted writer; readers are other processes on the same disk."""
 
-    def __init__(self, ground: Ground, planting: Planting) -> None:
+    def __init__(self, baseline: Baseline, mutant: Mutant) -> None:
         """Begin with the files of the start."""
-        self.storage = ground.storage()
+        self.storage = baseline.storage()
         self.read_count = 0
-        self._ground = ground
-        self._planting = planting
+        self._baseline = baseline
+        self._mutant = mutant
         self._pins: list[tuple[Pin, Seen]] = []
         self._opened = ExitStack()
 
     def commits(self) -> Iterator[tuple[int, ...]]:
         """Yield what is committed after each commit; raises what committing raises."""
         done: tuple[int, ...] = ()
-        for life in self._ground.lives:
+        for session in self._baseline.sessions:
             with ExitStack() as opened:
-                with self._planting.planted():
-                    writer = opened.enter_context(self._planting.target.open_writer(self.storage, self.path))
-                for number in life:
+                with self._mutant.planted():
+                    writer = opened.enter_context(self._mutant.target.open_writer(self.storage, self.path))
+                for number in session:
                     self._commit(writer, number)
                     done = (*done, number)
                     yield done
@@ -64,11 +64,11 @@ class Alone:
     @property
     def path(self) -> str:
         """Where the table is."""
-        return self._ground.sound.path
+        return self._baseline.sound.path
 
     def pin(self, expected: Seen) -> None:
         """Let a reader pin the version of now."""
-        reader = self.storage.fork_life()
+        reader = self.storage.fork_process()
         self._pins.append((self._opened.enter_context(pin_committed(reader, self.path)), expected))
 
     def read(self, expected: Seen) -> None:
@@ -76,21 +76,21 @@ class Alone:
         for is_planted in (True, False):
             with ExitStack() as planted:
                 if is_planted:
-                    planted.enter_context(self._planting.planted())
-                self._read(expected, self._planting.target if is_planted else TableTarget())
+                    planted.enter_context(self._mutant.planted())
+                self._read(expected, self._mutant.target if is_planted else TableTarget())
 
     def _read(self, expected: Seen, target: TableTarget) -> None:
         self.read_count += 1
         try:
-            seen = see(self.storage.fork_life(), self.path, target.reader)
+            seen = see(self.storage.fork_process(), self.path, target.reader)
         except TornproofError as error:
-            raise BrokenError(Property.REFUSED) from error
+            raise BrokenError(Property.REJECTED) from error
         if seen != expected:
             raise BrokenError(Property.WRONG_SNAPSHOT)
         for pin, before in self._pins:
             self.read_count += 1
             try:
-                table = open_table(self.storage.fork_life(), self.path)
+                table = open_table(self.storage.fork_process(), self.path)
                 seen = seen_in(snapshot_of(table, pin.transaction, target.reader))
             except TornproofError as error:
                 raise BrokenError(PINNED) from error
@@ -108,19 +108,19 @@ class Alone:
 
     def _commit(self, writer: TableCommits, number: int) -> None:
         try:
-            with self._planting.planted():
-                writer.commit(self._ground.operation(number))
+            with self._mutant.planted():
+                writer.commit(self._baseline.operation(number))
         except TornproofError as error:
             raise BrokenError(Property.COMMIT) from error
 
 
-def sequential(ground: Ground, planting: Planting) -> Catch:
+def sequential(baseline: Baseline, mutant: Mutant) -> Catch:
     """Let all commits come one after the other, each read by pinned readers of every version so far, and verified."""
-    alone = Alone(ground, planting)
+    alone = Alone(baseline, mutant)
     try:
-        alone.pin(ground.expected(()))
+        alone.pin(baseline.expected(()))
         for done in alone.commits():
-            expected = ground.expected(done)
+            expected = baseline.expected(done)
             alone.read(expected)
             alone.verify()
             alone.pin(expected)
@@ -133,25 +133,25 @@ def sequential(ground: Ground, planting: Planting) -> Catch:
     return Catch(alone.read_count)
 
 
-def metric(ground: Ground, planting: Planting) -> Catch:
+def metric(baseline: Baseline, mutant: Mutant) -> Catch:
     """Compare what the files say of themselves after each commit with what they say where there is no fault."""
-    alone, storage = Alone(ground, planting), ground.storage()
+    alone, storage = Alone(baseline, mutant), baseline.storage()
     count = 0
     with ExitStack() as opened:
         opened.callback(alone.close)
-        writers = [TableTarget().open_writer(storage, ground.sound.path)]
+        writers = [TableTarget().open_writer(storage, baseline.sound.path)]
         for count, done in enumerate(alone.commits(), start=1):
-            if done[-1] in ground.sound.second_life[:1]:
+            if done[-1] in baseline.sound.second_session[:1]:
                 writers.pop().__exit__()
-                writers.append(TableTarget().open_writer(storage, ground.sound.path))
-            writers[0].commit(ground.operation(done[-1]))
-            if _account(storage, ground) != _account(alone.storage, ground):
+                writers.append(TableTarget().open_writer(storage, baseline.sound.path))
+            writers[0].commit(baseline.operation(done[-1]))
+            if _counters(storage, baseline) != _counters(alone.storage, baseline):
                 return Catch(count, ACCOUNTED)
     return Catch(count)
 
 
-def _account(storage: MemoryStorage, ground: Ground) -> object:
-    table = open_table(storage, ground.sound.path)
+def _counters(storage: MemoryStorage, baseline: Baseline) -> object:
+    table = open_table(storage, baseline.sound.path)
     report = verify_table(table)
     return report.version, report.partitions, report.unreferenced, _filter_count(table)
 
@@ -163,15 +163,15 @@ def _filter_count(table: Table) -> int:
     return sum(reference is not None for row in rows for reference in row)
 
 
-def trace_rule(ground: Ground, planting: Planting) -> Catch:
+def trace_rule(baseline: Baseline, mutant: Mutant) -> Catch:
     """Watch each step of both lives of a writer that nothing disturbs."""
-    with planting.planted():
-        situation = ground.situation(planting.target, PublishingRules(ground.sound.path))
-        cast = situation.cast((*situation.first_life, *situation.second_life))
-        world = situation.begin(cast)
+    with mutant.planted():
+        case = baseline.case(mutant.target, PublishingRules(baseline.sound.path))
+        process_group = case.process_group((*case.first_session, *case.second_session))
+        world = case.begin(process_group)
         while world.nodes[WRITER_PLACE].call is not None and not world.progress.violations:
             world.step(WRITER_PLACE)
-        cast.close()
+        process_group.close()
     violated = [each.property for each in world.progress.violations]
     return Catch(world.nodes[WRITER_PLACE].depth, violated[0] if violated else "")
 

@@ -26,7 +26,7 @@ from tornproof.impl.errors import TornproofError
 
 STOP_SECONDS = 1.0
 """How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
 """A run under a guard has a folder there that the guard removes."""
 ROOM_BYTES = 1 << 30
@@ -85,7 +85,7 @@ def explore_here(
     """Do the tasks of one exploration one after the other in this process; raises what they raise."""
     results: Results | None = None
     with _scratch() as scratch:
-        worker = Worker(question=question, scratch=scratch, has_time=has_time, tell=on_progress)
+        worker = Worker(question=question, scratch=scratch, has_time=has_time, report_progress=on_progress)
         while True:
             try:
                 tasks = next(exploration) if results is None else exploration.send(results)
@@ -178,28 +178,30 @@ class _Going:
                 self.cost_all += sum(task.cost for task in tasks)
                 # A long task that begins last would leave the other processes idle.
                 last_first = reversed(range(len(tasks)))
-                self.waiting = sorted(last_first, key=lambda place: (tasks[place].begins_first, tasks[place].cost))
+                self.waiting = sorted(
+                    last_first, key=lambda position: (tasks[position].begins_first, tasks[position].cost)
+                )
 
     def hear(self, message: Message) -> None:
         """Take in how far a task is, or what it returned."""
         if not message.is_over:
-            self.running[message.place] = message
+            self.running[message.position] = message
             return
-        del self.running[message.place]
+        del self.running[message.position]
         self.cases += message.cases
-        self.cost_done += self.tasks[message.place].cost
+        self.cost_done += self.tasks[message.position].cost
         self.seconds += message.seconds
         self.cpu_seconds += message.cpu_seconds
         assert self.results is not None
         if isinstance(message.result, Failed):
             self.failures.append(message.result.reason)
         else:
-            self.results[message.place] = message.result
+            self.results[message.position] = message.result
 
     def progress(self) -> Progress:
         parts = (
-            self.tasks[place].cost * min(1.0, at.cases / at.cases_all)
-            for place, at in self.running.items()
+            self.tasks[position].cost * min(1.0, at.cases / at.cases_all)
+            for position, at in self.running.items()
             if at.cases_all
         )
         return Progress(
@@ -234,11 +236,11 @@ class _Run:
             if self._seconds is not None and end is None and pool.is_ready:
                 # How long processes take to start is no time for exploring.
                 end = time.monotonic() + self._seconds
-            left = LOOK_SECONDS if end is None else end - time.monotonic()
+            left = POLL_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 self.outcome.is_out_of_time = True
                 return
-            for going in self._listen(pool, min(left, LOOK_SECONDS)):
+            for going in self._listen(pool, min(left, POLL_SECONDS)):
                 if not going.running and not going.waiting:
                     going.go_on()
                 self._on_progress(going.progress())
@@ -250,7 +252,7 @@ class _Run:
         pool.stop()
         end = time.monotonic() + STOP_SECONDS
         while any(going.running for going in self.open_) and (left := end - time.monotonic()) > 0:
-            self._listen(pool, min(left, LOOK_SECONDS))
+            self._listen(pool, min(left, POLL_SECONDS))
         pool.close()
         for going in self.open_:
             while going.phase is None:
@@ -262,8 +264,8 @@ class _Run:
             going = self._next()
             if going is None:
                 return
-            place = going.waiting.pop()
-            going.running[place] = process.begin(going.name, place, going.tasks[place])
+            position = going.waiting.pop()
+            going.running[position] = process.begin(going.name, position, going.tasks[position])
 
     def _next(self) -> _Going | None:
         """Return whose task is next: that of whom the least was done for.

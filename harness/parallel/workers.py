@@ -19,7 +19,7 @@ from tornproof.harness.common.verdict import HasTime, OnProgress
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.impl.errors import TornproofError
 
-TELL_SECONDS = 0.1
+REPORT_PROGRESS_SECONDS = 0.1
 FAILURE_TEXT_MAX = 2_000
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -46,7 +46,7 @@ class Worker:
     question: Any
     scratch: Path
     has_time: HasTime
-    tell: OnProgress = lambda done, total: None
+    report_progress: OnProgress = lambda done, total: None
     _made: dict[Callable[[Worker], Any], Any] = field(default_factory=dict)
 
     def once(self, make: Callable[[Worker], Made]) -> Made:
@@ -69,7 +69,7 @@ class Message:
     """How far the task at a place of an exploration is, or, when it is over, what it returned and what it took."""
 
     name: str
-    place: int
+    position: int
     cases: int = 0
     cases_all: int | None = None
     is_over: bool = False
@@ -88,9 +88,9 @@ class Process:
         self.at: Message | None = None
         self.exit_code: int | None = None
 
-    def begin(self, name: str, place: int, task: Task) -> Message:
+    def begin(self, name: str, position: int, task: Task) -> Message:
         """Give it a task."""
-        self.at = Message(name=name, place=place)
+        self.at = Message(name=name, position=position)
         with suppress(OSError):
             # A process that has just died is noticed when it is listened to.
             self.connection.send((self.at, task))
@@ -211,17 +211,17 @@ def _serve(connection: Connection, question: Any, scratch: Path) -> None:
 
 
 def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Message:
-    told_at, cpu_at = time.monotonic(), _cpu_seconds()
-    begin, cases = told_at, 0
+    reported_at, cpu_at = time.monotonic(), _cpu_seconds()
+    begin, cases = reported_at, 0
 
-    def tell(done: int, total: int | None = None) -> None:
-        nonlocal told_at, cases
+    def report_progress(done: int, total: int | None = None) -> None:
+        nonlocal reported_at, cases
         cases = done
-        if (now := time.monotonic()) - told_at > TELL_SECONDS:
-            told_at = now
+        if (now := time.monotonic()) - reported_at > REPORT_PROGRESS_SECONDS:
+            reported_at = now
             connection.send(replace(at, cases=done, cases_all=total))
 
-    worker.tell = tell
+    worker.report_progress = report_progress
     try:
         result = task.run(worker, *task.arguments)
     except TornproofError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tornproof.harness.search.turns import Touches
+from tornproof.harness.search.transitions import Footprint
 
 _Ranges: TypeAlias = list[tuple[int, int, int]]
 
@@ -12,37 +12,37 @@ _Ranges: TypeAlias = list[tuple[int, int, int]]
 class Accesses:
     """A stack for each object and client: numbers of turns with the range that each touched."""
 
-    def __init__(self, client_count: int) -> None:
+    def __init__(self, process_count: int) -> None:
         """Start with nothing touched."""
-        self._clients = range(client_count)
+        self._processes = range(process_count)
         self._changes: dict[object, tuple[_Ranges, ...]] = {}
         self._reads: dict[object, tuple[_Ranges, ...]] = {}
 
-    def add(self, place: int, number: int, touched: Touches) -> None:
+    def add(self, process_index: int, number: int, accessed: Footprint) -> None:
         """Remember a turn of a client."""
-        for of, start, stop, changes in touched:
+        for of, start, stop, changes in accessed:
             table = self._changes if changes else self._reads
             stacks = table.get(of)
             if stacks is None:
-                stacks = table[of] = tuple([] for _ in self._clients)
-            stacks[place].append((number, start, stop))
+                stacks = table[of] = tuple([] for _ in self._processes)
+            stacks[process_index].append((number, start, stop))
 
-    def remove(self, place: int, touched: Touches) -> None:
+    def remove(self, process_index: int, accessed: Footprint) -> None:
         """Forget a client's latest turn."""
-        for of, _, _, changes in touched:
-            (self._changes if changes else self._reads)[of][place].pop()
+        for of, _, _, changes in accessed:
+            (self._changes if changes else self._reads)[of][process_index].pop()
 
-    def latest(self, place: int, touched: Touches, known: list[int]) -> dict[int, int]:
+    def latest(self, process_index: int, accessed: Footprint, known: list[int]) -> dict[int, int]:
         """Return, by client, the latest turn that one of `place` depends on, where it comes after the `known` ones."""
         found: dict[int, int] = {}
-        for of, start, stop, changes in touched:
+        for of, start, stop, changes in accessed:
             tables = (self._changes, self._reads) if changes else (self._changes,)
             for table in tables:
                 stacks = table.get(of)
                 if stacks is None:
                     continue
                 for other, stack in enumerate(stacks):
-                    if other == place or not stack:
+                    if other == process_index or not stack:
                         continue
                     least = found.get(other, known[other])
                     for number, other_start, other_stop in reversed(stack):

@@ -7,46 +7,46 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Kernel, Refused
-from tornproof.harness.simulator.process.client import Client, Node
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Progress
-from tornproof.harness.simulator.process.situation import Situation
-from tornproof.harness.simulator.process.world import Cast, World
-from tornproof.impl.storage.interface import Refusal
+from tornproof.harness.simulator.process.simulated_process import Node, Process
+from tornproof.harness.simulator.process.world import ProcessGroup, World
+from tornproof.impl.storage.interface import StorageReason
 
 Action: TypeAlias = tuple[Any, ...]
 Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
 """Returns what a power cut may leave of a kernel, each with the choice that makes it."""
 WRITER_PLACE, READER_PLACE = 0, 1
 FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
-FAILED_SYNC = Refused(Refusal.INPUT_OUTPUT)
+FAILED_SYNC = Rejected(StorageReason.INPUT_OUTPUT)
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class Sessions:
     """The clients before and after a crash; those after it are the same for every crash, so that they learn once."""
 
-    situation: Situation
-    first: Cast
-    second: Cast
+    case: TestCase
+    first: ProcessGroup
+    second: ProcessGroup
 
     @classmethod
-    def of(cls, situation: Situation, *, fails: bool = False) -> Lives:
+    def of(cls, case: TestCase, *, fails: bool = False) -> Sessions:
         """Cast both lives; readers of the second one are the same clients, which go on or begin anew."""
-        first = situation.cast(fails=fails)
-        writer = situation.writer(situation.second_life, looks=True)
-        second = Cast(clients=(writer, *first.clients[1:]), judge=first.judge, rules=situation.rules)
-        return cls(situation, first, second)
+        first = case.process_group(fails=fails)
+        writer = case.writer(case.second_session, looks=True)
+        second = ProcessGroup(processes=(writer, *first.processes[1:]), judge=first.judge, rules=case.rules)
+        return cls(case, first, second)
 
     @property
-    def clients(self) -> tuple[Client, ...]:
+    def processes(self) -> tuple[Process, ...]:
         """All clients of both lives."""
-        return (*self.first.clients, self.second.clients[WRITER_PLACE])
+        return (*self.first.processes, self.second.processes[WRITER_PLACE])
 
     def close(self) -> None:
         """End all greenlets."""
-        for client in self.clients:
-            client.close()
+        for process in self.processes:
+            process.close()
 
     def after_kill(self, world: World) -> World:
         """Return the world after the writer's process died: what it wrote is there, and readers live on."""
@@ -57,7 +57,7 @@ class Lives:
     def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
         """Return the world that begins on what a power cut left: nobody remembers what was only seen."""
         forgotten = progress._replace(seen=len(progress.committed), readings=())
-        return self._second(kernel, [client.root for client in self.second.clients[1:]], forgotten)
+        return self._second(kernel, [process.root for process in self.second.processes[1:]], forgotten)
 
     def after_failed_sync(self, world: World) -> World:
         """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
@@ -80,7 +80,7 @@ class Lives:
                 yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
 
     def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
-        return World(self.second, kernel, [self.second.clients[WRITER_PLACE].root, *readers], progress)
+        return World(self.second, kernel, [self.second.processes[WRITER_PLACE].root, *readers], progress)
 
 
 def fail_sync(world: World) -> None:

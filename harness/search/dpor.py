@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.search.accesses import Accesses
 from tornproof.harness.search.contention import Contention
-from tornproof.harness.search.turns import Moment, Schedule, Touches, compressed
+from tornproof.harness.search.transitions import Footprint, Schedule, State, compressed
 from tornproof.harness.simulator.process.world import World
 
 Clock: TypeAlias = tuple[int, ...]
@@ -28,17 +28,17 @@ class Counts(NamedTuple):
     is_done: bool
 
 
-class Turn(NamedTuple):
+class Transition(NamedTuple):
     """A turn of the current schedule: its number among its client's, from 1 on, and its place among all.
 
     `depth` is how many calls its client made before it.
     """
 
-    place: int
+    process_index: int
     number: int
     position: int
     depth: int
-    touched: Touches
+    accessed: Footprint
     clock: Clock
 
 
@@ -49,8 +49,8 @@ class Run(NamedTuple):
     """
 
     world: World
-    turns: Sequence[Sequence[Turn]]
-    schedule: Callable[[Turn | None], Schedule]
+    transitions: Sequence[Sequence[Transition]]
+    schedule: Callable[[Transition | None], Schedule]
 
 
 OnEnd: TypeAlias = Callable[[Run], None]
@@ -73,128 +73,148 @@ def explore_all(world: World, on_end: OnEnd, *, has_time: HasTime = always, sche
 class _Frame:
     """A moment of the current schedule, whom to choose there, who was chosen before, and the turn that was taken."""
 
-    __slots__ = ("asleep", "moment", "todo", "turn", "turn_counts")
+    __slots__ = ("asleep", "state", "todo", "transition", "transition_counts")
 
-    def __init__(self, moment: Moment, turn_counts: Clock, asleep: set[int], first: int) -> None:
-        self.moment = moment
-        self.turn_counts = turn_counts
+    def __init__(self, state: State, transition_counts: Clock, asleep: set[int], first: int) -> None:
+        self.state = state
+        self.transition_counts = transition_counts
         self.asleep = asleep
         self.todo = [first]
-        self.turn: Turn | None = None
+        self.transition: Transition | None = None
 
 
 class _Search:
     def __init__(self, world: World, on_end: OnEnd, contention: Contention) -> None:
-        begin = Moment.begin(world, contention)
+        begin = State.begin(world, contention)
         self._contention = contention
         self._on_end = on_end
-        self._places = range(len(world.nodes))
-        self._accesses = Accesses(len(self._places))
-        self._turns: list[list[Turn]] = [[] for _ in self._places]
+        self._process_indexes = range(len(world.nodes))
+        self._accesses = Accesses(len(self._process_indexes))
+        self._transitions: list[list[Transition]] = [[] for _ in self._process_indexes]
         self._frames: list[_Frame] = []
         self._settled = tuple(
-            (place, after.depth - before.depth)
-            for place, (before, after) in enumerate(zip(world.nodes, begin.world.nodes, strict=True))
+            (process_index, after.depth - before.depth)
+            for process_index, (before, after) in enumerate(zip(world.nodes, begin.world.nodes, strict=True))
         )
         self._complete = self._blocked = self._steps = 0
-        self._enter(begin, (0,) * len(self._places), set(), 0)
+        self._enter(begin, (0,) * len(self._process_indexes), set(), 0)
 
     def run(self, has_time: HasTime, schedules_max: int | None) -> Counts:
         frames = self._frames
         while frames and not self._contention.is_refuted:
             frame = frames[-1]
-            if frame.turn is not None:
-                self._take_back(frame, frame.turn)
-            place = next((place for place in frame.todo if place not in frame.asleep), None)
-            if place is None:
+            if frame.transition is not None:
+                self._take_back(frame, frame.transition)
+            process_index = next(
+                (process_index for process_index in frame.todo if process_index not in frame.asleep), None
+            )
+            if process_index is None:
                 frames.pop()
             elif self._complete == schedules_max or not has_time():
                 return Counts(self._complete, self._blocked, self._steps, False)
             else:
-                self._take(frame, place)
+                self._take(frame, process_index)
         return Counts(self._complete, self._blocked, self._steps, True)
 
-    def _take(self, frame: _Frame, place: int) -> None:
-        touched = frame.moment.nexts[place]
-        assert touched is not None
-        turn = frame.turn = self._ordered(place, touched, frame)
-        self._turns[place].append(turn)
-        self._accesses.add(place, turn.number, touched)
-        moment = frame.moment.fork()
-        known = [own[count - 1].depth + 1 if count else 0 for own, count in zip(self._turns, turn.clock, strict=True)]
-        awake = moment.take_turn(place, known)
-        self._steps += moment.world.nodes[place].depth - turn.depth
-        counts = frame.turn_counts
+    def _take(self, frame: _Frame, process_index: int) -> None:
+        accessed = frame.state.nexts[process_index]
+        assert accessed is not None
+        transition = frame.transition = self._ordered(process_index, accessed, frame)
+        self._transitions[process_index].append(transition)
+        self._accesses.add(process_index, transition.number, accessed)
+        state = frame.state.fork()
+        known = [
+            own[count - 1].depth + 1 if count else 0
+            for own, count in zip(self._transitions, transition.clock, strict=True)
+        ]
+        awake = state.take_transition(process_index, known)
+        self._steps += state.world.nodes[process_index].depth - transition.depth
+        counts = frame.transition_counts
         self._enter(
-            moment, (*counts[:place], turn.number, *counts[place + 1 :]), frame.asleep.difference(awake), place + 1
+            state,
+            (*counts[:process_index], transition.number, *counts[process_index + 1 :]),
+            frame.asleep.difference(awake),
+            process_index + 1,
         )
 
-    def _take_back(self, frame: _Frame, turn: Turn) -> None:
-        self._accesses.remove(turn.place, turn.touched)
-        self._turns[turn.place].pop()
-        frame.asleep.add(turn.place)
-        frame.turn = None
+    def _take_back(self, frame: _Frame, transition: Transition) -> None:
+        self._accesses.remove(transition.process_index, transition.accessed)
+        self._transitions[transition.process_index].pop()
+        frame.asleep.add(transition.process_index)
+        frame.transition = None
 
-    def _enter(self, moment: Moment, turn_counts: Clock, asleep: set[int], favourite: int) -> None:
+    def _enter(self, state: State, transition_counts: Clock, asleep: set[int], favourite: int) -> None:
         """Go on from a moment, or be done.
 
         Clients take turns, because then the most schedules have the most in common.
         """
-        enabled = moment.open_places
-        awake = [place for place in enabled if place not in asleep]
+        enabled = state.open_positions
+        awake = [process_index for process_index in enabled if process_index not in asleep]
         if awake:
-            first = next((place for place in awake if place >= favourite), awake[0])
-            self._frames.append(_Frame(moment, turn_counts, asleep, first))
+            first = next((process_index for process_index in awake if process_index >= favourite), awake[0])
+            self._frames.append(_Frame(state, transition_counts, asleep, first))
         elif enabled:
             self._blocked += 1
         else:
             self._complete += 1
-            self._on_end(Run(moment.world, self._turns, lambda late: self._schedule(moment.world, late)))
+            self._on_end(Run(state.world, self._transitions, lambda late: self._schedule(state.world, late)))
 
-    def _ordered(self, place: int, touched: Touches, frame: _Frame) -> Turn:
+    def _ordered(self, process_index: int, accessed: Footprint, frame: _Frame) -> Transition:
         """Return the next turn of a client with its clock, and see to it that its races are run the other way round."""
-        own = self._turns[place]
-        known = list(own[-1].clock) if own else [0] * len(self._places)
-        number = known[place] + 1
+        own = self._transitions[process_index]
+        known = list(own[-1].clock) if own else [0] * len(self._process_indexes)
+        number = known[process_index] + 1
         position = len(self._frames) - 1
-        latest = [self._turns[q][count - 1] for q, count in self._accesses.latest(place, touched, known).items()]
+        latest = [
+            self._transitions[q][count - 1]
+            for q, count in self._accesses.latest(process_index, accessed, known).items()
+        ]
         races = [
             one
             for one in latest
-            if not any(other.clock[one.place] >= one.number for other in latest if other is not one)
+            if not any(other.clock[one.process_index] >= one.number for other in latest if other is not one)
         ]
         for one in latest:
             known = [max(pair) for pair in zip(known, one.clock, strict=True)]
-        known[place] = number
-        turn = Turn(place, number, position, frame.moment.world.nodes[place].depth, touched, tuple(known))
+        known[process_index] = number
+        transition = Transition(
+            process_index, number, position, frame.state.world.nodes[process_index].depth, accessed, tuple(known)
+        )
         for race in races:
-            self._reverse(race, turn)
-        return turn
+            self._reverse(race, transition)
+        return transition
 
-    def _reverse(self, race: Turn, turn: Turn) -> None:
+    def _reverse(self, race: Transition, transition: Transition) -> None:
         """Let someone who can begin a schedule with the later turn first be chosen where the earlier one was."""
         frame = self._frames[race.position]
         firsts = []
-        for place in self._places:
-            if place == race.place:
+        for process_index in self._process_indexes:
+            if process_index == race.process_index:
                 continue
-            own, count = self._turns[place], frame.turn_counts[place]
-            first = own[count] if count < len(own) else turn if place == turn.place else None
-            if first is not None and (first is turn or first.clock[race.place] < race.number):
+            own, count = self._transitions[process_index], frame.transition_counts[process_index]
+            first = (
+                own[count] if count < len(own) else transition if process_index == transition.process_index else None
+            )
+            if first is not None and (first is transition or first.clock[race.process_index] < race.number):
                 firsts.append(first)
         initials = [
-            one.place
+            one.process_index
             for one in firsts
-            if not any(one.clock[other.place] >= other.number for other in firsts if other is not one)
+            if not any(one.clock[other.process_index] >= other.number for other in firsts if other is not one)
         ]
-        if not any(place in frame.todo for place in initials):
-            frame.todo.append(turn.place if turn.place in initials else initials[0])
+        if not any(process_index in frame.todo for process_index in initials):
+            frame.todo.append(transition.process_index if transition.process_index in initials else initials[0])
 
-    def _schedule(self, world: World, late: Turn | None) -> Schedule:
-        turns = [frame.turn for frame in self._frames if frame.turn is not None]
+    def _schedule(self, world: World, late: Transition | None) -> Schedule:
+        transitions = [frame.transition for frame in self._frames if frame.transition is not None]
         if late is not None:
-            turns.sort(key=lambda turn: turn.clock[late.place] >= late.number)
+            transitions.sort(key=lambda transition: transition.clock[late.process_index] >= late.number)
         ends = [node.depth for node in world.nodes]
-        depths = [[*(turn.depth for turn in own), end] for own, end in zip(self._turns, ends, strict=True)]
-        calls = [(turn.place, depths[turn.place][turn.number] - turn.depth) for turn in turns]
+        depths = [
+            [*(transition.depth for transition in own), end] for own, end in zip(self._transitions, ends, strict=True)
+        ]
+        calls = [
+            (transition.process_index, depths[transition.process_index][transition.number] - transition.depth)
+            for transition in transitions
+        ]
         return compressed((*self._settled, *calls))

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Hashable
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.simulator.process.client import Node
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 Said: TypeAlias = tuple[tuple[str, Hashable], ...]
@@ -36,7 +36,7 @@ class Outcomes:
 
     def of(self, world: World) -> Outcome:
         """Return what came of a schedule that is at its end."""
-        violations = ((each.property, each.client) for each in world.progress.violations)
+        violations = ((each.property, each.process) for each in world.progress.violations)
         return Outcome(
             tuple([self._said.get(node) or self._learn(node) for node in world.nodes]),
             frozenset(each for each in violations if each[0] != Property.STALE),

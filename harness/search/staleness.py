@@ -10,11 +10,11 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from operator import attrgetter
 
-from tornproof.harness.search.dpor import Run, Turn
+from tornproof.harness.search.dpor import Run, Transition
 from tornproof.harness.search.outcome import path_to
-from tornproof.harness.simulator.process import programs
-from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process import bodies as programs
 from tornproof.harness.simulator.process.observer import Operations, Property, Violation
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 
@@ -27,31 +27,39 @@ class StaleReads:
         self._read: dict[Node, tuple[tuple[int, Hashable], ...]] = {}
         self._versions: dict[tuple[Operations, Hashable], int | None] = {}
 
-    def of(self, run: Run) -> Iterator[tuple[Violation, Turn]]:
+    def of(self, run: Run) -> Iterator[tuple[Violation, Transition]]:
         """Yield the stale reads of a complete run, one for each read, and the turn in which it first looked."""
         world = run.world
         acknowledged = [
-            (place, depth) for place, node in enumerate(world.nodes) for depth in self._acknowledgements(node)
+            (process_index, depth)
+            for process_index, node in enumerate(world.nodes)
+            for depth in self._acknowledgements(node)
         ]
-        for place, node in enumerate(world.nodes):
+        for process_index, node in enumerate(world.nodes):
             for begun, value in self._reads(node):
                 seen = self._version(world, value)
                 if seen is None:
                     # It is no version at all, and the judge has said so.
                     continue
                 for number, (writer, depth) in enumerate(acknowledged[seen:], start=seen + 1):
-                    first, last = _turn_of(run.turns[place], begun), _turn_of(run.turns[writer], depth - 1)
+                    first, last = (
+                        _transition_of(run.transitions[process_index], begun),
+                        _transition_of(run.transitions[writer], depth - 1),
+                    )
                     assert first is not None, "no read begins before its client is chosen"
-                    if last is None or last.clock[place] < first.number:
+                    if last is None or last.clock[process_index] < first.number:
                         sentence = f"commit {seen} was seen, although commit {number} was acknowledged before"
-                        yield Violation(Property.STALE, world.cast.clients[place].name, sentence), first
+                        yield (
+                            Violation(Property.STALE, world.process_group.processes[process_index].name, sentence),
+                            first,
+                        )
                         break
 
     def _version(self, world: World, value: Hashable) -> int | None:
         """Return the last version that looks like that."""
         key = world.progress.committed, value
         if key not in self._versions:
-            self._versions[key] = world.cast.judge.version_of(world.progress, value)
+            self._versions[key] = world.process_group.judge.version_of(world.progress, value)
         return self._versions[key]
 
     def _acknowledgements(self, leaf: Node) -> tuple[int, ...]:
@@ -74,7 +82,7 @@ class StaleReads:
         return self._read[leaf]
 
 
-def _turn_of(turns: Sequence[Turn], call: int) -> Turn | None:
+def _transition_of(transitions: Sequence[Transition], call: int) -> Transition | None:
     """Return the turn in which a client made its call of that number, from 0 on; None is before its first turn."""
-    number = bisect_right(turns, call, key=attrgetter("depth"))
-    return turns[number - 1] if number else None
+    number = bisect_right(transitions, call, key=attrgetter("depth"))
+    return transitions[number - 1] if number else None

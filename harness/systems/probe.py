@@ -40,7 +40,7 @@ AT_FULL_LENGTH = partial(encode_row_group, options=EncodeOptions(codec=Codec.UNC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Compatibility:
     """What a preset's reader and writer make of a table; `hazards` are losses that only some commits would bring."""
 
     preset: str
@@ -50,7 +50,7 @@ class Outlook:
     hazards: tuple[str, ...] = ()
 
 
-def probe(image: DiskImage, path: str, preset: Preset) -> Outlook:
+def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:
     """Try what `preset` makes of the table at `path`; the image stays as it is.
 
     Raises NotATableError and, for a damaged `_meta`, ProblemError: they say nothing about the preset.
@@ -65,15 +65,19 @@ def probe(image: DiskImage, path: str, preset: Preset) -> Outlook:
         trial = _Trial(image=image, preset=preset, before=_rows(snapshot), spots=tuple(_spots(snapshot)))
     except TornproofError as error:
         return _unreadable(preset, f"its reader refuses: {error}")
-    refusal = trial.refusal(preset.encode, [0] * len(trial.spots), path)
+    rejection = trial.rejection(preset.encode, [0] * len(trial.spots), path)
     hazards: tuple[str, ...] = ()
-    if refusal and any(spot.dead_bytes for spot in trial.spots):
-        long_refusal = trial.refusal(AT_FULL_LENGTH, [spot.dead_bytes for spot in trial.spots], path)
-        if long_refusal is None:
-            hazards = (f"a commit that does not cover the bytes behind the committed end loses a partition: {refusal}",)
-        refusal = long_refusal
+    if rejection and any(spot.dead_bytes for spot in trial.spots):
+        long_rejection = trial.rejection(AT_FULL_LENGTH, [spot.dead_bytes for spot in trial.spots], path)
+        if long_rejection is None:
+            hazards = (
+                f"a commit that does not cover the bytes behind the committed end loses a partition: {rejection}",
+            )
+        rejection = long_rejection
     went_on = f"{trial.before.num_rows} rows are read, before and after a commit to {len(trial.spots)} partitions"
-    return Outlook(preset=preset.name, readable=True, writable=not refusal, reason=refusal or went_on, hazards=hazards)
+    return Compatibility(
+        preset=preset.name, readable=True, writable=not rejection, reason=rejection or went_on, hazards=hazards
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,9 @@ class _Spot:
         if count and first + 1 < stop:
             times = np.append(times, np.setdiff1d(np.arange(first + 1, stop), self.times)[:count])
         rows = self.row.take(np.zeros(len(times), np.int64))
-        place = rows.schema.get_field_index(self.timestamp_name)
-        field = rows.schema.field(place)
-        return rows.set_column(place, field, pa.array(times, pa.int64()).cast(field.type))
+        position = rows.schema.get_field_index(self.timestamp_name)
+        field = rows.schema.field(position)
+        return rows.set_column(position, field, pa.array(times, pa.int64()).cast(field.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ class _Trial:
     before: pa.Table
     spots: tuple[_Spot, ...]
 
-    def refusal(self, encode: RowGroupEncoder, least_bytes: Sequence[int], path: str) -> str | None:
+    def rejection(self, encode: RowGroupEncoder, least_bytes: Sequence[int], path: str) -> str | None:
         """Return what goes wrong with a commit of at least so many bytes to each spot, None when nothing does."""
         storage = MemoryStorage.of(self.image)
         for spot in self.spots:
@@ -140,8 +144,8 @@ class _Trial:
         return None
 
 
-def _unreadable(preset: Preset, reason: str) -> Outlook:
-    return Outlook(preset=preset.name, readable=False, writable=False, reason=reason)
+def _unreadable(preset: Preset, reason: str) -> Compatibility:
+    return Compatibility(preset=preset.name, readable=False, writable=False, reason=reason)
 
 
 def _rows(snapshot: Snapshot, *partitions: Partition) -> pa.Table:

@@ -92,12 +92,12 @@ def without_statistics(block: Block) -> Block:
 
 def _newest(committed: ResolvedPartition) -> ResolvedPartition:
     content, label = committed.published.content, committed.files.pm_label
-    place = locate_footer(content, len(content), file=label)
-    check_checksum(content, place, file=label)
+    position = locate_footer(content, len(content), file=label)
+    check_checksum(content, position, file=label)
     return replace(
         committed,
-        resolved=Resolved(place=place, orphan_count=0),
-        metadata=decode_metadata(content, place, file=label),
+        resolved=Resolved(position=position, orphan_count=0),
+        metadata=decode_metadata(content, position, file=label),
     )
 
 

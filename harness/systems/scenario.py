@@ -126,18 +126,18 @@ def parse_scenario(content: bytes, name: str) -> Scenario:
 
 
 def decode_toml(
-    content: bytes, kind: type[Decoded], file: str, size_limit_bytes: int, refusal: type[TornproofError]
+    content: bytes, kind: type[Decoded], file: str, size_limit_bytes: int, rejection: type[TornproofError]
 ) -> Decoded:
     """Return a TOML file's content as what it is to be; raises `refusal`, which names the field and what was expected.
 
     There is a limit because the parser takes time by the square of a dotted key's length.
     """
     if len(content) > size_limit_bytes:
-        raise refusal(f"{file}: more than {size_limit_bytes} bytes")
+        raise rejection(f"{file}: more than {size_limit_bytes} bytes")
     try:
         return msgspec.toml.decode(content, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise refusal(f"{file}: {error}") from error
+        raise rejection(f"{file}: {error}") from error
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

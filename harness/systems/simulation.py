@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import NO_CONTROLS, PASSED, Finding, Phase, Verdict, without_digits, worst
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.scenario import Explorer, Scenario, ScenarioError, load_scenario, scenario_names
-from tornproof.harness.systems.scenario_situation import PATH, situation_of
+from tornproof.harness.systems.scenario_case import PATH, case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_rules import TableRules
 from tornproof.harness.systems.workload import crash_operations
@@ -28,7 +28,7 @@ class Setting:
     """One situation and what is to be explored of it."""
 
     name: str
-    situation: Situation
+    case: TestCase
     explorers: frozenset[Explorer]
     models: tuple[str, ...] = ()
     must_reach: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ class Setting:
     @property
     def size(self) -> int:
         """How many pairs of a commit and a read there are."""
-        situation = self.situation
-        reads = sum(group.count * group.read_count for group in situation.readers)
-        return len(situation.first_life) * max(1, reads)
+        case = self.case
+        reads = sum(group.count * group.read_count for group in case.readers)
+        return len(case.first_session) * max(1, reads)
 
 
 def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
@@ -57,42 +57,41 @@ def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
     return Setting(
         name=scenario.name,
-        situation=situation_of(scenario, target, _rules(PATH, preset)),
+        case=case_of(scenario, target, _rules(PATH, preset)),
         explorers=frozenset(scenario.explorers),
         models=scenario.models,
         must_reach=scenario.must_reach,
     )
 
 
-def situation_under(scenario: Scenario, preset: Preset) -> Situation:
+def case_under(scenario: Scenario, preset: Preset) -> TestCase:
     """Return what a scenario describes under a preset."""
-    return setting_of(scenario, preset).situation
+    return setting_of(scenario, preset).case
 
 
 def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
     """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
     grown, merged, again, last = crash_operations(image, path)
-    two_commits = Situation(
+    two_commits = TestCase(
         target=target,
         path=path,
         operations=(grown, merged, last),
-        first_life=(0, 1),
-        second_life=(2,),
+        first_session=(0, 1),
+        second_session=(2,),
         readers=(Readers(),),
         start=image,
         rules=_rules(path, preset),
     )
-    one_commit = replace(two_commits, first_life=(0,))
-    rewrites = replace(two_commits, operations=(again,) * 4, first_life=(0, 1, 2, 3), second_life=(), readers=())
+    one_commit = replace(two_commits, first_session=(0,))
+    rewrites = replace(two_commits, operations=(again,) * 4, first_session=(0, 1, 2, 3), second_session=(), readers=())
     by_name = {
         f"{TABLE_SCENARIO}, two commits": (two_commits, {Explorer.SCHEDULES, Explorer.POWER}),
         f"{TABLE_SCENARIO}, one commit": (one_commit, {Explorer.PRODUCT}),
         f"{TABLE_SCENARIO}, rewrites": (rewrites, {Explorer.MEMORY}),
     }
     return [
-        Setting(name=name, situation=situation, explorers=frozenset(explorers))
-        for name, (situation, explorers) in by_name.items()
+        Setting(name=name, case=case, explorers=frozenset(explorers)) for name, (case, explorers) in by_name.items()
     ]
 
 
@@ -101,7 +100,7 @@ def _rules(path: str, preset: Preset) -> TraceRules:
     return TableRules(path, promises_barriers=preset.name == HARDENED)
 
 
-def must_have_reached(phase: Phase, points: Sequence[str]) -> Phase:
+def with_coverage_goals(phase: Phase, points: Sequence[str]) -> Phase:
     """Return UNKNOWN for a complete phase that never came to one of the points."""
     reached = {**dict.fromkeys(points, 0), **phase.reached}
     missing = [point for point in points if not reached[point]]
@@ -122,9 +121,9 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
         controls += [] if phase.controls in (PASSED, NO_CONTROLS, *controls) else [phase.controls]
         for finding in phase.findings:
             findings.setdefault(signature_of(finding), finding)
-    cut = [situation for situation, phase in parts if not phase.complete]
+    cut = [case for case, phase in parts if not phase.complete]
     explored = sum(phase.explored for _, phase in parts)
-    notes = [f"{situation}: {phase.note}" for situation, phase in parts if phase.note]
+    notes = [f"{case}: {phase.note}" for case, phase in parts if phase.note]
     if not explored:
         notes.append("nothing was explored")
     return Phase(
@@ -138,9 +137,9 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
         controls="; ".join(controls) or PASSED,
         note="; ".join(notes),
         findings=tuple(findings.values()),
-        situations={
-            situation: {"explored": phase.explored, "complete": phase.complete, "bound": phase.bound}
-            for situation, phase in parts
+        test_cases={
+            case: {"explored": phase.explored, "complete": phase.complete, "bound": phase.bound}
+            for case, phase in parts
         },
     )
 

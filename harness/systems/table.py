@@ -85,7 +85,7 @@ class TableCommits:
     def __init__(self, target: TableTarget, storage: Storage, path: str) -> None:
         """Recover, and become the one writer."""
         self._target = target
-        self._place = storage, path
+        self._position = storage, path
         self._writer = target.writer(storage, path, target.protocol)
 
     def commit(self, operation: TableOperation) -> None:
@@ -101,9 +101,9 @@ class TableCommits:
         """Let a life of its own do the commit up to where its version would be stored; then a new one recovers."""
         protocol = self._target.protocol
         self._writer.close()
-        with self._target.writer(*self._place, dataclasses.replace(protocol, publish=())) as writer:
+        with self._target.writer(*self._position, dataclasses.replace(protocol, publish=())) as writer:
             _commit(writer, operation)
-        self._writer = self._target.writer(*self._place, protocol)
+        self._writer = self._target.writer(*self._position, protocol)
 
     def __enter__(self) -> Self:
         """Return the writer itself."""

@@ -63,11 +63,11 @@ class ToyWriter:
     def __init__(self, target: Toy, storage: Storage, path: str) -> None:
         """Remember where to commit."""
         self._target = target
-        self._place = storage, path
+        self._position = storage, path
 
     def commit(self, operation: bytes) -> None:
         """Add letters."""
-        self._target.commit(*self._place, operation)
+        self._target.commit(*self._position, operation)
 
 
 class HeaderFirst(Toy):

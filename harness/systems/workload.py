@@ -8,7 +8,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition_names import interval_end
@@ -65,7 +65,7 @@ def _writable(table: Table, partitions: Sequence[Partition]) -> Partition:
         if partition.is_parquet and not layout.READ_ONLY.get(partition.flags) and table.files_of(partition).has_pm()
     ]
     if table.metadata is None or not writable:
-        raise RowsRefusedError(f"{table.path}: it has no partition that rows can be written to")
+        raise RowsRejectedError(f"{table.path}: it has no partition that rows can be written to")
     return min(writable, key=lambda partition: partition.row_count)
 
 
@@ -75,5 +75,5 @@ def _end(table: Table, partition: Partition) -> int:
     end = interval_end(partition.timestamp, metadata.partition_by, nanoseconds=metadata.counts_nanoseconds)
     ends = [end for end in (end, partition.next_timestamp) if end is not None]
     if not ends:
-        raise RowsRefusedError(f"{table.path}: its partitions have no end")
+        raise RowsRejectedError(f"{table.path}: its partitions have no end")
     return min(ends)

@@ -91,7 +91,7 @@ class EncodedRowGroup:
     bitsets: Mapping[int, bytes] = field(default_factory=dict)
     bitset_offsets: Mapping[int, int] = field(default_factory=dict)
 
-    def place(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
+    def position(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
         """Return the row group for `offset_bytes` of a file, at least `HOME_BYTES`; `sorting` is what it states."""
         assert offset_bytes >= HOME_BYTES, offset_bytes
         delta_bytes = offset_bytes - HOME_BYTES
@@ -146,16 +146,16 @@ def encode_row_group(
         parts += column.pages
         position += sum(map(len, column.pages))
     bitset_offsets = {}
-    for place, bitset in sorted(bitsets.items()):
+    for location, bitset in sorted(bitsets.items()):
         bloom_filter = encode_filter_header(len(bitset)) + bitset
-        trees[place] = _with_filter(trees[place], position, len(bloom_filter))
+        trees[location] = _with_filter(trees[location], position, len(bloom_filter))
         parts.append(bloom_filter)
         position += len(bloom_filter)
-        bitset_offsets[place] = position - len(bitset)
-    for place, column in enumerate(written.columns):
+        bitset_offsets[location] = position - len(bitset)
+    for location, column in enumerate(written.columns):
         reference = _reference("column_index", position, len(column.column_index))
-        tree = trees[place]
-        trees[place] = with_fields(tree, *reference) if column.column_index else without(tree, *COLUMN_INDEX_IDS)
+        tree = trees[location]
+        trees[location] = with_fields(tree, *reference) if column.column_index else without(tree, *COLUMN_INDEX_IDS)
         parts.append(column.column_index)
         position += len(column.column_index)
     views = [read(tree, COLUMN_CHUNK)["meta_data"] for tree in trees]

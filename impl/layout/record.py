@@ -110,7 +110,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordPlace:
+class RecordPosition:
     """Where a record stands, or should: what is wrong with one of its fields is said in terms of it.
 
     `of` follows the names of its fields where a file has many such records: " of column 3".
@@ -153,12 +153,12 @@ class Record:
         return cls(**dict(zip(layout.names, layout.packer.unpack_from(data, offset_bytes), strict=True)))
 
     @classmethod
-    def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPlace:
+    def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPosition:
         """Return the place of such a record in a file, for what is wrong with its fields.
 
         Checks that run once a column or a read make it only for an error (`functools.partial`).
         """
-        return RecordPlace(cls.layout, file, offset_bytes, of)
+        return RecordPosition(cls.layout, file, offset_bytes, of)
 
     def pack(self) -> bytes:
         """Encode the record; a value that does not fit its field is our bug and raises struct.error."""

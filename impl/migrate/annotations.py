@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import DecimalType, IntType, SchemaElement, TimeType, Union
 from tornproof.impl.parquet.fields import CONVERTED_NAMES
 from tornproof.impl.types.physical import PhysicalType
@@ -46,14 +46,14 @@ def converted_of(element: SchemaElement) -> Annotation | None:
     if element.converted_type is None:
         return None
     if (element.precision is None) != (element.scale is None):
-        raise RefusalError(Cause.SCHEMA, "precision and scale both or neither", "one of them")
+        raise RejectionError(Cause.SCHEMA, "precision and scale both or neither", "one of them")
     name = converted_name(element)
     if name is None or name in GROUP_CONVERTED_TYPES:
-        raise RefusalError(Cause.SCHEMA, "a converted type of leaves", name or element.converted_type)
+        raise RejectionError(Cause.SCHEMA, "a converted type of leaves", name or element.converted_type)
     if name != "DECIMAL":
         return Annotation(name)
     if element.precision is None or element.scale is None:
-        raise RefusalError(Cause.SCHEMA, "precision and scale of a decimal", "none")
+        raise RejectionError(Cause.SCHEMA, "precision and scale of a decimal", "none")
     return Annotation(name, decimal=_digits(DecimalType(scale=element.scale, precision=element.precision)))
 
 
@@ -62,7 +62,7 @@ def logical_of(union: Union | None) -> Annotation | None:
     if union is None:
         return None
     if union.name in GROUP_LOGICAL_TYPES:
-        raise RefusalError(Cause.SCHEMA, "a logical type of leaves", union.name)
+        raise RejectionError(Cause.SCHEMA, "a logical type of leaves", union.name)
     value = union.value
     if isinstance(value, DecimalType):
         return Annotation(union.name, decimal=_digits(value))
@@ -79,7 +79,7 @@ def logical_of(union: Union | None) -> Annotation | None:
 
 def _digits(decimal: DecimalType) -> DecimalType:
     if decimal.precision < 0 or decimal.scale < 0:
-        raise RefusalError(Cause.NEGATIVE, "a precision and a scale of 0 or more", tuple(decimal))
+        raise RejectionError(Cause.NEGATIVE, "a precision and a scale of 0 or more", tuple(decimal))
     return decimal
 
 
@@ -88,13 +88,13 @@ def physical_of(number: int, length: int | None) -> tuple[PhysicalType, int]:
     try:
         physical_type = PhysicalType(number)
     except ValueError:
-        raise RefusalError(Cause.SCHEMA, "a type from 0 to 7", number, step="type") from None
+        raise RejectionError(Cause.SCHEMA, "a type from 0 to 7", number, step="type") from None
     if physical_type is not PhysicalType.FIXED_LEN_BYTE_ARRAY:
         return physical_type, 0
     if length is None:
-        raise RefusalError(Cause.SCHEMA, "a type_length for values of fixed length", "none")
+        raise RejectionError(Cause.SCHEMA, "a type_length for values of fixed length", "none")
     if length < 0:
-        raise RefusalError(Cause.NEGATIVE, "a length of 0 or more", length, step="type_length")
+        raise RejectionError(Cause.NEGATIVE, "a length of 0 or more", length, step="type_length")
     return physical_type, length
 
 
@@ -130,12 +130,12 @@ def check_logical(logical: Annotation | None, physical_type: PhysicalType, fixed
 
 def _expect(is_legal: bool, annotation: str, physical_type: PhysicalType) -> None:
     if not is_legal:
-        raise RefusalError(Cause.SCHEMA, f"a type that {annotation} can annotate", physical_type.name, step="type")
+        raise RejectionError(Cause.SCHEMA, f"a type that {annotation} can annotate", physical_type.name, step="type")
 
 
 def _check_decimal(decimal: DecimalType, physical_type: PhysicalType, fixed_byte_len: int) -> None:
     if decimal.precision < 1 or decimal.scale > decimal.precision:
-        raise RefusalError(Cause.SCHEMA, "a precision of 1 or more, and no greater scale", tuple(decimal))
+        raise RejectionError(Cause.SCHEMA, "a precision of 1 or more, and no greater scale", tuple(decimal))
     if physical_type is PhysicalType.BYTE_ARRAY:
         return
     if physical_type is PhysicalType.FIXED_LEN_BYTE_ARRAY:
@@ -144,7 +144,7 @@ def _check_decimal(decimal: DecimalType, physical_type: PhysicalType, fixed_byte
         _expect(physical_type in DIGITS_MAX, "DECIMAL", physical_type)
         digits_max = DIGITS_MAX[physical_type]
     if decimal.precision > digits_max:
-        raise RefusalError(Cause.SCHEMA, f"a precision of at most {digits_max:.0f}", decimal.precision)
+        raise RejectionError(Cause.SCHEMA, f"a precision of at most {digits_max:.0f}", decimal.precision)
 
 
 def _digits_in(length: int) -> float:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tornproof.impl.chunk.chunk import check_pages, decode_checked
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout.pm import INLINE_STATISTIC_LIMIT_BYTES
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
@@ -49,7 +49,7 @@ def _statistic(value: int) -> Statistic:
 def _first_and_last(chunk: Chunk, column: Column, read: Callable[[int, int], bytes], file: str) -> tuple[int, int]:
     physical_type = PhysicalType(column.physical_type)
     if physical_type not in ENCODINGS or chunk.total_compressed > CHUNK_MAX_BYTES:
-        raise _refusal(chunk, f"a chunk of {' or '.join(kind.name for kind in ENCODINGS)}", physical_type.name)
+        raise _rejection(chunk, f"a chunk of {' or '.join(kind.name for kind in ENCODINGS)}", physical_type.name)
     content = read(chunk.total_compressed, chunk.byte_range_start)
     # The statistics that are replaced are not to be believed, nor those that say how many values are null.
     bare = replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None)
@@ -58,12 +58,12 @@ def _first_and_last(chunk: Chunk, column: Column, read: Callable[[int, int], byt
         checked = check_pages(content, stored, bare, file=file)
         for page in checked.pages:
             if page.kind is not PageType.DICTIONARY and page.encoding not in ENCODINGS[physical_type]:
-                raise _refusal(chunk, "an encoding of timestamps", page.encoding)
+                raise _rejection(chunk, "an encoding of timestamps", page.encoding)
         values = decode_checked(content, stored, bare, checked, file=file)
     except ProblemError as error:
-        raise _refusal(chunk, error.problem.expected, error.problem.actual) from None
+        raise _rejection(chunk, error.problem.expected, error.problem.actual) from None
     if len(values) == 0:
-        raise _refusal(chunk, "rows", "none")
+        raise _rejection(chunk, "rows", "none")
     return _value(values, 0), _value(values, len(values) - 1)
 
 
@@ -72,5 +72,5 @@ def _value(values: pa.Array, row: int) -> int:
     return NULL if value is None else int(value)
 
 
-def _refusal(chunk: Chunk, expected: object, actual: object) -> RefusalError:
-    return RefusalError(Cause.PAGES, expected, actual, chunk.byte_range_start, step="pages")
+def _rejection(chunk: Chunk, expected: object, actual: object) -> RejectionError:
+    return RejectionError(Cause.PAGES, expected, actual, chunk.byte_range_start, step="pages")

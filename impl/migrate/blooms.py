@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tornproof.impl.migrate.footer_reader import StructReader
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import ColumnMetaData
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER
@@ -31,16 +31,16 @@ class BloomFilters:
             return None
         size_bytes, start_bytes = self._header(offset_bytes)
         if size_bytes < 0:
-            raise self._refusal("a number of bytes", size_bytes, offset_bytes)
+            raise self._rejection("a number of bytes", size_bytes, offset_bytes)
         if size_bytes < BLOCK_BYTES or size_bytes % BLOCK_BYTES:
             return None
         self.free_bytes -= size_bytes
         if self.free_bytes < 0:
-            raise self._refusal("filters that are no longer than their file", "more bytes", offset_bytes)
+            raise self._rejection("filters that are no longer than their file", "more bytes", offset_bytes)
         bitset = self._read(size_bytes, start_bytes)
         if len(bitset) < size_bytes:
             expected = f"{size_bytes} bytes of bitset from byte {start_bytes}"
-            raise self._refusal(expected, len(bitset), offset_bytes)
+            raise self._rejection(expected, len(bitset), offset_bytes)
         return bitset
 
     def _header(self, offset_bytes: int) -> tuple[int, int]:
@@ -52,16 +52,16 @@ class BloomFilters:
             reader = StructReader(content, offset_bytes, as_questdb=True)
             try:
                 header = reader.read(BLOOM_FILTER_HEADER)
-            except RefusalError as refusal:
+            except RejectionError as rejection:
                 if len(content) == length < HEADER_MAX_BYTES:
                     length *= 16
                     continue
-                raise self._refusal(refusal.expected, refusal.actual, offset_bytes) from None
+                raise self._rejection(rejection.expected, rejection.actual, offset_bytes) from None
             return int(header.num_bytes), offset_bytes + reader.position
 
     def _read(self, length: int, offset_bytes: int) -> bytes:
         room = min(length, self.physical_size_bytes - offset_bytes)
         return self.read(room, offset_bytes) if room > 0 else b""
 
-    def _refusal(self, expected: object, actual: object, offset_bytes: int) -> RefusalError:
-        return RefusalError(Cause.BLOOM, expected, actual, offset_bytes, step="bloom filter")
+    def _rejection(self, expected: object, actual: object, offset_bytes: int) -> RejectionError:
+        return RejectionError(Cause.BLOOM, expected, actual, offset_bytes, step="bloom filter")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.block import STATISTIC_LIMIT_BYTES, Chunk, Statistic
@@ -22,22 +22,24 @@ def check_row_groups(footer: FileMetaData, column_count: int) -> None:
         ("row_groups", len(footer.row_groups), ROW_GROUP_COUNT_LIMIT),
     ):
         if count > count_max:
-            raise RefusalError(Cause.BUDGET, f"at most {count_max}, which readers of `_pm` take", count, step=name)
-    for place, row_group in enumerate(footer.row_groups):
+            raise RejectionError(Cause.BUDGET, f"at most {count_max}, which readers of `_pm` take", count, step=name)
+    for position, row_group in enumerate(footer.row_groups):
         try:
             _check_row_group(row_group, column_count)
-        except RefusalError as refusal:
-            raise refusal.at(f"[{place}]", "row_groups") from None
+        except RejectionError as rejection:
+            raise rejection.at(f"[{position}]", "row_groups") from None
     _not_negative(footer.num_rows, "num_rows")
 
 
 def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
     """Refuse chunks in other files, which an empty path names too; raises RefusalError."""
-    for place, row_group in enumerate(row_groups):
+    for position, row_group in enumerate(row_groups):
         for index, column in enumerate(row_group.columns):
             if column.file_path is not None:
-                refusal = RefusalError(Cause.FILE_PATH, "chunks in this file", repr(column.file_path), step="file_path")
-                raise refusal.at(f"columns[{index}]", f"row_groups[{place}]")
+                rejection = RejectionError(
+                    Cause.FILE_PATH, "chunks in this file", repr(column.file_path), step="file_path"
+                )
+                raise rejection.at(f"columns[{index}]", f"row_groups[{position}]")
 
 
 def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:
@@ -67,7 +69,7 @@ def check_statistics(chunk: Chunk) -> None:
     for name, statistic in (("min_value", chunk.minimum), ("max_value", chunk.maximum)):
         if statistic is not None and len(statistic.value) > STATISTIC_LIMIT_BYTES:
             expected = f"at most {STATISTIC_LIMIT_BYTES} bytes"
-            raise RefusalError(Cause.LONG_STATISTIC, expected, len(statistic.value), step=name)
+            raise RejectionError(Cause.LONG_STATISTIC, expected, len(statistic.value), step=name)
 
 
 def meta_of(column: ColumnChunk) -> ColumnMetaData:
@@ -79,26 +81,28 @@ def meta_of(column: ColumnChunk) -> ColumnMetaData:
 def _check_row_group(row_group: RowGroup, column_count: int) -> None:
     if len(row_group.columns) != column_count:
         expected = f"{column_count} chunks, one for each leaf"
-        raise RefusalError(Cause.ROW_GROUP, expected, len(row_group.columns), step="columns")
+        raise RejectionError(Cause.ROW_GROUP, expected, len(row_group.columns), step="columns")
     _not_negative(row_group.total_byte_size, "total_byte_size")
     _not_negative(row_group.num_rows, "num_rows")
     for index, column in enumerate(row_group.columns):
         meta = column.meta_data
         if meta is None:
-            raise RefusalError(Cause.ROW_GROUP, "metadata", "none", step="meta_data").at(f"columns[{index}]")
+            raise RejectionError(Cause.ROW_GROUP, "metadata", "none", step="meta_data").at(f"columns[{index}]")
         try:
             _not_negative(meta.total_compressed_size, "total_compressed_size")
             _not_negative(meta.dictionary_page_offset or 0, "dictionary_page_offset")
             _not_negative(meta.data_page_offset, "data_page_offset")
             if not 0 <= meta.codec < len(Codec):
-                raise RefusalError(Cause.OUT_OF_RANGE, f"a codec from 0 to {len(Codec) - 1}", meta.codec, step="codec")
-        except RefusalError as refusal:
-            raise refusal.at("meta_data", f"columns[{index}]") from None
+                raise RejectionError(
+                    Cause.OUT_OF_RANGE, f"a codec from 0 to {len(Codec) - 1}", meta.codec, step="codec"
+                )
+        except RejectionError as rejection:
+            raise rejection.at("meta_data", f"columns[{index}]") from None
 
 
 def _not_negative(number: int, name: str) -> None:
     if number < 0:
-        raise RefusalError(Cause.NEGATIVE, "0 or more", number, step=name)
+        raise RejectionError(Cause.NEGATIVE, "0 or more", number, step=name)
 
 
 def _encodings(encodings: tuple[int, ...]) -> int:

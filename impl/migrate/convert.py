@@ -14,7 +14,7 @@ from tornproof.impl.migrate.chunks import check_file_paths, check_row_groups, ch
 from tornproof.impl.migrate.footer_reader import read_footer
 from tornproof.impl.migrate.header import header_of, order_of
 from tornproof.impl.migrate.json_rules import JsonError, QuestdbJson, json_text, parse_json
-from tornproof.impl.migrate.refusals import Cause, RefusalError, error_of
+from tornproof.impl.migrate.rejections import Cause, RejectionError, error_of
 from tornproof.impl.migrate.schema import read_leaves
 from tornproof.impl.migrate.shapes import FileMetaData, RowGroup
 from tornproof.impl.parquet.footer import PARQUET_SIZE_MIN_BYTES, TAIL_SIZE_BYTES
@@ -54,14 +54,14 @@ def convert(
     source = _Source(read, size_bytes, physical_size_bytes, file)
     try:
         return _Conversion(source, mode, as_questdb=as_questdb, is_careful=False).content()
-    except RefusalError as error:
+    except RejectionError as error:
         # Its traceback would keep all that was read so far.
-        refusal = error.with_traceback(None)
-        refusal.__context__ = None
+        rejection = error.with_traceback(None)
+        rejection.__context__ = None
     if not as_questdb:
-        with contextlib.suppress(RefusalError):
+        with contextlib.suppress(RejectionError):
             return _Conversion(source, mode, as_questdb=False, is_careful=True).content()
-    raise error_of(refusal, file=file)
+    raise error_of(rejection, file=file)
 
 
 class _Source(NamedTuple):
@@ -82,7 +82,7 @@ class _Conversion:
         self.blooms = BloomFilters(source.read, source.physical_size_bytes)
 
     def content(self) -> bytes:
-        offset_bytes, length_bytes = self.place_of_footer()
+        offset_bytes, length_bytes = self.position_of_footer()
         content = self.source.read(length_bytes + TAIL_SIZE_BYTES, offset_bytes)
         footer = read_footer(content, offset_bytes=offset_bytes, as_questdb=not self.is_careful)
         del content
@@ -93,11 +93,11 @@ class _Conversion:
         order = order_of(leaves, footer.row_groups, questdb)
         header = header_of(leaves, order, questdb)
         row_groups, bitsets = [], []
-        for place, row_group in enumerate(footer.row_groups):
+        for position, row_group in enumerate(footer.row_groups):
             try:
                 chunks, found = self.block(row_group, header)
-            except RefusalError as refusal:
-                raise refusal.at(f"row_groups[{place}]") from None
+            except RejectionError as rejection:
+                raise rejection.at(f"row_groups[{position}]") from None
             row_groups.append((row_group.num_rows, chunks))
             bitsets.append(found)
         bloom_columns = tuple(sorted(set().union(*bitsets)))
@@ -113,22 +113,22 @@ class _Conversion:
         ]
         return encode_file(header_of(leaves, order, questdb, bloom_columns), blocks, facts)
 
-    def place_of_footer(self) -> tuple[int, int]:
+    def position_of_footer(self) -> tuple[int, int]:
         """Return offset and length of the footer."""
         size_bytes = self.source.size_bytes
         if size_bytes < PARQUET_SIZE_MIN_BYTES:
-            raise RefusalError(Cause.TAIL, f"at least {PARQUET_SIZE_MIN_BYTES} bytes", size_bytes, step="size")
+            raise RejectionError(Cause.TAIL, f"at least {PARQUET_SIZE_MIN_BYTES} bytes", size_bytes, step="size")
         at = size_bytes - TAIL_SIZE_BYTES
         raw = self.source.read(TAIL_SIZE_BYTES, at)
         if len(raw) < TAIL_SIZE_BYTES:
-            raise RefusalError(Cause.TAIL, f"a file of {size_bytes} bytes", "a shorter one", step="size")
+            raise RejectionError(Cause.TAIL, f"a file of {size_bytes} bytes", "a shorter one", step="size")
         tail = ParquetTail.unpack(raw, 0, file=self.source.file)
         if tail.magic != MAGIC:
-            raise RefusalError(Cause.TAIL, MAGIC, tail.magic, size_bytes - len(MAGIC), step="magic")
+            raise RejectionError(Cause.TAIL, MAGIC, tail.magic, size_bytes - len(MAGIC), step="magic")
         if tail.footer_length >> 31:
-            raise RefusalError(Cause.NEGATIVE, "0 or more", tail.footer_length - (1 << 32), at, step="footer_length")
+            raise RejectionError(Cause.NEGATIVE, "0 or more", tail.footer_length - (1 << 32), at, step="footer_length")
         if tail.footer_length > at:
-            raise RefusalError(
+            raise RejectionError(
                 Cause.TAIL, f"at most the {at} bytes before it", tail.footer_length, at, step="footer_length"
             )
         return at - tail.footer_length, tail.footer_length
@@ -143,9 +143,9 @@ class _Conversion:
         except JsonError as error:
             if not self.is_server:
                 return None
-            raise RefusalError(Cause.JSON, "the JSON of a table", error, step="questdb") from None
+            raise RejectionError(Cause.JSON, "the JSON of a table", error, step="questdb") from None
         if len(questdb.columns) != column_count:
-            raise RefusalError(Cause.JSON, f"{column_count} columns", len(questdb.columns), step="questdb schema")
+            raise RejectionError(Cause.JSON, f"{column_count} columns", len(questdb.columns), step="questdb schema")
         return questdb
 
     def block(self, row_group: RowGroup, header: FileHeader) -> tuple[tuple[Chunk, ...], dict[int, bytes]]:
@@ -160,8 +160,8 @@ class _Conversion:
                     chunk = with_bounds(chunk, header.columns[index], self.source.read, file=self.source.file)
                 check_statistics(chunk)
                 bitset = self.blooms.bitset_of(meta) if self.is_server else None
-            except RefusalError as refusal:
-                raise refusal.at(f"columns[{index}]") from None
+            except RejectionError as rejection:
+                raise rejection.at(f"columns[{index}]") from None
             chunks.append(chunk)
             if bitset is not None:
                 bitsets[index] = bitset

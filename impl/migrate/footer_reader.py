@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import NO_MEMBERS, FileMetaData, Shape, Union, shape_of
 from tornproof.impl.parquet.fields import FILE_META_DATA
 from tornproof.impl.parquet.records import Form, Table
@@ -79,12 +79,12 @@ class StructReader:
         try:
             return self.struct(shape_of(table))
         except IndexError:
-            raise self.refusal(Cause.TRUNCATED, "more bytes", "their end") from None
+            raise self.rejection(Cause.TRUNCATED, "more bytes", "their end") from None
 
     def struct(self, shape: Shape, depth_left: int = SKIP_DEPTH_MAX) -> Any:
         """Return the struct's record, or UNKNOWN where a required union is."""
         self.spend(STRUCT_COST)
-        data, places, as_questdb = self.data, shape.places, self.as_questdb
+        data, positions, as_questdb = self.data, shape.positions, self.as_questdb
         start = self.position
         values: list[Any] = [None] * shape.width
         missing = shape.required
@@ -97,24 +97,24 @@ class StructReader:
             if kind == STOP:
                 break
             field_id = self.field_id(header, kind, field_id)
-            place = places.get(field_id)
-            if place is None or not (as_questdb or self.fits(kind, place.form)):
+            location = positions.get(field_id)
+            if location is None or not (as_questdb or self.fits(kind, location.form)):
                 self.skip(kind, depth_left)
                 continue
-            if place.is_integer and (byte := data[self.position]) < 128:
+            if location.is_integer and (byte := data[self.position]) < 128:
                 value: Any = (byte >> 1) ^ -(byte & 1)
                 self.position += 1
             else:
-                value = self.named(place.form, place.name)
+                value = self.named(location.form, location.name)
             if value is UNKNOWN:
-                is_unknown |= bool(place.required_bit)
+                is_unknown |= bool(location.required_bit)
                 value = None
-            missing &= ~place.required_bit
-            if place.slot >= 0:
-                values[place.slot] = value
+            missing &= ~location.required_bit
+            if location.slot >= 0:
+                values[location.slot] = value
         if missing:
-            names = [place.name for place in places.values() if place.required_bit & missing]
-            raise RefusalError(Cause.FIELD_MISSING, "a required field", "none", self.base + start, step=names[0])
+            names = [location.name for location in positions.values() if location.required_bit & missing]
+            raise RejectionError(Cause.FIELD_MISSING, "a required field", "none", self.base + start, step=names[0])
         return UNKNOWN if is_unknown else shape.record._make(values)
 
     def union(self, shape: Shape) -> Union | _Unknown:
@@ -126,17 +126,17 @@ class StructReader:
         while (header := self.byte()) & 15 != STOP:
             kind = header & 15
             field_id = self.field_id(header, kind, field_id)
-            place = shape.places.get(field_id)
+            location = shape.positions.get(field_id)
             count += 1
-            if place is not None and (self.as_questdb or self.fits(kind, place.form)):
-                value = self.named(place.form, place.name)
-                found = UNKNOWN if value is UNKNOWN else Union(place.name, value)
+            if location is not None and (self.as_questdb or self.fits(kind, location.form)):
+                value = self.named(location.form, location.name)
+                found = UNKNOWN if value is UNKNOWN else Union(location.name, value)
                 continue
             self.skip(kind, SKIP_DEPTH_MAX)
             found = found or UNKNOWN
         if count != 1 or (found is UNKNOWN and self.as_questdb):
             expected = f"exactly one known member of {shape.name}"
-            raise RefusalError(Cause.BAD_DATA, expected, f"{count} members", self.base + start)
+            raise RejectionError(Cause.BAD_DATA, expected, f"{count} members", self.base + start)
         assert found is not None
         return found
 
@@ -148,7 +148,7 @@ class StructReader:
             self.check_kind(kind)
         if header > 15:
             if previous + (header >> 4) > FIELD_ID_MAX:
-                raise self.refusal(Cause.DEPTH, f"an id of at most {FIELD_ID_MAX}", previous + (header >> 4))
+                raise self.rejection(Cause.DEPTH, f"an id of at most {FIELD_ID_MAX}", previous + (header >> 4))
             return previous + (header >> 4)
         return self.integer(16)
 
@@ -167,10 +167,10 @@ class StructReader:
         """Return a value; a refusal inside of it gets the name."""
         try:
             return self.value(form)
-        except RefusalError as refusal:
-            raise refusal.at(name) from None
+        except RejectionError as rejection:
+            raise rejection.at(name) from None
         except IndexError:
-            raise self.refusal(Cause.TRUNCATED, "more bytes", "their end").at(name) from None
+            raise self.rejection(Cause.TRUNCATED, "more bytes", "their end").at(name) from None
 
     def value(self, form: Form) -> Any:
         """Return what the table says that comes next."""
@@ -191,13 +191,13 @@ class StructReader:
         """Return the elements of a list."""
         count, _ = self.list_header()
         if count > ITEM_COUNT_MAX:
-            raise self.refusal(Cause.BUDGET, f"at most {ITEM_COUNT_MAX} elements", count)
+            raise self.rejection(Cause.BUDGET, f"at most {ITEM_COUNT_MAX} elements", count)
         values: list[Any] = []
         try:
             for _ in range(count):
                 values.append(self.value(form))  # noqa: PERF401 (its length names the broken element)
-        except RefusalError as refusal:
-            raise refusal.at(f"[{len(values)}]") from None
+        except RejectionError as rejection:
+            raise rejection.at(f"[{len(values)}]") from None
         return tuple(values)
 
     def list_header(self) -> tuple[int, int]:
@@ -219,7 +219,7 @@ class StructReader:
         content = self.data[start : start + length]
         self.position = start + len(content)
         if len(content) < length and not self.as_questdb:
-            raise self.refusal(Cause.TRUNCATED, f"{length} bytes", len(content))
+            raise self.rejection(Cause.TRUNCATED, f"{length} bytes", len(content))
         return content
 
     def text(self) -> str:
@@ -229,7 +229,7 @@ class StructReader:
             return content.decode()
         except UnicodeDecodeError as error:
             actual = f"byte {content[error.start]:#04x} at {error.start} of {len(content)}"
-            raise self.refusal(Cause.BAD_DATA, "UTF-8", actual) from None
+            raise self.rejection(Cause.BAD_DATA, "UTF-8", actual) from None
 
     def boolean(self) -> bool:
         """Return the boolean whose header has been read, else one that takes a byte."""
@@ -238,7 +238,7 @@ class StructReader:
             return value
         byte = self.byte()
         if byte not in (TRUE, BOOL) and (self.as_questdb or byte):
-            raise self.refusal(Cause.BAD_DATA, "a boolean", byte)
+            raise self.rejection(Cause.BAD_DATA, "a boolean", byte)
         return byte == TRUE
 
     def byte(self) -> int:
@@ -268,12 +268,12 @@ class StructReader:
                 return number
         # Only what follows them is too much.
         self.byte()
-        raise self.refusal(Cause.VARINT, f"an integer of at most {length_max_bytes} bytes", "more")
+        raise self.rejection(Cause.VARINT, f"an integer of at most {length_max_bytes} bytes", "more")
 
     def skip(self, kind: int, depth_left: int) -> None:
         """Read past a value of a wire type; only so many levels of it."""
         if depth_left == 0:
-            raise self.refusal(Cause.DEPTH, f"at most {SKIP_DEPTH_MAX} levels", "more")
+            raise self.rejection(Cause.DEPTH, f"at most {SKIP_DEPTH_MAX} levels", "more")
         if kind in KIND_BITS:
             self.integer(KIND_BITS[kind])
         elif kind == BINARY:
@@ -292,7 +292,7 @@ class StructReader:
         elif kind == BYTE:
             self.byte()
         elif kind == STOP:
-            raise self.refusal(Cause.FIELD_MISSING, "a wire type of elements", kind)
+            raise self.rejection(Cause.FIELD_MISSING, "a wire type of elements", kind)
         else:
             self.boolean()
 
@@ -312,20 +312,20 @@ class StructReader:
     def check_kind(self, kind: int) -> None:
         """Refuse wire types that are not known; the converter does not know the newest."""
         if kind > STRUCT and (self.as_questdb or kind > Kind.UUID):
-            raise self.refusal(Cause.BAD_DATA, "a known wire type", kind)
+            raise self.rejection(Cause.BAD_DATA, "a known wire type", kind)
 
     def check_element_kind(self, kind: int) -> None:
         """Refuse such wire types of elements, and the one of two for booleans that the converter does not take."""
         self.check_kind(kind)
         if kind == BOOL and self.as_questdb:
-            raise self.refusal(Cause.BAD_DATA, "the other wire type for booleans", kind)
+            raise self.rejection(Cause.BAD_DATA, "the other wire type for booleans", kind)
 
     def spend(self, cost: int) -> None:
         """Count what is to be allocated."""
         self.budget -= cost
         if self.budget < 0:
-            raise self.refusal(Cause.BUDGET, "a footer that needs no more memory than twice its length", "more")
+            raise self.rejection(Cause.BUDGET, "a footer that needs no more memory than twice its length", "more")
 
-    def refusal(self, cause: Cause, expected: object, actual: object) -> RefusalError:
+    def rejection(self, cause: Cause, expected: object, actual: object) -> RejectionError:
         """Return the error of what ends here."""
-        return RefusalError(cause, expected, actual, self.base + min(self.position, len(self.data)))
+        return RejectionError(cause, expected, actual, self.base + min(self.position, len(self.data)))

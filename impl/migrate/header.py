@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.migrate.inference import infer_type
 from tornproof.impl.migrate.json_rules import QuestdbJson
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.schema import Leaf
 from tornproof.impl.migrate.shapes import RowGroup, SortingColumn
 from tornproof.impl.parquet.fields import Repetition
@@ -70,11 +70,13 @@ def header_of(
 
 def _common_sorting(row_groups: Sequence[RowGroup]) -> tuple[SortingColumn, ...]:
     common: tuple[SortingColumn, ...] = ()
-    for place, row_group in enumerate(row_groups):
+    for position, row_group in enumerate(row_groups):
         if row_group.sorting_columns and common and row_group.sorting_columns != common:
             expected = f"{_order_text(common)}, as in row groups before"
             actual = _order_text(row_group.sorting_columns)
-            raise RefusalError(Cause.SORTING, expected, actual, step="sorting_columns").at(f"[{place}]", "row_groups")
+            raise RejectionError(Cause.SORTING, expected, actual, step="sorting_columns").at(
+                f"[{position}]", "row_groups"
+            )
         common = common or row_group.sorting_columns or ()
     return common
 
@@ -97,7 +99,7 @@ def _is_designated(first: SortingColumn, leaves: Sequence[Leaf], questdb: Questd
 def _column(index: int, leaf: Leaf, questdb: QuestdbJson | None, is_descending: bool) -> Column:
     for name, level in (("max_rep_level", leaf.max_rep), ("max_def_level", leaf.max_def)):
         if level > LEVEL_MAX:
-            raise RefusalError(Cause.LEVELS, f"at most {LEVEL_MAX}", level, step=name).at(f"column {index}")
+            raise RejectionError(Cause.LEVELS, f"at most {LEVEL_MAX}", level, step=name).at(f"column {index}")
     repetition = leaf.top.repetition_type
     assert repetition is not None, "checked with the schema"
     known = questdb.columns[index] if questdb else None

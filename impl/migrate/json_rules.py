@@ -80,7 +80,7 @@ def parse_json(text: str) -> QuestdbJson:
             object_pairs_hook=_Members,
             parse_int=_integer,
             parse_float=_Fraction,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
         )
     except RecursionError:
         raise JsonError("nested too deeply") from None
@@ -141,5 +141,5 @@ def _integer(text: str) -> int | _Fraction:
     return _Fraction(text) if text == "-0" or len(text) > DIGITS_MAX else int(text)
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")

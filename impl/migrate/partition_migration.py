@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tornproof.impl.errors import BusyError, CorruptError, Problem, TornproofError
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.migrate.convert import ConversionMode, convert
-from tornproof.impl.migrate.plan import Outcome, PartitionMigration, refusal
+from tornproof.impl.migrate.plan import Outcome, PartitionMigration, rejection
 from tornproof.impl.repair.plan import CommittedFile, ProposedFiles, find_committed
 from tornproof.impl.storage.checksum import crc32
 from tornproof.impl.storage.interface import ReadableFile
@@ -21,7 +21,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, read_version
 from tornproof.impl.verify.verify import Counts, verify_partition
 
 PIECE_BYTES = 4 * 1024 * 1024
-HEALED_BY_RECOVER = "the committed generation is still in the file; `tornproof recover` publishes it with its history"
+REPAIRED_BY_RECOVER = "the committed generation is still in the file; `tornproof recover` publishes it with its history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def convert_partition(table: Table, partition: Partition, mode: ConversionMode, 
         if old_problems == ():
             return PartitionMigration(name=files.name, outcome=Outcome.ALREADY, token=partition.token)
         if old_problems and isinstance(find_committed(files, partition, table.metadata), CommittedFile):
-            return _refused(files, partition, old_problems, HEALED_BY_RECOVER)
+            return _rejected(files, partition, old_problems, REPAIRED_BY_RECOVER)
         digest = committed_footer_digest(files, partition)
         with files.open_data() as handle:
             content = convert(
@@ -65,9 +65,9 @@ def convert_partition(table: Table, partition: Partition, mode: ConversionMode, 
             )
         new_problems = _problems_of(files, partition, table, content)
     except TornproofError as error:
-        return refusal(files.name, partition.token, error)
+        return rejection(files.name, partition.token, error)
     if new_problems:
-        return _refused(files, partition, new_problems, f"no _pm agrees with both {files.data_label} and the table")
+        return _rejected(files, partition, new_problems, f"no _pm agrees with both {files.data_label} and the table")
     return Converted(
         files=files,
         partition=partition,
@@ -137,9 +137,9 @@ def _problems_of(files: PartitionFiles, partition: Partition, table: Table, cont
     return verify_partition(proposed, partition, counts=Counts(), quick=True, metadata=table.metadata).problems
 
 
-def _refused(
+def _rejected(
     files: PartitionFiles, partition: Partition, problems: tuple[Problem, ...], reason: str
 ) -> PartitionMigration:
     return PartitionMigration(
-        name=files.name, outcome=Outcome.REFUSED, token=partition.token, problems=problems, reason=reason
+        name=files.name, outcome=Outcome.REJECTED, token=partition.token, problems=problems, reason=reason
     )

@@ -6,7 +6,7 @@ from tornproof.impl.errors import BusyError, ProblemError
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.partition_migration import footer_digest
 from tornproof.impl.migrate.partition_publish import parent_of
-from tornproof.impl.migrate.plan import Migration, PartitionMigration, refusal
+from tornproof.impl.migrate.plan import Migration, PartitionMigration, rejection
 from tornproof.impl.migrate.table_migration import OUTPUT_SUFFIX, publish_output
 from tornproof.impl.storage.interface import Storage
 
@@ -31,7 +31,7 @@ def migrate_file(
             if handle.size_bytes() != size_bytes or footer_digest(handle, size_bytes, file=name) != digest:
                 raise BusyError(f"{path}: the file changed while it was read; nothing was written")
     except (ProblemError, BusyError) as error:
-        return Migration(path=path, partitions=(refusal(name, size_bytes, error),))
+        return Migration(path=path, partitions=(rejection(name, size_bytes, error),))
     target = f"{parent_of(path) if out is None else out}/{name}{OUTPUT_SUFFIX}"
     outcome = publish_output(storage, target, content, dry_run=dry_run)
     done = PartitionMigration(name=name, outcome=outcome, token=size_bytes, written_to=target, pm_bytes=len(content))

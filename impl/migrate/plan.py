@@ -15,7 +15,7 @@ class Outcome(StrEnum):
     MIGRATED = "migrated"
     REPLACED = "replaced"
     ALREADY = "already"
-    REFUSED = "refused"
+    REJECTED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class Migration:
     @property
     def is_complete(self) -> bool:
         """Whether nothing was refused."""
-        refused = any(partition.outcome is Outcome.REFUSED for partition in self.partitions)
-        return not (refused or self.problems or self.reason)
+        rejected = any(partition.outcome is Outcome.REJECTED for partition in self.partitions)
+        return not (rejected or self.problems or self.reason)
 
     def counts(self) -> Counter[str]:
         """Return how many partitions came to each outcome, and how many are native."""
@@ -69,14 +69,14 @@ class Migration:
         return counts
 
 
-def refusal(name: str, token: int, error: TornproofError) -> PartitionMigration:
+def rejection(name: str, token: int, error: TornproofError) -> PartitionMigration:
     """Return the refusal that an error means."""
     if isinstance(error, ProblemError):
-        return PartitionMigration(name=name, outcome=Outcome.REFUSED, token=token, problems=(error.problem,))
-    return PartitionMigration(name=name, outcome=Outcome.REFUSED, token=token, reason=str(error))
+        return PartitionMigration(name=name, outcome=Outcome.REJECTED, token=token, problems=(error.problem,))
+    return PartitionMigration(name=name, outcome=Outcome.REJECTED, token=token, reason=str(error))
 
 
-def refused_table(path: str, error: TornproofError) -> Migration:
+def rejected_table(path: str, error: TornproofError) -> Migration:
     """Return a table, or what may be one, of which nothing was looked at because of an error."""
     if isinstance(error, ProblemError):
         return Migration(path=path, problems=(error.problem,))

@@ -16,7 +16,7 @@ from tornproof.impl.migrate.annotations import (
     logical_of,
     physical_of,
 )
-from tornproof.impl.migrate.refusals import Cause, RefusalError
+from tornproof.impl.migrate.rejections import Cause, RejectionError
 from tornproof.impl.migrate.shapes import SchemaElement
 from tornproof.impl.parquet.fields import Repetition
 from tornproof.impl.types.physical import PhysicalType
@@ -43,7 +43,7 @@ class Leaf:
 @dataclass(slots=True)
 class _Group:
     element: SchemaElement
-    place: int
+    position: int
     children_left: int
     max_rep: int
     max_def: int
@@ -71,33 +71,33 @@ class _Walk:
         self.leaves: list[Leaf] = []
         self.groups: list[_Group] = []
         self.root_count = 0
-        for place, element in enumerate(elements):
+        for position, element in enumerate(elements):
             try:
-                self.take(place, element)
+                self.take(position, element)
                 while self.groups and self.groups[-1].children_left <= 0:
                     self.close(self.groups.pop())
-            except RefusalError as refusal:
-                raise refusal.at(f"[{place}]", "schema") from None
+            except RejectionError as rejection:
+                raise rejection.at(f"[{position}]", "schema") from None
         if self.groups:
             missing = sum(group.children_left for group in self.groups)
-            raise RefusalError(
+            raise RejectionError(
                 Cause.SCHEMA, "an element for each child of a group", f"{missing} too few", step="schema"
             )
         if self.root_count != 1:
-            raise RefusalError(Cause.SCHEMA, "exactly one root", self.root_count, step="schema")
+            raise RejectionError(Cause.SCHEMA, "exactly one root", self.root_count, step="schema")
 
-    def take(self, place: int, element: SchemaElement) -> None:
+    def take(self, position: int, element: SchemaElement) -> None:
         """Open a group, or add a leaf."""
         parent = self.groups[-1] if self.groups else None
         if parent is None:
             self.root_count += 1
-            group = _Group(element, place, element.num_children or 0, 0, 0, None)
+            group = _Group(element, position, element.num_children or 0, 0, 0, None)
         else:
             parent.children_left -= 1
             repetition = element.repetition_type
             group = _Group(
                 element=element,
-                place=place,
+                position=position,
                 children_left=element.num_children or 0,
                 max_rep=parent.max_rep + (repetition == Repetition.REPEATED),
                 max_def=parent.max_def + (repetition in (Repetition.REPEATED, Repetition.OPTIONAL)),
@@ -117,29 +117,29 @@ class _Walk:
     def close(self, group: _Group) -> None:
         """Check a group behind its children, as the converter does."""
         element = group.element
-        if group.place == 0:
+        if group.position == 0:
             return
         if element.repetition_type is None:
-            raise RefusalError(Cause.SCHEMA, "a repetition_type", "none")
+            raise RejectionError(Cause.SCHEMA, "a repetition_type", "none")
         _repetition(element.repetition_type)
         if element.converted_type is not None and converted_name(element) not in GROUP_CONVERTED_TYPES:
-            raise RefusalError(Cause.SCHEMA, "a converted type of groups", element.converted_type)
+            raise RejectionError(Cause.SCHEMA, "a converted type of groups", element.converted_type)
         if element.logical_type is not None and element.logical_type.name not in GROUP_LOGICAL_TYPES:
-            raise RefusalError(Cause.SCHEMA, "a logical type of groups", element.logical_type.name)
+            raise RejectionError(Cause.SCHEMA, "a logical type of groups", element.logical_type.name)
 
     def add_leaf(self, group: _Group) -> None:
         element, top = group.element, group.top
         if element.repetition_type is None:
-            raise RefusalError(Cause.SCHEMA, "a repetition_type", "none")
+            raise RejectionError(Cause.SCHEMA, "a repetition_type", "none")
         repetition = _repetition(element.repetition_type)
         if element.type is None:
-            raise RefusalError(Cause.SCHEMA, "a type or children", "neither")
+            raise RejectionError(Cause.SCHEMA, "a type or children", "neither")
         converted, logical = converted_of(element), logical_of(element.logical_type)
         physical_type, fixed_byte_len = physical_of(element.type, element.type_length)
         check_converted(converted, physical_type, fixed_byte_len)
         check_logical(logical, physical_type, fixed_byte_len)
         if top is None:
-            raise RefusalError(Cause.SCHEMA, "a root with children", "a leaf")
+            raise RejectionError(Cause.SCHEMA, "a root with children", "a leaf")
         self.leaves.append(
             Leaf(
                 top=top.element,
@@ -165,4 +165,4 @@ def _repetition(value: int) -> Repetition:
     try:
         return Repetition(value)
     except ValueError:
-        raise RefusalError(Cause.OUT_OF_RANGE, "a repetition from 0 to 2", value, step="repetition_type") from None
+        raise RejectionError(Cause.OUT_OF_RANGE, "a repetition from 0 to 2", value, step="repetition_type") from None

@@ -20,7 +20,7 @@ from tornproof.impl.migrate.partition_publish import (
     remove_unfinished,
     sync_name,
 )
-from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, refusal, refused_table
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table, rejection
 from tornproof.impl.repair.kept import keep, kept_name, unfinished_files
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.table.partition import PM_FILE
@@ -74,7 +74,7 @@ def plan_table(storage: Storage, path: str, *, only: str | None = None) -> Table
         transaction = table.transaction()
         named = [(table.directory_of(partition), partition) for partition in transaction.partitions]
     except CorruptError as error:
-        return refused_table(path, error)
+        return rejected_table(path, error)
     meant = [partition for name, partition in named if only in (None, name)]
     if only is not None and not meant:
         reason = f"{TXN_FILE} names no partition {only}, so nobody knows where its data.parquet ends"
@@ -102,8 +102,8 @@ def publish_table(
     Only this writes, so whoever converts needs no lock. Raises BusyError when another writer holds the table,
     StorageError.
     """
-    with _Places(storage, plan.table, plan.version, out, dry_run=dry_run).open() as places:
-        done = tuple(map(places.put, plan.partitions, converted))
+    with _Positions(storage, plan.table, plan.version, out, dry_run=dry_run).open() as positions:
+        done = tuple(map(positions.put, plan.partitions, converted))
     return Migration(path=plan.table.path, version=plan.version, partitions=done, native_count=plan.native_count)
 
 
@@ -118,7 +118,7 @@ def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool
     return Outcome.MIGRATED if kind is EntryKind.MISSING else Outcome.REPLACED
 
 
-class _Places:
+class _Positions:
     """Where what was converted goes: into the table, under a lock that is taken when it is needed, or beside it."""
 
     def __init__(self, storage: Storage, table: Table, version: int, out: str | None, *, dry_run: bool) -> None:
@@ -132,7 +132,7 @@ class _Places:
         self._lock: WriterLock | None = None
 
     @contextmanager
-    def open(self) -> Iterator[_Places]:
+    def open(self) -> Iterator[_Positions]:
         with self._held:
             yield self
 
@@ -143,11 +143,11 @@ class _Places:
             self._lock_table()
         try:
             if isinstance(converted, PartitionMigration):
-                self._settle(partition, converted)
+                self._republish(partition, converted)
                 return converted
             return self._put(converted)
         except TornproofError as error:
-            return refusal(self._table.directory_of(partition), partition.token, error)
+            return rejection(self._table.directory_of(partition), partition.token, error)
 
     def _put(self, converted: Converted) -> PartitionMigration:
         files, table = converted.files, self._table
@@ -190,7 +190,7 @@ class _Places:
             keep(self._storage, self._table.path, converted.files.pm_label, 0, kept_as)
             publish_file(self._storage, target, converted.content)
 
-    def _settle(self, partition: Partition, done: PartitionMigration) -> None:
+    def _republish(self, partition: Partition, done: PartitionMigration) -> None:
         """Finish what an interrupted run began with a partition for which nothing else is to be done."""
         if not self._changes_table:
             return

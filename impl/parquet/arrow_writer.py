@@ -118,9 +118,9 @@ def _write(
 ) -> tuple[memoryview, Struct]:
     for name, dictionary in dictionaries.items():
         if dictionary.has_equal_values:
-            place = stored.column_names.index(name)
+            position = stored.column_names.index(name)
             values = dictionary.stand_ins()
-            stored = stored.set_column(place, stored.schema.field(place).with_type(values.type), values)
+            stored = stored.set_column(position, stored.schema.field(position).with_type(values.type), values)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema, dictionaries)) as writer:
         writer.write_table(stored, row_group_size=stored.num_rows)

@@ -138,13 +138,13 @@ def _descend(groups: list[_Group], element: SchemaElement, leaves: list[SchemaLe
         leaves.append(_leaf(element, group, element.physical_type, element.repetition))
 
 
-def _leaf(element: SchemaElement, place: _Group, physical_type: PhysicalType, repetition: Repetition) -> SchemaLeaf:
+def _leaf(element: SchemaElement, position: _Group, physical_type: PhysicalType, repetition: Repetition) -> SchemaLeaf:
     return SchemaLeaf(
         element=element,
-        top=place.top or element,
-        path=place.path,
+        top=position.top or element,
+        path=position.path,
         physical_type=physical_type,
         repetition=repetition,
-        max_rep=place.max_rep,
-        max_def=place.max_def,
+        max_rep=position.max_rep,
+        max_def=position.max_def,
     )

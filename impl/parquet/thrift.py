@@ -238,8 +238,8 @@ class _Decoder:
     def known_struct(self, position: int, depth: int) -> tuple[Struct, int]:
         """Decode a struct, or take the one that stood there before with the same bytes."""
         assert self.known is not None
-        place = self.base + position, depth
-        seen = self.known.structs.get(place)
+        location = self.base + position, depth
+        seen = self.known.structs.get(location)
         if seen is not None:
             content, struct, node_count = seen
             if node_count <= self.nodes_left and self.data.startswith(content, position):
@@ -248,7 +248,7 @@ class _Decoder:
         nodes_left = self.nodes_left
         struct, end = self.struct(position, depth)
         if not self.known.is_full:
-            self.known.structs[place] = self.data[position:end], struct, nodes_left - self.nodes_left
+            self.known.structs[location] = self.data[position:end], struct, nodes_left - self.nodes_left
             self.known.values[id(struct)] = {}
         return struct, end
 
@@ -470,8 +470,8 @@ def with_fields(struct: Struct, *fields: Field) -> Struct:
     new = {field.id: field for field in fields}
     kept = [new.pop(field.id, field) for field in struct.fields]
     for field in new.values():
-        place = next((index for index, other in enumerate(kept) if other.id > field.id), len(kept))
-        kept.insert(place, field)
+        location = next((index for index, other in enumerate(kept) if other.id > field.id), len(kept))
+        kept.insert(location, field)
     return Struct(tuple(kept), struct.offset_bytes)
 
 

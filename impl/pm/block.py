@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.bits import Bits
-from tornproof.impl.layout.record import Buffer, RecordPlace
+from tornproof.impl.layout.record import Buffer, RecordPosition
 from tornproof.impl.parquet.fields import Codec
 
 CHUNK_BYTES = layout.ColumnChunk.layout.size_bytes
@@ -94,9 +94,9 @@ def decode_chunk_record(
 ) -> Chunk:
     """Decode one chunk of the block at `block_offset`, which is known to lie before `limit_bytes`, and no other."""
     window = memoryview(data)[:limit_bytes]
-    place = chunk_offset(block_offset, index)
-    record = layout.ColumnChunk.layout.packer.unpack_from(window, place)
-    return _decode_chunk(record, place, _Region(window, region_offset(block_offset, column_count)), index, file)
+    position = chunk_offset(block_offset, index)
+    record = layout.ColumnChunk.layout.packer.unpack_from(window, position)
+    return _decode_chunk(record, position, _Region(window, region_offset(block_offset, column_count)), index, file)
 
 
 def chunk_offset(block_offset: int, index: int) -> int:
@@ -201,14 +201,14 @@ def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
     return minimum, maximum, bool(layout.NULL_COUNT_PRESENT.get(flags)), bool(layout.DISTINCT_COUNT_PRESENT.get(flags))
 
 
-def _decode_chunk(record: tuple[int, ...], place: int, region: _Region, index: int, file: str) -> Chunk:
+def _decode_chunk(record: tuple[int, ...], position: int, region: _Region, index: int, file: str) -> Chunk:
     """Decode the fields of a chunk's record, which stands at `place`."""
     # By position, since a file has one such record for each column of each row group.
     codec, encodings, flags, sizes, reserved, num_values, start, size, nulls, distinct, low, high = record
     minimum, maximum, has_nulls, has_distinct = _known(flags, sizes)
 
-    def at() -> RecordPlace:
-        return layout.ColumnChunk.at(file, place, f" of column {index}")
+    def at() -> RecordPosition:
+        return layout.ColumnChunk.at(file, position, f" of column {index}")
 
     if codec >= len(Codec):
         raise at().corrupt("codec", f"0 to {len(Codec) - 1}", codec)

@@ -11,7 +11,7 @@ from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.block import Block, decode_block
 from tornproof.impl.pm.footer import (
     GENERATION_END_MINIMUM,
-    FooterPlace,
+    FooterPosition,
     Generation,
     check_flags,
     decode_block_offsets,
@@ -36,7 +36,7 @@ class TokenMissingError(CorruptError):
 class Resolved:
     """The generation that a token names, and how many published ones stand between it and the header's."""
 
-    place: FooterPlace
+    position: FooterPosition
     orphan_count: int
 
 
@@ -51,7 +51,7 @@ class Metadata:
     @property
     def token(self) -> int:
         """The size of data.parquet that this is the metadata of."""
-        return self.generation.place.token
+        return self.generation.position.token
 
     @property
     def row_count(self) -> int:
@@ -59,44 +59,44 @@ class Metadata:
         return sum(block.num_rows for block in self.blocks)
 
 
-def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[FooterPlace]:
+def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[FooterPosition]:
     """Yield the footers from the one that ends at `end_bytes` (by default the end of `data`) to the oldest.
 
     `data` are the published bytes. Sizes strictly decrease, so no chain is endless; tokens never increase.
     Raises CorruptError, and UnsupportedError beyond 65,536 generations (docs/format.md).
     """
-    newer: FooterPlace | None = None
+    newer: FooterPosition | None = None
     header: FileHeader | None = None
     end: int = len(data) if end_bytes is None else end_bytes
     for _ in range(GENERATION_COUNT_LIMIT):
-        place = locate_footer(data, end, file=file)
-        if newer is not None and place.token >= newer.token:
+        position = locate_footer(data, end, file=file)
+        if newer is not None and position.token >= newer.token:
             header = header or decode_header(data, file=file)
-            _check_restated(data, newer, place, header, file)
-        yield place
-        prev = place.fixed.prev_parquet_meta_file_size
+            _check_restated(data, newer, position, header, file)
+        yield position
+        prev = position.fixed.prev_parquet_meta_file_size
         if prev == 0:
             return
-        if not GENERATION_END_MINIMUM <= prev <= place.offset_bytes:
-            raise layout.Footer.at(file, place.offset_bytes).corrupt(
-                "prev_parquet_meta_file_size", f"0, or {GENERATION_END_MINIMUM} to {place.offset_bytes}", prev
+        if not GENERATION_END_MINIMUM <= prev <= position.offset_bytes:
+            raise layout.Footer.at(file, position.offset_bytes).corrupt(
+                "prev_parquet_meta_file_size", f"0, or {GENERATION_END_MINIMUM} to {position.offset_bytes}", prev
             )
-        newer, end = place, prev
+        newer, end = position, prev
     raise UnsupportedError(
         file, "PREV_PARQUET_META_FILE_SIZE", None, f"a chain of at most {GENERATION_COUNT_LIMIT} generations", "more"
     )
 
 
-def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPlace, int]:
+def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPosition, int]:
     """Return the newest generation with this token and how many stand above it, whatever its CRC says.
 
     Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
     """
     tokens: list[int] = []
-    for place in walk(data, file=file):
-        if place.token == token:
-            return place, len(tokens)
-        tokens.append(place.token)
+    for position in walk(data, file=file):
+        if position.token == token:
+            return position, len(tokens)
+        tokens.append(position.token)
     error = TokenMissingError(
         file, "token", None, f"one of the chain's {len(tokens)}: {', '.join(map(str, tokens[:8]))}", token
     )
@@ -109,31 +109,31 @@ def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
 
     Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
     """
-    place, orphan_count = find_token(data, token, file=file)
-    check_checksum(data, place, file=file)
-    return Resolved(place=place, orphan_count=orphan_count)
+    position, orphan_count = find_token(data, token, file=file)
+    check_checksum(data, position, file=file)
+    return Resolved(position=position, orphan_count=orphan_count)
 
 
-def checksum_of(data: Buffer, place: FooterPlace) -> int:
+def checksum_of(data: Buffer, position: FooterPosition) -> int:
     """Return the CRC-32 that the generation's CHECKSUM must hold (docs/format.md)."""
-    return large_crc32(memoryview(data)[CHECKSUM_START : place.checksum_offset])
+    return large_crc32(memoryview(data)[CHECKSUM_START : position.checksum_offset])
 
 
-def check_checksum(data: Buffer, place: FooterPlace, *, file: str) -> None:
+def check_checksum(data: Buffer, position: FooterPosition, *, file: str) -> None:
     """Raise CorruptError unless CHECKSUM is the CRC of all that stands before it."""
-    computed = checksum_of(data, place)
-    if computed != place.trailer.checksum:
-        expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}"
-        raise CorruptError(file, "CHECKSUM", place.checksum_offset, expected, f"{place.trailer.checksum:#010x}")
+    computed = checksum_of(data, position)
+    if computed != position.trailer.checksum:
+        expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {position.checksum_offset}"
+        raise CorruptError(file, "CHECKSUM", position.checksum_offset, expected, f"{position.trailer.checksum:#010x}")
 
 
-def decode_metadata(data: Buffer, place: FooterPlace, *, file: str) -> Metadata:
+def decode_metadata(data: Buffer, position: FooterPosition, *, file: str) -> Metadata:
     """Decode the header, the footer at `place` and all its blocks.
 
     Raises CorruptError, also where blocks overlap; UnsupportedError for unknown required bits.
     """
-    check_flags(place, file=file)
-    return next(decode_chain(data, file=file, end_bytes=place.end_bytes))
+    check_flags(position, file=file)
+    return next(decode_chain(data, file=file, end_bytes=position.end_bytes))
 
 
 def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[Block] = ()) -> Iterator[Metadata]:
@@ -145,10 +145,10 @@ def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[B
     """
     header: FileHeader | None = None
     known = {block.offset_bytes: block for block in decoded}
-    for place in walk(data, file=file, end_bytes=end_bytes):
+    for position in walk(data, file=file, end_bytes=end_bytes):
         if header is None:
-            header = _decode_header(data, place, file)
-        generation = decode_generation(data, place, header, file=file)
+            header = _decode_header(data, position, file)
+        generation = decode_generation(data, position, header, file=file)
         blocks = []
         for offset_bytes, limit_bytes in zip(generation.block_offsets, _block_limits(generation), strict=True):
             block = known.get(offset_bytes)
@@ -159,24 +159,24 @@ def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[B
         yield Metadata(header=header, generation=generation, blocks=tuple(blocks))
 
 
-def _decode_header(data: Buffer, place: FooterPlace, file: str) -> FileHeader:
+def _decode_header(data: Buffer, position: FooterPosition, file: str) -> FileHeader:
     header = decode_header(data, file=file)
     if not header.unknown_optional_flags:
         return header
-    first = _first_block_offset(data, place, header, file)
+    first = _first_block_offset(data, position, header, file)
     return decode_header(data, file=file, first_block_offset=first)
 
 
-def _first_block_offset(data: Buffer, place: FooterPlace, header: FileHeader, file: str) -> int:
+def _first_block_offset(data: Buffer, position: FooterPosition, header: FileHeader, file: str) -> int:
     """Return where the oldest generation starts, which is where the header with all its sections ends."""
-    for oldest in walk(data, file=file, end_bytes=place.end_bytes):
-        place = oldest
-    return min((*decode_block_offsets(data, place, header, file=file), place.offset_bytes))
+    for oldest in walk(data, file=file, end_bytes=position.end_bytes):
+        position = oldest
+    return min((*decode_block_offsets(data, position, header, file=file), position.offset_bytes))
 
 
 def _block_limits(generation: Generation) -> list[int]:
     """Return for each block where the next one starts: as none may share bytes, all together cost one pass."""
-    offsets, limit = generation.block_offsets, generation.place.offset_bytes
+    offsets, limit = generation.block_offsets, generation.position.offset_bytes
     limits = [limit] * len(offsets)
     for ordinal in sorted(range(len(offsets)), key=offsets.__getitem__, reverse=True):
         limits[ordinal] = limit
@@ -184,7 +184,7 @@ def _block_limits(generation: Generation) -> list[int]:
     return limits
 
 
-def _check_restated(data: Buffer, newer: FooterPlace, older: FooterPlace, header: FileHeader, file: str) -> None:
+def _check_restated(data: Buffer, newer: FooterPosition, older: FooterPosition, header: FileHeader, file: str) -> None:
     # Only a footer that restates its predecessor may repeat a token; otherwise a token would name two snapshots.
     if same_but_history(data, newer, older, header, file=file):
         return

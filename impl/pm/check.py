@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
-from tornproof.impl.layout.record import Buffer, RecordPlace
+from tornproof.impl.layout.record import Buffer, RecordPosition
 from tornproof.impl.pm.block import Block, Chunk, chunk_offset, region_offset
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
@@ -35,16 +35,16 @@ def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metada
             continue
         for index, (column, chunk) in enumerate(zip(metadata.header.columns, block.chunks, strict=True)):
             for found in _check_chunk(column, chunk, block, metadata):
-                yield _chunk_place(metadata, ordinal, index, file).problem(*found)
+                yield _chunk_position(metadata, ordinal, index, file).problem(*found)
     if not checked.issuperset(metadata.generation.block_offsets):
         yield from _check_ranges(metadata, file)
         yield from _check_row_order(metadata, file)
 
 
-def _chunk_place(metadata: Metadata, ordinal: int, index: int, file: str) -> RecordPlace:
-    place = chunk_offset(metadata.blocks[ordinal].offset_bytes, index)
+def _chunk_position(metadata: Metadata, ordinal: int, index: int, file: str) -> RecordPosition:
+    location = chunk_offset(metadata.blocks[ordinal].offset_bytes, index)
     of = f" of column {metadata.header.columns[index].name!r} of row group {ordinal}"
-    return layout.ColumnChunk.at(file, place, of)
+    return layout.ColumnChunk.at(file, location, of)
 
 
 def _check_columns(metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -72,21 +72,21 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
 
 
 def _check_footer(metadata: Metadata, file: str) -> Iterator[Problem]:
-    place = metadata.generation.place
-    fixed, at = place.fixed, layout.Footer.at(file, place.offset_bytes)
+    location = metadata.generation.position
+    fixed, at = location.fixed, layout.Footer.at(file, location.offset_bytes)
     if fixed.parquet_footer_offset < len(MAGIC):
         yield at.problem("parquet_footer_offset", f"{len(MAGIC)} or more", fixed.parquet_footer_offset)
     if fixed.unused_bytes > fixed.parquet_footer_offset:
         expected = f"at most {fixed.parquet_footer_offset}, the bytes before the Thrift footer"
         yield at.problem("unused_bytes", expected, fixed.unused_bytes)
-    if metadata.header.size_bytes > place.offset_bytes:
+    if metadata.header.size_bytes > location.offset_bytes:
         expected = f"a footer after the header, which ends at byte {metadata.header.size_bytes}"
-        trailer = layout.Trailer.at(file, place.checksum_offset)
-        yield trailer.problem("footer_length", expected, f"a footer at {place.offset_bytes}")
+        trailer = layout.Trailer.at(file, location.checksum_offset)
+        yield trailer.problem("footer_length", expected, f"a footer at {location.offset_bytes}")
 
 
 def _check_blocks(data: Buffer, metadata: Metadata, file: str) -> Iterator[Problem]:
-    entries = metadata.generation.place.offset_bytes + layout.Footer.layout.size_bytes
+    entries = metadata.generation.position.offset_bytes + layout.Footer.layout.size_bytes
     intervals = block_intervals(data, metadata, file=file)
     for start, ordinal, free_from in _overlaps(intervals, metadata.header.size_bytes):
         entry = entries + ordinal * layout.RowGroupEntry.layout.size_bytes
@@ -110,7 +110,7 @@ def _check_bitsets(data: Buffer, metadata: Metadata, file: str) -> Iterator[Prob
 
 def _bloom_problem(metadata: Metadata, ordinal: int, position: int, expected: str, actual: str, file: str) -> Problem:
     header, generation = metadata.header, metadata.generation
-    offset = bloom_reference_offset(generation.place, header, ordinal, position)
+    offset = bloom_reference_offset(generation.position, header, ordinal, position)
     name = header.columns[header.bloom_columns[position]].name
     return Problem(file, f"bloom reference of column {name!r} of row group {ordinal}", offset, expected, actual)
 
@@ -124,7 +124,7 @@ def _overlaps(intervals: list[Interval], free_from: int) -> Iterator[tuple[int, 
 
 
 def _check_external_blooms(metadata: Metadata, file: str) -> Iterator[Problem]:
-    limit = metadata.generation.place.fixed.parquet_footer_offset
+    limit = metadata.generation.position.fixed.parquet_footer_offset
     for ordinal, row in enumerate(metadata.generation.blooms):
         for position, bloom in enumerate(row):
             if bloom is None or bloom.length_bytes is None:
@@ -138,7 +138,7 @@ def _check_chunk(
     column: Column, chunk: Chunk, block: Block, metadata: Metadata
 ) -> Iterator[tuple[str, object, object]]:
     """Yield (layout field, expected, actual)."""
-    limit = metadata.generation.place.fixed.parquet_footer_offset
+    limit = metadata.generation.position.fixed.parquet_footer_offset
     if column.max_rep_level == 0 and chunk.num_values != block.num_rows:
         yield "num_values", f"{block.num_rows}, the rows of the row group", chunk.num_values
     if chunk.null_count is not None and chunk.null_count > chunk.num_values:
@@ -181,7 +181,7 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
     for start, nth, free_from in _overlaps([interval for *_, interval in chunks], 0):
         ordinal, index, _ = chunks[nth]
         expected = f"{free_from} or more: chunks do not overlap"
-        yield _chunk_place(metadata, ordinal, index, file).problem("byte_range_start", expected, start)
+        yield _chunk_position(metadata, ordinal, index, file).problem("byte_range_start", expected, start)
 
 
 def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
@@ -197,5 +197,5 @@ def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
             continue
         if isinstance(newest, int) and bounds[0] < newest:
             expected = f"{newest} or more, the row group before"
-            yield _chunk_place(metadata, ordinal, dts, file).problem("min_stat", expected, bounds[0])
+            yield _chunk_position(metadata, ordinal, dts, file).problem("min_stat", expected, bounds[0])
         newest = bounds[1]

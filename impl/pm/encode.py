@@ -13,7 +13,7 @@ from tornproof.impl.pm.chain import CHECKSUM_START
 from tornproof.impl.pm.footer import (
     CHECKSUM_BYTES,
     BloomReference,
-    FooterPlace,
+    FooterPosition,
     FooterSections,
     Generation,
     encode_footer,
@@ -52,7 +52,7 @@ class FooterFacts:
     @classmethod
     def of(cls, generation: Generation) -> Self:
         """Return the facts of a generation, for one that says the same again."""
-        fixed = generation.place.fixed
+        fixed = generation.position.fixed
         return cls(
             parquet_footer_offset=fixed.parquet_footer_offset,
             parquet_footer_length=fixed.parquet_footer_length,
@@ -87,16 +87,16 @@ class AppendedGeneration:
     @property
     def next_point(self) -> AppendPoint:
         """The point after this generation, for one that continues it."""
-        place = self.generation.place
+        position = self.generation.position
         return AppendPoint(
-            base_bytes=place.end_bytes,
-            prev=place.end_bytes,
-            checksum=place.trailer.checksum,
-            since_checksum=place.trailer.pack(),
+            base_bytes=position.end_bytes,
+            prev=position.end_bytes,
+            checksum=position.trailer.checksum,
+            since_checksum=position.trailer.pack(),
         )
 
 
-def append_point(data: Buffer, anchor: FooterPlace, *, base_bytes: int) -> AppendPoint:
+def append_point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
     """Return the point after `base_bytes` for a generation that continues `anchor` (docs/format.md)."""
     return AppendPoint(
         base_bytes=base_bytes,
@@ -147,7 +147,7 @@ def lay_out_generation(
             continue
         appended.extend(bytes(-(point.base_bytes + len(appended)) % layout.BLOCK_ALIGNMENT_BYTES))
         offset_bytes = point.base_bytes + len(appended)
-        block, references = _place(header, row_group, offset_bytes)
+        block, references = _position(header, row_group, offset_bytes)
         appended.extend(block)
         end_bytes = point.base_bytes + len(appended)
         new_blocks.append(
@@ -157,7 +157,7 @@ def lay_out_generation(
         blooms.append(references)
     footer_offset = point.base_bytes + len(appended)
     generation = Generation(
-        place=_place_of_footer(footer_offset, len(row_groups), point.prev, facts),
+        position=_position_of_footer(footer_offset, len(row_groups), point.prev, facts),
         block_offsets=tuple(offsets),
         blooms=tuple(blooms),
         sections=facts.sections,
@@ -169,9 +169,9 @@ def lay_out_generation(
         footer_length=len(footer) + CHECKSUM_BYTES,
     )
     appended.extend(trailer.pack())
-    place = replace(generation.place, end_bytes=point.base_bytes + len(appended), trailer=trailer)
+    position = replace(generation.position, end_bytes=point.base_bytes + len(appended), trailer=trailer)
     return AppendedGeneration(
-        content=bytes(appended), generation=replace(generation, place=place), new_blocks=tuple(new_blocks)
+        content=bytes(appended), generation=replace(generation, position=position), new_blocks=tuple(new_blocks)
     )
 
 
@@ -181,7 +181,7 @@ def patch_header(parquet_meta_file_size: int) -> bytes:
     return parquet_meta_file_size.to_bytes(field.wire.size_bytes, "little")
 
 
-def _place(
+def _position(
     header: FileHeader, row_group: NewRowGroup, offset_bytes: int
 ) -> tuple[bytes, tuple[BloomReference | None, ...]]:
     blooms = row_group.blooms or (None,) * len(header.bloom_columns)
@@ -197,9 +197,9 @@ def _place(
     return block, references
 
 
-def _place_of_footer(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPlace:
+def _position_of_footer(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPosition:
     # The trailer is not known before the footer is encoded, and encode_footer does not look at it.
-    return FooterPlace(
+    return FooterPosition(
         end_bytes=footer_offset,
         offset_bytes=footer_offset,
         fixed=layout.Footer(

@@ -10,7 +10,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.block import bitset_interval
 from tornproof.impl.pm.chain import Metadata
-from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPosition, locate_footer
 from tornproof.impl.storage.checksum import crc32
 
 Interval = tuple[int, int]
@@ -23,9 +23,9 @@ def reached_intervals(data: Buffer, generations: Iterable[Metadata], *, file: st
     """
     intervals: set[Interval] = set()
     for metadata in generations:
-        place = metadata.generation.place
+        location = metadata.generation.position
         intervals.add((0, metadata.header.size_bytes))
-        intervals.add((place.offset_bytes, place.end_bytes))
+        intervals.add((location.offset_bytes, location.end_bytes))
         intervals.update(block_intervals(data, metadata, file=file))
     merged: list[Interval] = []
     for start, end in sorted(intervals):
@@ -48,7 +48,7 @@ def block_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[Inte
 
 def bitset_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[tuple[int, int, Interval]]:
     """Return (row group, position among the bloom columns, interval) of every inlined bloom bitset."""
-    limit = metadata.generation.place.offset_bytes
+    limit = metadata.generation.position.offset_bytes
     return [
         (ordinal, position, bitset_interval(data, bloom.offset_bytes, limit_bytes=limit, file=file))
         for ordinal, blooms in enumerate(metadata.generation.blooms)
@@ -70,7 +70,7 @@ def dead_byte_count(data: Buffer, file_size_bytes: int, intervals: list[Interval
     return dead
 
 
-def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPlace | None:
+def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPosition | None:
     """Find a generation whose footer lies in [low, high) and which ends at `high`, or the alignment of a block before.
 
     Another one must end at `low`: from its CHECKSUM on the CRC is continued, so that many gaps cost one pass.
@@ -83,12 +83,12 @@ def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPl
         if end_bytes < max(low, GENERATION_END_MINIMUM) or any(data[end_bytes:high]):
             continue
         try:
-            place = locate_footer(data, end_bytes, file=file)
+            location = locate_footer(data, end_bytes, file=file)
         except CorruptError:
             continue
-        between = memoryview(data)[anchor.checksum_offset : place.checksum_offset]
-        if place.offset_bytes >= low and crc32(between, anchor.trailer.checksum) == place.trailer.checksum:
-            return place
+        between = memoryview(data)[anchor.checksum_offset : location.checksum_offset]
+        if location.offset_bytes >= low and crc32(between, anchor.trailer.checksum) == location.trailer.checksum:
+            return location
     return None
 
 

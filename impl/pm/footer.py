@@ -25,7 +25,7 @@ GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FooterPlace:
+class FooterPosition:
     """The fixed part of a footer and where it stands; enough to walk the chain.
 
     `end_bytes` is the generation's published size.
@@ -68,13 +68,13 @@ class FooterSections:
 class Generation:
     """One decoded footer: block offsets in bytes, and per row group a bloom reference for each bloom column."""
 
-    place: FooterPlace
+    position: FooterPosition
     block_offsets: tuple[int, ...]
     blooms: tuple[tuple[BloomReference | None, ...], ...]
     sections: FooterSections
 
 
-def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
+def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPosition:
     """Find the footer of the generation that ends at `end_bytes`; CorruptError when none can stand there.
 
     Source: docs/format.md: the trailer's last word says how far back the footer starts.
@@ -89,7 +89,7 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
         expected = f"{FOOTER_BYTES + CHECKSUM_BYTES} to {longest} for the generation that ends at byte {end_bytes}"
         at = layout.Trailer.at(file, end_bytes - TRAILER_BYTES)
         raise at.corrupt("footer_length", expected, trailer.footer_length)
-    return FooterPlace(
+    return FooterPosition(
         end_bytes=end_bytes,
         offset_bytes=offset_bytes,
         fixed=layout.Footer.unpack(data, offset_bytes, file=file),
@@ -97,39 +97,39 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPlace:
     )
 
 
-def decode_generation(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> Generation:
+def decode_generation(data: Buffer, location: FooterPosition, header: FileHeader, *, file: str) -> Generation:
     """Decode the entries and sections of a footer; every count is checked against FOOTER_LENGTH first.
 
     Raises CorruptError; unknown required bits only reject reading by the generation (`check_flags`).
     """
-    block_offsets = decode_block_offsets(data, place, header, file=file)
-    blooms, position = _decode_blooms(data, place, header)
+    block_offsets = decode_block_offsets(data, location, header, file=file)
+    blooms, position = _decode_blooms(data, location, header)
     sections = FooterSections()
     # The section of an unknown header bit would stand before those of the footer's own bits.
     if not header.unknown_optional_flags:
-        sections, position = _decode_sections(data, position, place, file)
-    if position < place.checksum_offset:
-        if not _has_unknown_bits(place, header):
-            expected = f"{position + CHECKSUM_BYTES - place.offset_bytes}, all that the flags announce"
-            at = layout.Trailer.at(file, place.checksum_offset)
-            raise at.corrupt("footer_length", expected, place.trailer.footer_length)
-        unknown = bytes(data[position : place.checksum_offset])
+        sections, position = _decode_sections(data, position, location, file)
+    if position < location.checksum_offset:
+        if not _has_unknown_bits(location, header):
+            expected = f"{position + CHECKSUM_BYTES - location.offset_bytes}, all that the flags announce"
+            at = layout.Trailer.at(file, location.checksum_offset)
+            raise at.corrupt("footer_length", expected, location.trailer.footer_length)
+        unknown = bytes(data[position : location.checksum_offset])
         sections = replace(sections, unknown=unknown)
-    return Generation(place=place, block_offsets=block_offsets, blooms=blooms, sections=sections)
+    return Generation(position=location, block_offsets=block_offsets, blooms=blooms, sections=sections)
 
 
-def decode_block_offsets(data: Buffer, place: FooterPlace, header: FileHeader, *, file: str) -> tuple[int, ...]:
+def decode_block_offsets(data: Buffer, location: FooterPosition, header: FileHeader, *, file: str) -> tuple[int, ...]:
     """Return where the footer's entries say that the blocks start, whatever its flags say.
 
     Raises CorruptError when entries and bloom references do not fit into the footer.
     """
-    _entries_end(place, header, file)
-    return tuple(block_offsets_at(data, place).tolist())
+    _entries_end(location, header, file)
+    return tuple(block_offsets_at(data, location).tolist())
 
 
-def block_offsets_at(data: Buffer, place: FooterPlace) -> npt.NDArray[np.int64]:
+def block_offsets_at(data: Buffer, location: FooterPosition) -> npt.NDArray[np.int64]:
     """Return the block offsets of a footer's entries, all of which are known to lie in `data`."""
-    entries = np.frombuffer(data, "<u4", place.fixed.row_group_count, place.offset_bytes + FOOTER_BYTES)
+    entries = np.frombuffer(data, "<u4", location.fixed.row_group_count, location.offset_bytes + FOOTER_BYTES)
     return entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT
 
 
@@ -140,7 +140,10 @@ def encode_footer(generation: Generation, header: FileHeader) -> bytes:
     assert not entries.size or entries.max() <= np.iinfo(np.uint32).max, (
         "a block beyond what a row group entry can name"
     )
-    parts = [generation.place.fixed.pack(), entries.astype(layout.RowGroupEntry.layout.dtype["block_offset"]).tobytes()]
+    parts = [
+        generation.position.fixed.pack(),
+        entries.astype(layout.RowGroupEntry.layout.dtype["block_offset"]).tobytes(),
+    ]
     for row in generation.blooms:
         parts += [_encode_reference(reference, external=header.blooms_external) for reference in row]
     sections = generation.sections
@@ -153,54 +156,56 @@ def encode_footer(generation: Generation, header: FileHeader) -> bytes:
     return b"".join([*parts, sections.unknown])
 
 
-def bloom_reference_offset(place: FooterPlace, header: FileHeader, ordinal: int, position: int) -> int:
+def bloom_reference_offset(location: FooterPosition, header: FileHeader, ordinal: int, position: int) -> int:
     """Return where the bloom reference of a row group and of the bloom column at `position` stands."""
-    matrix = place.offset_bytes + FOOTER_BYTES + place.fixed.row_group_count * ENTRY_BYTES
+    matrix = location.offset_bytes + FOOTER_BYTES + location.fixed.row_group_count * ENTRY_BYTES
     return matrix + (ordinal * len(header.bloom_columns) + position) * _reference_layout_bytes(header)
 
 
-def same_but_history(data: Buffer, left: FooterPlace, right: FooterPlace, header: FileHeader, *, file: str) -> bool:
+def same_but_history(
+    data: Buffer, left: FooterPosition, right: FooterPosition, header: FileHeader, *, file: str
+) -> bool:
     """Whether two footers differ in nothing but `prev`, flags and their sections (docs/how-it-works.md).
 
     Raises CorruptError when entries and bloom references do not fit into one of the footers.
     """
 
-    def essence(place: FooterPlace) -> tuple[layout.Footer, bytes]:
-        entries = bytes(data[place.offset_bytes + FOOTER_BYTES : _entries_end(place, header, file)])
-        return replace(place.fixed, prev_parquet_meta_file_size=0, footer_feature_flags=0), entries
+    def essence(location: FooterPosition) -> tuple[layout.Footer, bytes]:
+        entries = bytes(data[location.offset_bytes + FOOTER_BYTES : _entries_end(location, header, file)])
+        return replace(location.fixed, prev_parquet_meta_file_size=0, footer_feature_flags=0), entries
 
     return essence(left) == essence(right)
 
 
-def check_flags(place: FooterPlace, *, file: str) -> None:
+def check_flags(location: FooterPosition, *, file: str) -> None:
     """Raise UnsupportedError for a required bit that this reader does not know."""
     # COVERING_INDEX_REQUIRED has a name here, but this reader cannot honour it, so it counts as unknown.
-    required = place.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
+    required = location.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
     if required:
         covering = layout.COVERING_INDEX_REQUIRED.get(required)
         expected = "no required feature bit that this reader does not know"
         actual = f"{required:#x}" + (" (COVERING_INDEX)" if covering else "")
-        raise layout.Footer.at(file, place.offset_bytes).unsupported("footer_feature_flags", expected, actual)
+        raise layout.Footer.at(file, location.offset_bytes).unsupported("footer_feature_flags", expected, actual)
 
 
-def _has_unknown_bits(place: FooterPlace, header: FileHeader) -> bool:
+def _has_unknown_bits(location: FooterPosition, header: FileHeader) -> bool:
     parsed = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
-    return bool(place.fixed.footer_feature_flags & ~parsed or header.unknown_optional_flags)
+    return bool(location.fixed.footer_feature_flags & ~parsed or header.unknown_optional_flags)
 
 
-def _entries_end(place: FooterPlace, header: FileHeader, file: str) -> int:
+def _entries_end(location: FooterPosition, header: FileHeader, file: str) -> int:
     """Return where the row group entries and bloom references end, which must be inside the footer."""
-    start = place.offset_bytes + FOOTER_BYTES
+    start = location.offset_bytes + FOOTER_BYTES
     row_bytes = ENTRY_BYTES + _reference_layout_bytes(header) * len(header.bloom_columns)
-    end = start + place.fixed.row_group_count * row_bytes
-    at = partial(layout.Footer.at, file, place.offset_bytes)
-    if end > place.checksum_offset:
-        expected = f"entries that fit into the footer's {place.checksum_offset - start} bytes"
-        raise at().corrupt("row_group_count", expected, place.fixed.row_group_count)
-    chunk_count = place.fixed.row_group_count * max(1, len(header.columns))
-    if place.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
+    end = start + location.fixed.row_group_count * row_bytes
+    at = partial(layout.Footer.at, file, location.offset_bytes)
+    if end > location.checksum_offset:
+        expected = f"entries that fit into the footer's {location.checksum_offset - start} bytes"
+        raise at().corrupt("row_group_count", expected, location.fixed.row_group_count)
+    chunk_count = location.fixed.row_group_count * max(1, len(header.columns))
+    if location.fixed.row_group_count > ROW_GROUP_COUNT_LIMIT or chunk_count > CHUNK_COUNT_LIMIT:
         expected = f"at most {ROW_GROUP_COUNT_LIMIT} row groups and {CHUNK_COUNT_LIMIT} column chunks"
-        actual = f"{place.fixed.row_group_count} row groups of {len(header.columns)} columns"
+        actual = f"{location.fixed.row_group_count} row groups of {len(header.columns)} columns"
         raise at().unsupported("row_group_count", expected, actual)
     return end
 
@@ -211,10 +216,10 @@ def _reference_layout_bytes(header: FileHeader) -> int:
 
 
 def _decode_blooms(
-    data: Buffer, place: FooterPlace, header: FileHeader
+    data: Buffer, location: FooterPosition, header: FileHeader
 ) -> tuple[tuple[tuple[BloomReference | None, ...], ...], int]:
-    row_group_count, width = place.fixed.row_group_count, len(header.bloom_columns)
-    position = bloom_reference_offset(place, header, 0, 0)
+    row_group_count, width = location.fixed.row_group_count, len(header.bloom_columns)
+    position = bloom_reference_offset(location, header, 0, 0)
     if not width:
         return ((),) * row_group_count, position
     count = row_group_count * width
@@ -243,8 +248,8 @@ def _encode_reference(reference: BloomReference | None, *, external: bool) -> by
     return layout.InlineBloomReference(bitset_offset=offset_bytes >> layout.BLOCK_OFFSET_SHIFT).pack()
 
 
-def _decode_sections(data: Buffer, position: int, place: FooterPlace, file: str) -> tuple[FooterSections, int]:
-    flags, limit = place.fixed.footer_feature_flags, place.checksum_offset
+def _decode_sections(data: Buffer, position: int, location: FooterPosition, file: str) -> tuple[FooterSections, int]:
+    flags, limit = location.fixed.footer_feature_flags, location.checksum_offset
     window = memoryview(data)[:limit]
     seq_txn, scratchpad = None, None
     if layout.SEQ_TXN.get(flags):

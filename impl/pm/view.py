@@ -16,7 +16,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.pm.block import Chunk, chunk_offset, decode_chunk_record, region_offset
 from tornproof.impl.pm.chain import check_checksum, find_token
-from tornproof.impl.pm.footer import ENTRY_BYTES, FOOTER_BYTES, FooterPlace, block_offsets_at, check_flags
+from tornproof.impl.pm.footer import ENTRY_BYTES, FOOTER_BYTES, FooterPosition, block_offsets_at, check_flags
 from tornproof.impl.pm.header import Column, decode_column, decode_fixed, descriptor_offset
 
 WORD_BYTES = 8
@@ -36,11 +36,11 @@ class VerifiedGenerations:
 
     known: set[tuple[str, int, int]] = field(default_factory=set)
 
-    def verify(self, data: Buffer, place: FooterPlace, *, file: str) -> None:
+    def verify(self, data: Buffer, location: FooterPosition, *, file: str) -> None:
         """Raise CorruptError unless the generation's CRC holds, or held before."""
-        key = (file, place.end_bytes, place.trailer.checksum)
+        key = (file, location.end_bytes, location.trailer.checksum)
         if key not in self.known:
-            check_checksum(data, place, file=file)
+            check_checksum(data, location, file=file)
             self.known.add(key)
 
 
@@ -53,7 +53,7 @@ class MetadataView:
 
     content: Buffer
     file: str
-    place: FooterPlace
+    position: FooterPosition
     fixed: layout.Header
     block_offsets: npt.NDArray[np.int64]
 
@@ -117,7 +117,7 @@ class MetadataView:
             int(self.block_offsets[ordinal]),
             index,
             self.fixed.column_count,
-            limit_bytes=self.place.offset_bytes,
+            limit_bytes=self.position.offset_bytes,
             file=self.file,
         )
 
@@ -132,33 +132,33 @@ def open_view(content: Buffer, token: int, *, file: str, verified: VerifiedGener
 
     Raises TokenMissingError, CorruptError, and UnsupportedError for unknown required bits.
     """
-    place, _ = find_token(content, token, file=file)
-    verified.verify(content, place, file=file)
+    location, _ = find_token(content, token, file=file)
+    verified.verify(content, location, file=file)
     fixed = decode_fixed(content, file=file)
-    check_flags(place, file=file)
+    check_flags(location, file=file)
     return MetadataView(
         content=content,
         file=file,
-        place=place,
+        position=location,
         fixed=fixed,
-        block_offsets=_block_offsets(content, place, fixed.column_count, file),
+        block_offsets=_block_offsets(content, location, fixed.column_count, file),
     )
 
 
-def _block_offsets(content: Buffer, place: FooterPlace, column_count: int, file: str) -> npt.NDArray[np.int64]:
-    count = place.fixed.row_group_count
-    room = (place.checksum_offset - place.offset_bytes - FOOTER_BYTES) // ENTRY_BYTES
+def _block_offsets(content: Buffer, location: FooterPosition, column_count: int, file: str) -> npt.NDArray[np.int64]:
+    count = location.fixed.row_group_count
+    room = (location.checksum_offset - location.offset_bytes - FOOTER_BYTES) // ENTRY_BYTES
     if count > room:
-        raise layout.Footer.at(file, place.offset_bytes).corrupt(
+        raise layout.Footer.at(file, location.offset_bytes).corrupt(
             "row_group_count", f"at most {room}, the entries that fit into the footer", count
         )
-    offsets = block_offsets_at(content, place)
-    limit = place.offset_bytes - region_offset(0, column_count)
+    offsets = block_offsets_at(content, location)
+    limit = location.offset_bytes - region_offset(0, column_count)
     outside = np.flatnonzero(offsets > limit)
     if len(outside):
         ordinal = int(outside[0])
         expected = f"at most {limit}, so that {column_count} column chunks lie before the footer"
         actual = int(offsets[ordinal])
         field = f"BLOCK_OFFSET of row group {ordinal}"
-        raise CorruptError(file, field, place.offset_bytes + FOOTER_BYTES + ordinal * ENTRY_BYTES, expected, actual)
+        raise CorruptError(file, field, location.offset_bytes + FOOTER_BYTES + ordinal * ENTRY_BYTES, expected, actual)
     return offsets

@@ -29,7 +29,7 @@ from tornproof.impl.query.predicate import (
     Predicate,
     is_long256,
 )
-from tornproof.impl.table.columns import SnapshotColumn, column_key, column_places, is_all_null
+from tornproof.impl.table.columns import SnapshotColumn, column_key, column_positions, is_all_null
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -57,7 +57,7 @@ class Pruner:
     def __init__(self, header: FileHeader) -> None:
         """Remember where the partition has which column."""
         self._header = header
-        self._places = column_places(header)
+        self._positions = column_positions(header)
         dts = header.designated_timestamp
         self._timestamp_id = column_key(dts, header.columns[dts]) if dts >= 0 else None
 
@@ -75,15 +75,15 @@ class Pruner:
 
     def is_stored(self, column: SnapshotColumn, block: Block) -> bool:
         """Return whether there are bytes to be read for the column: it is there, and not all of it is null."""
-        place = self._places.get(column.id)
-        return place is not None and not is_all_null(self._header.columns[place], block.chunks[place])
+        position = self._positions.get(column.id)
+        return position is not None and not is_all_null(self._header.columns[position], block.chunks[position])
 
     def _facts(self, column: SnapshotColumn, block: Block) -> _Facts:
-        place = self._places.get(column.id)
-        nothing = _Facts(place=place, is_stored=False, missing=column.missing.as_py(), may_have_missing=True)
-        if place is None:
+        position = self._positions.get(column.id)
+        nothing = _Facts(position=position, is_stored=False, missing=column.missing.as_py(), may_have_missing=True)
+        if position is None:
             return nothing
-        stored, chunk = self._header.columns[place], block.chunks[place]
+        stored, chunk = self._header.columns[position], block.chunks[position]
         unknown = replace(nothing, is_stored=True, may_have_others=True)
         if stored.max_rep_level > 0 or chunk.num_values != block.num_rows:
             return unknown
@@ -135,13 +135,13 @@ class Pruner:
 
     def _filtered_out(self, facts: _Facts, values: list[Bound], group: _Group) -> bool:
         """Whether a bloom filter has none of the values."""
-        if facts.place is None or not facts.is_stored or (facts.may_have_missing and facts.missing in values):
+        if facts.position is None or not facts.is_stored or (facts.may_have_missing and facts.missing in values):
             return False
-        stored = self._header.columns[facts.place]
+        stored = self._header.columns[facts.position]
         plain = [_plain_bytes(stored, value) for value in values]
         if None in plain:
             return False
-        bitset = group.bitset_of(facts.place)
+        bitset = group.bitset_of(facts.position)
         return bitset is not None and not any(
             may_contain(bitset, hash_of(each)) for variants in plain for each in variants or ()
         )
@@ -163,7 +163,7 @@ class _Facts:
     from `low` to `high`, and NaN; a bound is None where it is not known.
     """
 
-    place: int | None
+    position: int | None
     is_stored: bool
     missing: int | None
     may_have_missing: bool

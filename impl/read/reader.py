@@ -14,7 +14,7 @@ from tornproof.impl.query.comparison import compare
 from tornproof.impl.query.predicate import And, Operator, Predicate
 from tornproof.impl.query.pruning import Pruner
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError, time_of_text
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.decoding import AT_ONCE, Decoding
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
@@ -80,7 +80,7 @@ class Snapshot:
         names: list[str] | None = None,
         times: TimeRange = ALL_TIMES,
         where: Predicate | None = None,
-        account: ReadAccount | None = None,
+        counters: ReadCounters | None = None,
         decoding: Decoding = AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the parquet partitions in partition and row-group order: those that `where` is true of.
@@ -90,9 +90,9 @@ class Snapshot:
         """
         columns = self.selected(names)
         predicate = self.predicate_of(times, where)
-        account = account or ReadAccount()
+        counters = counters or ReadCounters()
         for partition in self.parquet_partitions():
-            yield from self._partition_batches(partition, columns, predicate, account, decoding)
+            yield from self._partition_batches(partition, columns, predicate, counters, decoding)
 
     def parquet_partitions(self) -> Iterator[Partition]:
         """Yield the partitions that are read; raises CorruptError at one that says it is native and is not."""
@@ -160,25 +160,25 @@ class Snapshot:
         partition: Partition,
         columns: tuple[SnapshotColumn, ...],
         predicate: Predicate | None,
-        account: ReadAccount,
+        counters: ReadCounters,
         decoding: Decoding,
     ) -> Iterator[pa.RecordBatch]:
         resolved = self.resolve(partition)
-        account.data_bytes += partition.token
-        account.row_group_count += len(resolved.metadata.blocks)
+        counters.data_bytes += partition.token
+        counters.row_group_count += len(resolved.metadata.blocks)
         schema, pruner = self.schema_of(columns), Pruner(resolved.metadata.header)
         under_way: deque[tuple[int, Iterator[list[pa.Array]]]] = deque()
-        with account.watched(resolved.files).open_data() as handle:
-            for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, account):
+        with counters.watched(resolved.files).open_data() as handle:
+            for ordinal in kept_ordinals(resolved, handle, pruner, predicate, self.timestamp_id, counters):
                 block = resolved.metadata.blocks[ordinal]
-                account.scanned_row_count += block.num_rows
-                read = _BlockReader(self.reader, resolved, block, handle, pruner, account, decoding)
+                counters.scanned_row_count += block.num_rows
+                read = _BlockReader(self.reader, resolved, block, handle, pruner, counters, decoding)
                 parts = read(columns) if predicate is None else selected_rows(read, columns, predicate)
                 under_way.append((block.num_rows, parts))
                 while under_way and _keeps_busy([row_count for row_count, _ in under_way][1:], decoding):
-                    yield from _batches(under_way.popleft()[1], schema, account)
+                    yield from _batches(under_way.popleft()[1], schema, counters)
             while under_way:
-                yield from _batches(under_way.popleft()[1], schema, account)
+                yield from _batches(under_way.popleft()[1], schema, counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,12 @@ class _BlockReader:
     block: Block
     handle: ReadableFile
     pruner: Pruner
-    account: ReadAccount
+    counters: ReadCounters
     decoding: Decoding
 
     def __call__(self, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa.Array]]:
         by_id = {column.id: column for column in columns}
-        self.account.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
+        self.counters.chunk_count += sum(self.pruner.is_stored(column, self.block) for column in by_id.values())
         described = self.protocol.described(self.block)
         return row_group_columns(self.resolved, described, self.handle, columns, self.decoding)
 
@@ -207,11 +207,11 @@ def _keeps_busy(row_counts_behind: Sequence[int], decoding: Decoding) -> bool:
     return sum(row_counts_behind) >= AHEAD_ROW_COUNT
 
 
-def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, account: ReadAccount) -> Iterator[pa.RecordBatch]:
+def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
     for arrays in parts:
         batch = pa.record_batch(arrays, schema=schema)
         if batch.num_rows:
-            account.returned_row_count += batch.num_rows
+            counters.returned_row_count += batch.num_rows
             yield batch
 
 

@@ -16,7 +16,7 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.decoding import AT_ONCE, Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
-from tornproof.impl.table.columns import SnapshotColumn, column_places, is_all_null
+from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null
 from tornproof.impl.table.partition import PartitionFiles, read_chunk
 from tornproof.impl.types.physical import PhysicalType
 
@@ -51,15 +51,18 @@ def row_group_columns(
     """
     _check_row_count(resolved, block)
     header = resolved.metadata.header
-    places = column_places(header)
+    positions = column_positions(header)
     fetched = {
-        column.id: places[column.id]
+        column.id: positions[column.id]
         for column in columns
-        if column.id in places and not is_all_null(header.columns[places[column.id]], block.chunks[places[column.id]])
+        if column.id in positions
+        and not is_all_null(header.columns[positions[column.id]], block.chunks[positions[column.id]])
     }
     group = _Group(resolved, block, {column.id: column for column in columns}, InOrder(decoding))
-    for key, place in sorted(fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]])):
-        group.fetch(handle, key, place)
+    for key, position in sorted(
+        fetched.items(), key=lambda item: _effort(header.columns[item[1]], block.chunks[item[1]])
+    ):
+        group.fetch(handle, key, position)
     return _parts(group, columns)
 
 
@@ -94,15 +97,15 @@ class _Group:
     def __post_init__(self) -> None:
         self.bound_bytes = batch_bound_bytes(self.block.chunks)
 
-    def fetch(self, handle: ReadableFile, key: int, place: int) -> None:
-        chunk, header = self.block.chunks[place], self.resolved.metadata.header
+    def fetch(self, handle: ReadableFile, key: int, position: int) -> None:
+        chunk, header = self.block.chunks[position], self.resolved.metadata.header
         self.awaited_bytes[key] = chunk.num_values * self.columns[key].width_bytes
         self._check()
         label = self.resolved.files.data_label
         content = read_chunk(handle, chunk, file=label)
 
         def decode() -> tuple[int, pa.Array]:
-            return key, decode_chunk(content, header.columns[place], chunk, file=label)
+            return key, decode_chunk(content, header.columns[position], chunk, file=label)
 
         self.under_way.begin(decode, len(content))
         self._take(self.under_way.due())

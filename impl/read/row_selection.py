@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.bloom_position import bitset_of
 from tornproof.impl.query.predicate import Predicate, columns_of, matching
 from tornproof.impl.query.pruning import Pruner, Reason
 from tornproof.impl.query.time_search import implied_range, row_group_times
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.partition import ResolvedPartition
@@ -63,7 +63,7 @@ def kept_ordinals(
     pruner: Pruner,
     predicate: Predicate | None,
     timestamp_id: int,
-    account: ReadAccount,
+    counters: ReadCounters,
 ) -> Iterator[int]:
     """Yield, ascending, the row groups that may hold a row that the predicate is true of, and account for the others.
 
@@ -75,7 +75,7 @@ def kept_ordinals(
         return
     times = row_group_times(metadata.header, metadata.blocks)
     ordinals = times.between(implied_range(predicate, timestamp_id))
-    account.pruned[Reason.TIME] += len(metadata.blocks) - len(ordinals)
+    counters.pruned[Reason.TIME] += len(metadata.blocks) - len(ordinals)
     for ordinal in map(int, ordinals):
         find = functools.partial(
             bitset_of, resolved.published.content, metadata, ordinal, read_data=handle.pread, file=label
@@ -84,4 +84,4 @@ def kept_ordinals(
         if reason is None:
             yield ordinal
         else:
-            account.pruned[reason] += 1
+            counters.pruned[reason] += 1

@@ -18,7 +18,13 @@ from tornproof.impl.pm.block import decode_bitset
 from tornproof.impl.pm.chain import CHECKSUM_START, GENERATION_COUNT_LIMIT, Metadata, decode_chain, decode_metadata
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file, patch_header
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
-from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, TRAILER_BYTES, BloomReference, FooterPlace, locate_footer
+from tornproof.impl.pm.footer import (
+    GENERATION_END_MINIMUM,
+    TRAILER_BYTES,
+    BloomReference,
+    FooterPosition,
+    locate_footer,
+)
 from tornproof.impl.storage.checksum import crc32
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.metadata_file import TableMetadata
@@ -52,11 +58,11 @@ def find_committed(
     """
     problems: tuple[Problem, ...] = ()
     try:
-        for content, place in _candidates(files, partition):
+        for content, location in _candidates(files, partition):
             try:
-                found = committed_file(content, place, file=files.pm_label)
-                healed = ProposedFiles(storage=files.storage, path=files.path, name=files.name, pm=found.content)
-                judged = verify_partition(healed, partition, counts=Counts(), metadata=metadata).problems
+                found = committed_file(content, location, file=files.pm_label)
+                repaired = ProposedFiles(storage=files.storage, path=files.path, name=files.name, pm=found.content)
+                judged = verify_partition(repaired, partition, counts=Counts(), metadata=metadata).problems
             except ProblemError as error:
                 judged = (error.problem,)
             else:
@@ -68,52 +74,52 @@ def find_committed(
         return problems or (error.problem,)
 
 
-def committed_file(data: bytes, place: FooterPlace, *, file: str) -> CommittedFile:
+def committed_file(data: bytes, location: FooterPosition, *, file: str) -> CommittedFile:
     """Return the `_pm` that ends with the generation at `place` of `data` and has no dead bytes (docs/recover.md).
 
     Where the generation's chain jumps over orphans or is broken, it is encoded alone, unless it has sections that
     nobody here knows how to move. Raises CorruptError, UnsupportedError.
     """
-    content = patch_header(place.end_bytes) + data[CHECKSUM_START : place.end_bytes]
-    metadata = decode_metadata(content, place, file=file)
+    content = patch_header(location.end_bytes) + data[CHECKSUM_START : location.end_bytes]
+    metadata = decode_metadata(content, location, file=file)
     if _is_all_reached(content, file=file):
         return CommittedFile(content=content)
-    if metadata.header.unknown_optional_flags or place.fixed.footer_feature_flags & ~MOVABLE_SECTIONS:
+    if metadata.header.unknown_optional_flags or location.fixed.footer_feature_flags & ~MOVABLE_SECTIONS:
         return CommittedFile(content=content, keeps_dead_bytes=True)
     return CommittedFile(content=_encode_alone(content, metadata, file=file), is_rewritten=True)
 
 
-def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[FooterPlace]:
+def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[FooterPosition]:
     """Return the generations that name this Thrift footer and whose CRC holds, the last one first.
 
     They are found wherever they end, at most 65,536 of them, whatever the header and the chain say.
     """
-    places = []
+    locations = []
     position, running = CHECKSUM_START, 0
     for end_bytes in _ends(data, _footer_starts(data, parquet_footer_offset, parquet_footer_length)):
         running = crc32(memoryview(data)[position : end_bytes - TRAILER_BYTES], running)
         position = end_bytes - TRAILER_BYTES
         with suppress(CorruptError):
-            place = locate_footer(data, end_bytes, file="_pm")
-            if place.trailer.checksum == running:
-                places.append(place)
-    return places[::-1]
+            location = locate_footer(data, end_bytes, file="_pm")
+            if location.trailer.checksum == running:
+                locations.append(location)
+    return locations[::-1]
 
 
-def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[bytes, FooterPlace]]:
+def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[bytes, FooterPosition]]:
     """Yield bytes of `_pm` and a generation in them that has the token, the likeliest first."""
     published_end = None
     with suppress(CorruptError):
         published = resolve_partition(files, partition)
-        published_end = published.resolved.place.end_bytes
-        yield published.published.content, published.resolved.place
+        published_end = published.resolved.position.end_bytes
+        yield published.published.content, published.resolved.position
     with suppress(CorruptError):
         parquet_footer = _parquet_footer(files, partition.token)
         with files.open_pm() as handle:
             content = handle.pread(PM_LIMIT_BYTES, 0)
-        for place in whole_generations(content, *parquet_footer):
-            if place.end_bytes != published_end:
-                yield content, place
+        for location in whole_generations(content, *parquet_footer):
+            if location.end_bytes != published_end:
+                yield content, location
 
 
 def _parquet_footer(files: PartitionFiles, token: int) -> tuple[int, int]:
@@ -139,12 +145,12 @@ def _is_all_reached(content: bytes, *, file: str) -> bool:
 
 def _encode_alone(data: bytes, metadata: Metadata, *, file: str) -> bytes:
     """Encode a generation as the only one of a new file; what a reader sees of it stays the same."""
-    place = metadata.generation.place
+    location = metadata.generation.position
 
     def movable(bloom: BloomReference | None) -> bytes | BloomReference | None:
         if bloom is None or bloom.length_bytes is not None:
             return bloom
-        return decode_bitset(data, bloom.offset_bytes, limit_bytes=place.offset_bytes, file=file)
+        return decode_bitset(data, bloom.offset_bytes, limit_bytes=location.offset_bytes, file=file)
 
     row_groups = [
         NewRowGroup(num_rows=block.num_rows, chunks=block.chunks, blooms=tuple(map(movable, blooms)))

@@ -51,7 +51,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealReport:
+class RepairReport:
     """What was done, or would be with `is_dry_run`; `problems` are what recovery cannot heal and did not touch."""
 
     table: str
@@ -73,9 +73,9 @@ class PartitionPlan:
     notes: tuple[str, ...] = ()
 
 
-def heal_table(
+def repair_table(
     storage: Storage, path: str, *, dry_run: bool = False, progress: Progress = lambda _: None
-) -> HealReport:
+) -> RepairReport:
     """Recover the table at `path`, partition by partition; with `dry_run` only say how (docs/recover.md).
 
     A run that was interrupted is finished by the next one. Raises BusyError when a writer or reader of this library
@@ -90,7 +90,7 @@ def heal_table(
             transaction = table.transaction()
             unreferenced = table.unreferenced_directories(transaction)
         except CorruptError as error:
-            return HealReport(table=path, version=None, is_dry_run=dry_run, problems=(error.problem,))
+            return RepairReport(table=path, version=None, is_dry_run=dry_run, problems=(error.problem,))
         plans = []
         for partition in transaction.partitions:
             progress(table.directory_of(partition))
@@ -105,7 +105,7 @@ def heal_table(
                 _demand_unchanged(table, transaction)
             for action in plan.actions:
                 _execute(storage, path, action, plan.pm)
-    return HealReport(
+    return RepairReport(
         table=path,
         version=transaction.version,
         is_dry_run=dry_run,
@@ -116,7 +116,7 @@ def heal_table(
     )
 
 
-def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> HealReport:
+def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> RepairReport:
     """Remove what earlier recoveries of the table at `path` kept, and nothing else.
 
     Raises NotATableError, CorruptError for a damaged `_meta`, StorageError.
@@ -127,7 +127,7 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> HealRe
     if not dry_run and storage.kind(f"{path}/{KEPT_DIRECTORY}") is EntryKind.DIRECTORY:
         forget_files(storage, path, ours)
     notes = tuple(f"{name} is not from a recovery and stays" for name in foreign)
-    return HealReport(table=path, version=None, is_dry_run=dry_run, actions=tuple(actions), notes=notes)
+    return RepairReport(table=path, version=None, is_dry_run=dry_run, actions=tuple(actions), notes=notes)
 
 
 def plan_partition(table: Table, partition: Partition) -> PartitionPlan:

@@ -1,12 +1,12 @@
-"""The seam: everything that the implementation can do to the world, as protocols that every storage fulfils.
+"""All that the implementation can do to files, as protocols that every storage fulfils.
 
 A path is a `str` of names joined by "/", used as the caller spelled it: an absolute path starts with "/", any other is
 relative to the storage's working directory. A table's files are reached as f"{table}/{name}" and nothing else, so a
 reader needs only a table path and a storage. Symbolic links are followed for reading, because QuestDB puts partitions
 and tables behind them; what is opened for writing must not be one.
 
-Every refusal is a `StorageError` (a `FileMissingError` where nothing is there) whose `reason` is a `Refusal` if one
-fits. Negative sizes or offsets are bugs of the caller, never bad input, and meet an assert.
+Every call that fails raises a `StorageError` (a `FileMissingError` where nothing is there), whose `reason` is a
+`StorageReason` if one fits. Negative sizes or offsets are bugs of the caller, never bad input, and meet an assert.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LockMode(Enum):
     EXCLUSIVE = "exclusive"
 
 
-class Refusal(StrEnum):
+class StorageReason(StrEnum):
     """Why a storage refuses a call, in words that finish the sentence "cannot open for reading: ..."."""
 
     MISSING = "it is not there"

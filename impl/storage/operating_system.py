@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Refusal, Storage
-from tornproof.impl.storage.operating_system_file import OpenFile, PlainWords, Tally
+from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
+from tornproof.impl.storage.operating_system_file import OpenFile, Tally, TranslateOsErrors
 
 # A device or FIFO must neither hold us up nor become our terminal, and no child process inherits a descriptor.
 _OPEN_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -37,10 +37,10 @@ class OperatingSystemStorage(Storage):
         """Count a call on a path, and say in plain words why the system refuses it."""
         self._tally.step_count += 1
         try:
-            with PlainWords(path, operation):
+            with TranslateOsErrors(path, operation):
                 yield
         except ValueError as error:  # how Python refuses null bytes and lone surrogates before the system sees them
-            raise StorageError(path, operation, Refusal.NAME_UNUSABLE) from error
+            raise StorageError(path, operation, StorageReason.NAME_UNUSABLE) from error
 
     def open_for_reading(self, path: str) -> File:
         """Open without waiting, and keep only what turns out to be a regular file."""
@@ -56,7 +56,9 @@ class OperatingSystemStorage(Storage):
             try:
                 file_mode = os.fstat(descriptor).st_mode
                 if not stat.S_ISREG(file_mode):
-                    reason = Refusal.IS_A_DIRECTORY if stat.S_ISDIR(file_mode) else Refusal.NOT_A_REGULAR_FILE
+                    reason = (
+                        StorageReason.IS_A_DIRECTORY if stat.S_ISDIR(file_mode) else StorageReason.NOT_A_REGULAR_FILE
+                    )
                     raise StorageError(path, operation, reason)
             except BaseException:
                 os.close(descriptor)

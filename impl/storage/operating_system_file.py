@@ -16,29 +16,29 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, LockMode, Mapping, Refusal
+from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
 
 # Some systems refuse to move 2 GiB or more in one call instead of moving less.
 _CALL_BYTES_MAX = 1 << 30
 _OFFSET_BYTES_END = 1 << 63
 _CLOSED = -1
-_REFUSALS = {
-    errno.ENOENT: Refusal.MISSING,
-    errno.EACCES: Refusal.NOT_PERMITTED,
-    errno.EPERM: Refusal.NOT_PERMITTED,
-    errno.EISDIR: Refusal.IS_A_DIRECTORY,
-    errno.ENOTDIR: Refusal.NOT_A_DIRECTORY,
-    errno.ENXIO: Refusal.NOT_A_REGULAR_FILE,
-    errno.ENODEV: Refusal.NOT_A_REGULAR_FILE,
-    errno.ENAMETOOLONG: Refusal.NAME_TOO_LONG,
-    errno.ELOOP: Refusal.LINK_NOT_FOLLOWED,
-    errno.EEXIST: Refusal.ALREADY_THERE,
-    errno.ENOTEMPTY: Refusal.NOT_EMPTY,
-    errno.ENOSPC: Refusal.NO_SPACE,
-    errno.EDQUOT: Refusal.NO_SPACE,
-    errno.EROFS: Refusal.READ_ONLY,
-    errno.EBADF: Refusal.NOT_OPEN,
-    errno.EIO: Refusal.INPUT_OUTPUT,
+_REJECTIONS = {
+    errno.ENOENT: StorageReason.MISSING,
+    errno.EACCES: StorageReason.NOT_PERMITTED,
+    errno.EPERM: StorageReason.NOT_PERMITTED,
+    errno.EISDIR: StorageReason.IS_A_DIRECTORY,
+    errno.ENOTDIR: StorageReason.NOT_A_DIRECTORY,
+    errno.ENXIO: StorageReason.NOT_A_REGULAR_FILE,
+    errno.ENODEV: StorageReason.NOT_A_REGULAR_FILE,
+    errno.ENAMETOOLONG: StorageReason.NAME_TOO_LONG,
+    errno.ELOOP: StorageReason.LINK_NOT_FOLLOWED,
+    errno.EEXIST: StorageReason.ALREADY_THERE,
+    errno.ENOTEMPTY: StorageReason.NOT_EMPTY,
+    errno.ENOSPC: StorageReason.NO_SPACE,
+    errno.EDQUOT: StorageReason.NO_SPACE,
+    errno.EROFS: StorageReason.READ_ONLY,
+    errno.EBADF: StorageReason.NOT_OPEN,
+    errno.EIO: StorageReason.INPUT_OUTPUT,
 }
 
 
@@ -52,7 +52,7 @@ class Tally:
     sync_count: int = 0
 
 
-class PlainWords:
+class TranslateOsErrors:
     """A `with` block that turns what the system refuses inside it into a `StorageError` or `FileMissingError`.
 
     A class and not a generator, because it stands on the path of every read.
@@ -73,7 +73,7 @@ class PlainWords:
         if isinstance(error, OSError):
             number = error.errno or errno.EIO
             raised = FileMissingError if number == errno.ENOENT else StorageError
-            raise raised(self._path, self._operation, _REFUSALS.get(number) or os.strerror(number)) from error
+            raise raised(self._path, self._operation, _REJECTIONS.get(number) or os.strerror(number)) from error
 
 
 class OpenFile(File):
@@ -99,7 +99,7 @@ class OpenFile(File):
         assert size_bytes >= 0 and offset_bytes >= 0
         self._tally.step_count += 1
         parts = []
-        with PlainWords(self._path, "read"):
+        with TranslateOsErrors(self._path, "read"):
             # os.pread allocates what it is asked for, so it is never asked for more than there is.
             end_bytes = min(offset_bytes + size_bytes, os.fstat(self._open_descriptor).st_size)
             while offset_bytes < end_bytes:
@@ -114,7 +114,7 @@ class OpenFile(File):
     def size_bytes(self) -> int:
         """Ask the descriptor, not the path."""
         self._tally.step_count += 1
-        with PlainWords(self._path, "ask for the size"):
+        with TranslateOsErrors(self._path, "ask for the size"):
             return os.fstat(self._open_descriptor).st_size
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
@@ -122,7 +122,7 @@ class OpenFile(File):
         remaining = memoryview(content).cast("B")
         assert 0 <= offset_bytes < _OFFSET_BYTES_END - len(remaining)
         self._tally.step_count += 1
-        with PlainWords(self._path, "write"):
+        with TranslateOsErrors(self._path, "write"):
             while remaining:
                 taken_bytes = os.pwrite(self._open_descriptor, remaining[:_CALL_BYTES_MAX], offset_bytes)
                 if taken_bytes == 0:  # a disk that takes nothing and says nothing would hold us forever
@@ -135,7 +135,7 @@ class OpenFile(File):
         """Set the size in one call."""
         assert 0 <= size_bytes < _OFFSET_BYTES_END
         self._tally.step_count += 1
-        with PlainWords(self._path, "truncate"):
+        with TranslateOsErrors(self._path, "truncate"):
             if not self._is_writable:  # the system would say "invalid argument", which helps nobody
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             os.ftruncate(self._open_descriptor, size_bytes)
@@ -145,25 +145,25 @@ class OpenFile(File):
         assert size_bytes > 0
         self._tally.step_count += 1
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if self._is_writable else 0)
-        with PlainWords(self._path, "map"):
+        with TranslateOsErrors(self._path, "map"):
             try:
                 memory = mmap.mmap(self._open_descriptor, size_bytes, flags=mmap.MAP_SHARED, prot=protection)
             except (ValueError, OverflowError) as error:
-                raise StorageError(self._path, "map", Refusal.TOO_SHORT) from error
+                raise StorageError(self._path, "map", StorageReason.TOO_SHORT) from error
         return _MappedFile(self._path, memory, self._tally)
 
     def fsync(self) -> None:
         """Sync the descriptor."""
         self._tally.step_count += 1
         self._tally.sync_count += 1
-        with PlainWords(self._path, "sync"):
+        with TranslateOsErrors(self._path, "sync"):
             os.fsync(self._open_descriptor)
 
     def fdatasync(self) -> None:
         """Sync the descriptor; macOS knows only the full sync."""
         self._tally.step_count += 1
         self._tally.sync_count += 1
-        with PlainWords(self._path, "sync"):
+        with TranslateOsErrors(self._path, "sync"):
             if sys.platform == "linux":
                 os.fdatasync(self._open_descriptor)
             else:
@@ -187,10 +187,10 @@ class OpenFile(File):
     def _set_lock(self, lock_type: int, offset_bytes: int, size_bytes: int) -> bool:
         assert offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
         if sys.platform != "linux":
-            raise StorageError(self._path, "lock", Refusal.NO_LOCKS)
+            raise StorageError(self._path, "lock", StorageReason.NO_LOCKS)
         # struct flock of 64-bit Linux: type, whence, start, length, and a process id that must be 0.
         request = struct.pack("hhqqi", lock_type, os.SEEK_SET, offset_bytes, size_bytes, 0)
-        with PlainWords(self._path, "lock"):
+        with TranslateOsErrors(self._path, "lock"):
             try:
                 fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLK, request)
             except BlockingIOError:
@@ -207,7 +207,7 @@ class OpenFile(File):
                 self._set_lock(fcntl.F_UNLCK, 0, 0)  # a length of 0 means everything
         finally:
             descriptor, self._descriptor = self._descriptor, _CLOSED
-            with PlainWords(self._path, "close"):
+            with TranslateOsErrors(self._path, "close"):
                 os.close(descriptor)
 
 
@@ -271,7 +271,7 @@ class _MappedFile(Mapping):
     def msync(self) -> None:
         self._tally.step_count += 1
         self._tally.sync_count += 1
-        with PlainWords(self._path, "sync the mapping"):
+        with TranslateOsErrors(self._path, "sync the mapping"):
             self._memory.flush()
 
     def unmap(self) -> None:

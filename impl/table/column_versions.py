@@ -40,6 +40,6 @@ def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]
         field = f"{name.upper()}_SIZE"
         raise CorruptError(file, field, layout.ColumnVersionsHeader.layout.offset_of(f"{name}_size"), expected, size)
     entries = (
-        layout.ColumnVersion.unpack(data, place, file=file) for place in range(offset, offset + size, ENTRY_BYTES)
+        layout.ColumnVersion.unpack(data, position, file=file) for position in range(offset, offset + size, ENTRY_BYTES)
     )
     return {entry.column_index: entry.name_txn for entry in entries if entry.partition_timestamp == DEFAULT_PARTITION}

@@ -74,9 +74,9 @@ def column_key(position: int, column: Column) -> int:
     return column.id if column.id >= 0 else -2 - position
 
 
-def column_places(header: FileHeader) -> dict[int, int]:
+def column_positions(header: FileHeader) -> dict[int, int]:
     """Return where a partition has its columns, by what tells them apart."""
-    return {column_key(place, column): place for place, column in enumerate(header.columns)}
+    return {column_key(location, column): location for location, column in enumerate(header.columns)}
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:

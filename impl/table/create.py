@@ -42,7 +42,7 @@ OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127
 COLUMN_COUNT_MAX = 100_000
 # What the names of column files cannot hold, or what SQL means something else by.
-NAME_CHARACTERS_REFUSED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
+NAME_CHARACTERS_REJECTED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
 _MEANINGFUL_BITS = {
     TypeTag.TIMESTAMP: TAG.mask | NANOSECOND.mask,
     TypeTag.ARRAY: ARRAY_TYPE.known_mask,
@@ -51,7 +51,7 @@ _MEANINGFUL_BITS = {
 }
 
 
-class TableRefusedError(TornproofError):
+class TableRejectedError(TornproofError):
     """The columns or names that a new table was to have cannot be those of a table."""
 
 
@@ -106,34 +106,34 @@ def create_table(
 
 def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: PartitionBy) -> None:
     if partition_by is PartitionBy.NONE:
-        raise TableRefusedError("a table without partitions has nothing to keep in Parquet")
+        raise TableRejectedError("a table without partitions has nothing to keep in Parquet")
     if len(columns) > COLUMN_COUNT_MAX:
-        raise TableRefusedError(f"a table has at most {COLUMN_COUNT_MAX} columns, not {len(columns)}")
+        raise TableRejectedError(f"a table has at most {COLUMN_COUNT_MAX} columns, not {len(columns)}")
     seen: set[str] = set()
     for column in columns:
         _check_name("a column", column.name)
         if column.name.lower() in seen:
-            raise TableRefusedError(f"two columns are called {column.name!r}; upper and lower case are the same")
+            raise TableRejectedError(f"two columns are called {column.name!r}; upper and lower case are the same")
         seen.add(column.name.lower())
         _check_type(column)
     designated = next((column for column in columns if column.name == timestamp), None)
     if designated is None:
-        raise TableRefusedError(f"the designated timestamp {timestamp!r} is not among the columns")
+        raise TableRejectedError(f"the designated timestamp {timestamp!r} is not among the columns")
     if tag_of(designated.type) is not TypeTag.TIMESTAMP:
-        raise TableRefusedError(f"the designated timestamp {timestamp!r} is not of type TIMESTAMP")
+        raise TableRejectedError(f"the designated timestamp {timestamp!r} is not of type TIMESTAMP")
     if any(column.is_dedup_key for column in columns) and not designated.is_dedup_key:
-        raise TableRefusedError(f"the deduplication keys lack the designated timestamp {timestamp!r}")
+        raise TableRejectedError(f"the deduplication keys lack the designated timestamp {timestamp!r}")
 
 
 def _check_type(column: NewColumn) -> None:
     tag = tag_of(column.type)
     if tag is TypeTag.SYMBOL:
-        raise TableRefusedError(
+        raise TableRejectedError(
             f"column {column.name!r}: a SYMBOL column needs a dictionary with an index, which only a server writes; "
             "VARCHAR holds the same values"
         )
     if not _is_possible(tag, column.type):
-        raise TableRefusedError(f"column {column.name!r}: {column.type} is not a type that a column can have")
+        raise TableRejectedError(f"column {column.name!r}: {column.type} is not a type that a column can have")
 
 
 def _is_possible(tag: TypeTag | None, column_type: int) -> bool:
@@ -145,15 +145,15 @@ def _is_possible(tag: TypeTag | None, column_type: int) -> bool:
 
 
 def _check_name(whose: str, name: str) -> None:
-    refused = sorted(NAME_CHARACTERS_REFUSED & set(name))
-    if refused:
-        raise TableRefusedError(f"{whose} cannot be called {name!r}: {refused[0]!r} cannot be part of a name")
+    rejected = sorted(NAME_CHARACTERS_REJECTED & set(name))
+    if rejected:
+        raise TableRejectedError(f"{whose} cannot be called {name!r}: {rejected[0]!r} cannot be part of a name")
     if not 0 < len(name) <= NAME_LENGTH_MAX:
-        raise TableRefusedError(f"{whose} cannot be called {name!r}: a name has 1 to {NAME_LENGTH_MAX} characters")
+        raise TableRejectedError(f"{whose} cannot be called {name!r}: a name has 1 to {NAME_LENGTH_MAX} characters")
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise TableRefusedError(f"{whose} cannot be called {name!r}: {error.reason}") from error
+        raise TableRejectedError(f"{whose} cannot be called {name!r}: {error.reason}") from error
 
 
 def _make_directory(storage: Storage, path: str) -> None:

@@ -11,7 +11,7 @@ from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, Resolved, TokenMissingError, decode_metadata, resolve
 from tornproof.impl.pm.check import check_metadata
-from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPlace, locate_footer
+from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, FooterPosition, locate_footer
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage
 from tornproof.impl.txn.transaction import TXN_FILE, Partition
 
@@ -116,7 +116,7 @@ def resolve_partition(files: PartitionFiles, partition: Partition) -> ResolvedPa
         resolved = resolve(published.content, partition.token, file=label)
     except TokenMissingError as error:
         raise _token_missing(files, partition, published, error) from error
-    metadata = decode_metadata(published.content, resolved.place, file=label)
+    metadata = decode_metadata(published.content, resolved.position, file=label)
     return ResolvedPartition(
         files=files, partition=partition, published=published, resolved=resolved, metadata=metadata
     )
@@ -134,7 +134,7 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
         expected = f"{metadata.row_count}, the rows of its row groups"
         actual = str(partition.row_count)
         yield Problem(TXN_FILE, f"ROW_COUNT of {files.name}", partition.row_count_offset_bytes, expected, actual)
-    yield from _check_data(files, partition.token, metadata.generation.place.fixed.parquet_footer_length)
+    yield from _check_data(files, partition.token, metadata.generation.position.fixed.parquet_footer_length)
 
 
 def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
@@ -216,7 +216,7 @@ def _token_missing(
     )
 
 
-def _unpublished_generation(files: PartitionFiles, published: PublishedMetadata) -> FooterPlace | None:
+def _unpublished_generation(files: PartitionFiles, published: PublishedMetadata) -> FooterPosition | None:
     if not len(published.content) < published.file_size_bytes <= PM_LIMIT_BYTES:
         return None
     with files.open_pm() as handle:

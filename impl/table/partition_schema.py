@@ -61,7 +61,7 @@ class _Annotation:
     scale: int | None = None
     precision: int | None = None
 
-    def without_places(self) -> tuple[int | None, bytes | None, int | None, int | None]:
+    def without_positions(self) -> tuple[int | None, bytes | None, int | None, int | None]:
         """Return what it says, wherever in a file it says so."""
         logical = None if self.logical_type is None else encode(self.logical_type)
         return self.converted_type, logical, self.scale, self.precision
@@ -88,7 +88,9 @@ def has_questdb_form(element: SchemaElement, column_type: int) -> bool:
         precision=element.precision,
     )
     form = (element.physical_type, element.type_length or 0)
-    return form == physical_form(column_type) and said.without_places() == _annotation(column_type).without_places()
+    return (
+        form == physical_form(column_type) and said.without_positions() == _annotation(column_type).without_positions()
+    )
 
 
 def new_header(
@@ -101,9 +103,9 @@ def new_header(
     Raises UnsupportedError for a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
-    places = {column.id: place for place, column in enumerate(columns)}
-    timestamp = places[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
-    bloom_columns = tuple(place for place, column in enumerate(columns) if column.id in bloom_ids)
+    positions = {column.id: position for position, column in enumerate(columns)}
+    timestamp = positions[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
+    bloom_columns = tuple(position for position, column in enumerate(columns) if column.id in bloom_ids)
     flags = layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0))
     flags = layout.BLOOM_FILTERS.put(flags, int(bool(bloom_columns)))
     flags = layout.BLOOM_FILTERS_EXTERNAL.put(flags, int(bool(bloom_columns) and blooms_external))

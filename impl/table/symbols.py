@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tornproof.impl.errors import CorruptError, RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.layout import symbol as layout
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.column_versions import CV_FILE, NO_NAME_TXN, read_name_txns
@@ -48,7 +48,7 @@ class SymbolTable:
         key = self._keys.get(symbol)
         if key is None:
             expected = f"one of the {len(self.symbols)} symbols in the table's dictionary, which only a server extends"
-            raise RowsRefusedError.at(column, row, expected, f"the new symbol {symbol!r}")
+            raise RowsRejectedError.at(column, row, expected, f"the new symbol {symbol!r}")
         return key
 
 

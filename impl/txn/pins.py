@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tornproof.impl.errors import BusyError, FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage, StorageReason
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction, safe_read
 
 PINS_FILE = "_pins"
@@ -107,7 +107,7 @@ def pin_committed(storage: Storage, table_path: str) -> Pin:
         return Pin(_lock_committed(storage, file, txn_path, transaction), file)
     except StorageError as error:
         file.close()
-        if error.reason != Refusal.NO_LOCKS:
+        if error.reason != StorageReason.NO_LOCKS:
             raise
         return Pin(transaction, None)
     except BaseException:

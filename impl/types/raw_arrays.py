@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tornproof.impl.errors import CorruptError, RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
 from tornproof.impl.types.compute import compute
 
@@ -83,7 +83,7 @@ def raw_of(lists: pa.Array, dimensions: int, *, column: str) -> pa.Array:
     word_offsets = np.concatenate(([0], np.cumsum(sizes)))
     size_bytes = int(word_offsets[-1]) * ELEMENT_BYTES
     if size_bytes > BINARY_MAX_BYTES:
-        raise RowsRefusedError.at(
+        raise RowsRejectedError.at(
             column, None, expected=f"at most {BINARY_MAX_BYTES} bytes of arrays", actual=size_bytes
         )
     headers = np.zeros((len(rows), header_words * (ELEMENT_BYTES // LENGTH_BYTES)), "<u4")
@@ -111,15 +111,17 @@ def _lengths_and_elements(
     level, arrays = lists.drop_null(), np.arange(len(rows))
     for dimension in range(dimensions):
         if level.null_count:
-            place = arrays[level.is_null().index(True).as_py()]
-            raise RowsRefusedError.at(column, rows[place], expected="no null inside of an array", actual="a null list")
+            position = arrays[level.is_null().index(True).as_py()]
+            raise RowsRejectedError.at(
+                column, rows[position], expected="no null inside of an array", actual="a null list"
+            )
         sizes = compute("list_value_length", level).to_numpy().astype(np.int64)
         # Backwards, so that an array's first list has the last word.
         lengths[arrays[::-1], dimension] = sizes[::-1]
         if (ragged := np.flatnonzero(lengths[arrays, dimension] != sizes)).size:
             array, size = arrays[ragged[0]], sizes[ragged[0]]
             expected = f"lists of {lengths[array, dimension]} everywhere in dimension {dimension + 1} of the array"
-            raise RowsRefusedError.at(column, rows[array], expected=expected, actual=f"one of {size}")
+            raise RowsRejectedError.at(column, rows[array], expected=expected, actual=f"one of {size}")
         arrays = np.repeat(arrays, sizes)
         level = level.flatten()
     return lengths, level.to_numpy(zero_copy_only=False).astype("<f8")

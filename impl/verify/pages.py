@@ -15,7 +15,7 @@ from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.pm.block import Chunk
-from tornproof.impl.pm.bloom_place import ReadData, bitset_of, reference_of
+from tornproof.impl.pm.bloom_position import ReadData, bitset_of, reference_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.decoding import Decoding, InOrder

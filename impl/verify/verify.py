@@ -105,11 +105,11 @@ def verify_table(
     try:
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
-        places = [table.files_of(partition) for partition in transaction.partitions]
+        positions = [table.files_of(partition) for partition in transaction.partitions]
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
     reports, notes, unsupported = [], [], []
-    for files, partition in zip(places, transaction.partitions, strict=True):
+    for files, partition in zip(positions, transaction.partitions, strict=True):
         name = files.name
         progress(name)
         counts.partitions += 1
@@ -172,7 +172,7 @@ def verify_partition(
         _report(files.name, "parquet", partition, problems),
         generations=survey.generations,
         orphans=resolved.resolved.orphan_count,
-        unused_bytes=resolved.metadata.generation.place.fixed.unused_bytes,
+        unused_bytes=resolved.metadata.generation.position.fixed.unused_bytes,
         dead_bytes=survey.dead_bytes,
     )
 
@@ -185,7 +185,7 @@ def check_thrift_footer(
     No problems but None when it was not compared: it would take too much memory, or uses what this release does not
     know. Nothing that is read depends on it.
     """
-    fixed, label = resolved.metadata.generation.place.fixed, resolved.files.data_label
+    fixed, label = resolved.metadata.generation.position.fixed, resolved.files.data_label
     if fixed.parquet_footer_length > THRIFT_LIMIT_BYTES:
         return None, None
     with resolved.files.open_data() as handle:
@@ -239,7 +239,7 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
     """Yield the resolved generation and the older ones, which are checked here: under its CRC, but by their writer."""
     content, label = resolved.published.content, resolved.files.pm_label
     newer: Metadata | None = None
-    end_bytes, blocks = resolved.resolved.place.end_bytes, resolved.metadata.blocks
+    end_bytes, blocks = resolved.resolved.position.end_bytes, resolved.metadata.blocks
     for metadata in decode_chain(content, file=label, end_bytes=end_bytes, decoded=blocks):
         survey.generations += 1
         if newer is not None:

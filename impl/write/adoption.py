@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
@@ -41,7 +41,7 @@ def adopted(
     RowsRefusedError where the table has a partition with that start already.
     """
     if any(partition.timestamp == prepared.timestamp for partition in transaction.partitions):
-        raise RowsRefusedError(f"{files.name}: there is a partition already that starts at {prepared.timestamp}")
+        raise RowsRejectedError(f"{files.name}: there is a partition already that starts at {prepared.timestamp}")
     entry = Partition(
         timestamp=prepared.timestamp,
         row_count=prepared.row_count,

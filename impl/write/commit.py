@@ -48,9 +48,9 @@ class Action(enum.Enum):
 class RecoveryAction(enum.Enum):
     """One step of what a writer does before it goes on from the files of another life (`recovery.py`)."""
 
-    SETTLE_PARTITIONS = "publish each committed generation again, as the newest"
+    REPUBLISH_PARTITIONS = "publish each committed generation again, as the newest"
     STORE_VERSION_AGAIN = "store the committed version again"
-    REMOVE_UNBORN = "remove the directories of commits that never came about"
+    REMOVE_UNCOMMITTED = "remove the directories of commits that never came about"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import Partition
@@ -39,17 +39,17 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: 
         rows = pa.Table.from_batches([rows])
     names = rows.schema.names
     if len(set(names)) < len(names):
-        raise RowsRefusedError("the rows have two columns of one name")
+        raise RowsRejectedError("the rows have two columns of one name")
     unknown = [name for name in names if name not in schema.names]
     if unknown:
-        raise RowsRefusedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
+        raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(schema.names)}")
     if timestamp_name not in names:
-        raise RowsRefusedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
+        raise RowsRejectedError(f"the rows lack {timestamp_name!r}, the designated timestamp")
     columns = [_column(rows, field) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             row = pc.index(column.is_null(), True).as_py()
-            raise RowsRefusedError.at(field.name, row, f"a value, as {field.type} is never null", "null")
+            raise RowsRejectedError.at(field.name, row, f"a value, as {field.type} is never null", "null")
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -71,7 +71,7 @@ def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
             .aggregate([(POSITION, "min"), (POSITION, "max")])
         )
     except pa.ArrowNotImplementedError as error:
-        raise RowsRefusedError(f"rows cannot be told apart by the keys {', '.join(keys)}: {error}") from error
+        raise RowsRejectedError(f"rows cannot be told apart by the keys {', '.join(keys)}: {error}") from error
     if len(groups) == len(rows):
         return rows
     order = groups.sort_by(f"{POSITION}_min")
@@ -114,7 +114,7 @@ def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
     end = interval_end(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
     # The server takes no row from before 1970, so it would not go on from such a partition.
     if start is None or end is None or timestamp < 0:
-        raise RowsRefusedError(f"a row at {timestamp} lies in no partition that the table can have")
+        raise RowsRejectedError(f"a row at {timestamp} lies in no partition that the table can have")
     return start, end
 
 
@@ -129,17 +129,17 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
     try:
         fitting = column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RowsRefusedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
+        raise RowsRejectedError.at(field.name, None, field.type, f"{column.type}: {error}") from error
     if pa.types.is_floating(column.type) and pa.types.is_floating(field.type):
-        _refuse_overflow(column, fitting, field)
+        _reject_overflow(column, fitting, field)
     return fitting
 
 
-def _refuse_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
+def _reject_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
     """Refuse finite numbers that a narrower float can only hold as infinity, which a cast lets pass."""
     row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
     if row >= 0:
-        raise RowsRefusedError.at(field.name, row, f"a number that {field.type} holds", column[row])
+        raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

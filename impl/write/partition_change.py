@@ -37,7 +37,7 @@ from tornproof.impl.write.readable_row_groups import readable_row_groups
 from tornproof.impl.write.stored_arrays import stored_table
 from tornproof.impl.write.writer_options import (
     DEFAULT_FALSE_POSITIVE_RATE,
-    BloomPlace,
+    BloomPosition,
     WriterOptions,
     check_options,
     encode_options,
@@ -117,7 +117,7 @@ class PartitionChanger:
         asked, known = self.options.blooms, {column.id: column for column in self.metadata.columns}
         if asked is not None:
             ids = {column.id for column in known.values() if column.name in asked.columns}
-            return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.place is BloomPlace.EXTERNAL)
+            return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.position is BloomPosition.EXTERNAL)
         if before is None:
             return new_header(self.metadata)
         # By id, because the columns of now may stand at other places.
@@ -198,7 +198,7 @@ class PartitionChanger:
         }
 
     def _also_in_data(self) -> bool:
-        return self.options.blooms is not None and self.options.blooms.place is BloomPlace.BOTH
+        return self.options.blooms is not None and self.options.blooms.position is BloomPosition.BOTH
 
     def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
         """Whether rows hold other text in a column that its file promises to be ASCII: no update changes the header."""

@@ -65,7 +65,7 @@ class OpenPartition:
     @property
     def unused_bytes(self) -> int:
         """Bytes before the token that no row group of the committed generation uses."""
-        return self.metadata.generation.place.fixed.unused_bytes
+        return self.metadata.generation.position.fixed.unused_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ NextRowGroups: TypeAlias = KeptRowGroups | EncodedRowGroup
 
 def load_state(resolved: ResolvedPartition) -> OpenPartition:
     """Remember a resolved partition; reads the footer of data.parquet; raises CorruptError, UnsupportedError."""
-    fixed = resolved.metadata.generation.place.fixed
+    fixed = resolved.metadata.generation.position.fixed
     label = resolved.files.data_label
     with resolved.files.open_data() as handle:
         footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
@@ -97,7 +97,7 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
         files=resolved.files,
         metadata=resolved.metadata,
         footer=parts,
-        point=append_point(content, resolved.resolved.place, base_bytes=len(content)),
+        point=append_point(content, resolved.resolved.position, base_bytes=len(content)),
         spans=tuple(_span(resolved.metadata.header, block, resolved.files) for block in resolved.metadata.blocks),
     )
 
@@ -106,10 +106,10 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     """Return what grows the committed files by new row groups and by the footers that name all of `row_groups`."""
     kept = [range(group.first, group.end) for group in row_groups if isinstance(group, KeptRowGroups)]
     dropped = set(range(len(state.footer.row_groups))).difference(*kept)
-    footer_length = state.metadata.generation.place.fixed.parquet_footer_length
+    footer_length = state.metadata.generation.position.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
-    placed = _place(state.metadata.header, row_groups, state.token, state)
+    placed = _position(state.metadata.header, row_groups, state.token, state)
     # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
     data, footer, laid_out = _lay_out(
@@ -122,7 +122,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
         data=data,
         pm_offset_bytes=state.point.base_bytes,
         pm=laid_out.content,
-        published_bytes=laid_out.generation.place.end_bytes,
+        published_bytes=laid_out.generation.position.end_bytes,
     )
     return write, _state(state.files, state.metadata.header, footer, laid_out, placed)
 
@@ -143,9 +143,9 @@ def next_in_new_directory(
 ) -> tuple[PartitionWrite, OpenPartition]:
     """Return the whole files of a new partition or of a rewrite; `footer` gives the schema and the key-values."""
     head, point = start_file(header)
-    placed = _place(header, row_groups, len(MAGIC), None)
+    placed = _position(header, row_groups, len(MAGIC), None)
     data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
-    published = patch_header(laid_out.generation.place.end_bytes)
+    published = patch_header(laid_out.generation.position.end_bytes)
     write = PartitionWrite(
         directory_path=files.path,
         is_new=True,
@@ -153,7 +153,7 @@ def next_in_new_directory(
         data=MAGIC + data,
         pm_offset_bytes=0,
         pm=published + head[len(published) :] + laid_out.content,
-        published_bytes=laid_out.generation.place.end_bytes,
+        published_bytes=laid_out.generation.position.end_bytes,
     )
     return write, _state(files, header, footer, laid_out, placed)
 
@@ -171,7 +171,7 @@ class _Placed:
     row_count: int = 0
 
 
-def _place(
+def _position(
     header: FileHeader, row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None
 ) -> _Placed:
     placed = _Placed(offset_bytes)
@@ -188,7 +188,7 @@ def _place(
             placed.kept_spans += state.spans[kept]
             placed.row_count += sum(block.num_rows for block in blocks)
             continue
-        there = group.place(placed.end_bytes, sorting=sorting)
+        there = group.position(placed.end_bytes, sorting=sorting)
         placed.content.append(there.content)
         placed.end_bytes += len(there.content)
         placed.thrift.append(there.thrift)
@@ -256,8 +256,8 @@ def _state(
 
 def _span(header: FileHeader, block: Block, files: PartitionFiles) -> Span:
     """Return a row group's first and last timestamp; CorruptError where `_pm` does not say."""
-    place = header.designated_timestamp
-    bounds = bounds_of(header.columns[place], block.chunks[place]) if place >= 0 else None
+    position = header.designated_timestamp
+    bounds = bounds_of(header.columns[position], block.chunks[position]) if position >= 0 else None
     if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):
         expected = "a minimum and a maximum, as every writer stores them"
         field = "statistics of the designated timestamp"

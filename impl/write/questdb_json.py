@@ -66,7 +66,7 @@ def _parse(text: str, file: str) -> dict[str, Any]:
     """Return the members once all that is known of them is right."""
     check = _Check(file)
     try:
-        members = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
+        members = json.loads(text, object_pairs_hook=_distinct, parse_constant=_reject)
         # Numbers beyond a double and halves of surrogate pairs can be read but not written again.
         _text(members).encode()
     except (ValueError, RecursionError) as error:
@@ -124,7 +124,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse(name: str) -> Any:
+def _reject(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tornproof.impl.chunk.chunk import VALUE_COUNT_MAX, pages_of
 from tornproof.impl.chunk.expansion import bound_bytes
 from tornproof.impl.chunk.row_group_encoder import HOME_BYTES, EncodedRowGroup
-from tornproof.impl.errors import RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import RowsRejectedError, UnsupportedError
 from tornproof.impl.parquet.pages import PAGE_SIZE_MAX_BYTES
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES, batch_bound_bytes
@@ -35,7 +35,7 @@ def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowG
         sizes = {name: column.nbytes for name, column in zip(rows.column_names, rows.columns, strict=True)}
         largest = max(sizes, key=lambda name: sizes[name])
         expected = f"at most {PAGE_SIZE_MAX_BYTES} bytes a value and {BATCH_FLOOR_BYTES} a row"
-        raise RowsRefusedError.at(largest, None, expected, f"{sizes[largest]} in one row")
+        raise RowsRejectedError.at(largest, None, expected, f"{sizes[largest]} in one row")
     middle = rows.num_rows // 2
     del group
     yield from readable_row_groups(rows.slice(0, middle), encode)

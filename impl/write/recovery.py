@@ -29,12 +29,12 @@ def recover_for_writing(
     transaction = table.transaction()
     for action in actions:
         match action:
-            case RecoveryAction.SETTLE_PARTITIONS:
-                _settle_partitions(storage, table, transaction)
+            case RecoveryAction.REPUBLISH_PARTITIONS:
+                _republish_partitions(storage, table, transaction)
             case RecoveryAction.STORE_VERSION_AGAIN:
                 _store_version_again(storage, table.path, transaction.version)
-            case RecoveryAction.REMOVE_UNBORN:
-                _remove_unborn(storage, table, transaction)
+            case RecoveryAction.REMOVE_UNCOMMITTED:
+                _remove_uncommitted(storage, table, transaction)
     return transaction
 
 
@@ -49,21 +49,21 @@ def remove_directory(storage: Storage, path: str) -> None:
     storage.rmdir(path)
 
 
-def _settle_partitions(storage: Storage, table: Table, transaction: Transaction) -> None:
+def _republish_partitions(storage: Storage, table: Table, transaction: Transaction) -> None:
     for partition in transaction.partitions:
         files = table.files_of(partition)
         if partition.is_parquet and files.has_pm():
-            _settle(storage, resolve_partition(files, partition))
+            _republish(storage, resolve_partition(files, partition))
 
 
-def _settle(storage: Storage, resolved: ResolvedPartition) -> None:
+def _republish(storage: Storage, resolved: ResolvedPartition) -> None:
     """Publish the committed generation again: as it stands or, past an orphan, in a footer that restates it."""
     files, published = resolved.files, resolved.published.content
     with ExitStack() as opened:
         handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
         end_bytes = len(published)
         if resolved.resolved.orphan_count:
-            committed_bytes = resolved.resolved.place.end_bytes
+            committed_bytes = resolved.resolved.position.end_bytes
             # The new CRC spans the orphan, which may stand in the page cache alone, so it is written once more.
             again = published[committed_bytes:] + _restate(resolved)
             handle.pwrite(again, committed_bytes)
@@ -78,7 +78,7 @@ def _restate(resolved: ResolvedPartition) -> bytes:
     generation = metadata.generation
     return append_generation(
         metadata.header,
-        append_point(published, generation.place, base_bytes=len(published)),
+        append_point(published, generation.position, base_bytes=len(published)),
         [
             ReusedRowGroup(block_offset=offset_bytes, blooms=blooms)
             for offset_bytes, blooms in zip(generation.block_offsets, generation.blooms, strict=True)
@@ -95,15 +95,15 @@ def _store_version_again(storage: Storage, table_path: str, version: int) -> Non
         handle.fsync()
 
 
-def _remove_unborn(storage: Storage, table: Table, transaction: Transaction) -> None:
+def _remove_uncommitted(storage: Storage, table: Table, transaction: Transaction) -> None:
     """Remove the directories of commits that never came about: their names carry the committed version or a later one.
 
     Older ones that nothing names may still be pinned, so they are the purger's (`tornproof.impl.write.purge`).
     """
-    unborn = [
+    uncommitted = [
         name for name in table.unreferenced_directories(transaction) if split_name(name)[1] >= transaction.version
     ]
-    for name in unborn:
+    for name in uncommitted:
         remove_directory(storage, f"{table.path}/{name}")
-    if unborn:
+    if uncommitted:
         storage.sync_directory(table.path)

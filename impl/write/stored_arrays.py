@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.parquet.arrow_writer import BOUND_LIMIT_BYTES
 from tornproof.impl.pm.header import Column
 from tornproof.impl.table.partition_schema import physical_form
@@ -57,7 +57,7 @@ def stored_table(
     arrays, bounds = [], {}
     for column in columns:
         if rows.schema.get_field_index(column.name) < 0:
-            raise RowsRefusedError.at(column.name, None, "a column of this name, once", "none or several")
+            raise RowsRejectedError.at(column.name, None, "a column of this name, once", "none or several")
         values = rows.column(column.name)
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         stored = stored_array(values, column, symbols=symbols.get(column.name))
@@ -98,17 +98,17 @@ def _check(values: pa.Array, column: Column) -> None:
     if physical_form(column.type) != form or column.max_rep_level or column.max_def_level > 1:
         levels = f"levels {column.max_rep_level} and {column.max_def_level}"
         actual = f"physical type {form[0]} of {form[1]} bytes, {levels}"
-        raise RowsRefusedError.at(column.name, None, "a column that is stored as QuestDB does", actual)
+        raise RowsRejectedError.at(column.name, None, "a column that is stored as QuestDB does", actual)
     wanted = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
     if not values.type.equals(wanted):
-        raise RowsRefusedError.at(column.name, None, f"values of type {wanted}", values.type)
+        raise RowsRejectedError.at(column.name, None, f"values of type {wanted}", values.type)
     try:
         values.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise RowsRefusedError.at(column.name, None, f"sound values of type {wanted}", error) from error
+        raise RowsRejectedError.at(column.name, None, f"sound values of type {wanted}", error) from error
     if values.null_count and not (column.max_def_level and is_nullable(column.type)):
         row = pc.index(values.is_null(), True).as_py()
-        raise RowsRefusedError.at(column.name, row, "a value, because the column has no null", "null")
+        raise RowsRejectedError.at(column.name, row, "a value, because the column has no null", "null")
 
 
 def symbol_keys(values: pa.Array, name: str, symbols: SymbolTable) -> pa.Array:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
-from tornproof.impl.errors import NotATableError, RowsRefusedError, TornproofError
+from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.read.reader import open_snapshot, raise_first
 from tornproof.impl.storage.interface import Storage
@@ -127,7 +127,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def rewrite_partition(self, timestamp: int) -> None:
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
         partition = self._partition_at(timestamp)
-        _refuse_unless_writable(self.table, partition)
+        _reject_unless_writable(self.table, partition)
         self._rewritten.add(partition.timestamp)
 
     def adopt(self, prepared: PreparedPartition) -> None:
@@ -193,7 +193,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
         for timestamp in sorted(staged.keys() & self._adopted.keys()):
-            raise RowsRefusedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")
+            raise RowsRejectedError(f"rows are staged for the partition at {timestamp}, which is prepared elsewhere")
         return {
             key: self._adopted.get(key) or self._change(key, remaining.get(key), staged.get(key))
             for key in sorted(staged.keys() | self._adopted.keys() | (self._rewritten - self._dropped))
@@ -212,7 +212,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         if partition is None:
             assert portion is not None
             return self._changer.create(portion, files)
-        _refuse_unless_writable(self.table, partition)
+        _reject_unless_writable(self.table, partition)
         known = self._open_partition(partition)
         if portion is None or timestamp in self._rewritten or self._changer.must_rewrite(known, portion):
             return self._changer.rewrite(known, portion, files)
@@ -253,7 +253,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         else:
             entry = self._partition_at(timestamp)
             if not entry.is_parquet:
-                raise RowsRefusedError(
+                raise RowsRejectedError(
                     f"{self.table.directory_of(entry)}: cannot drop its neighbour, because then this partition has the "
                     "table's first or last row, and its rows are not in Parquet"
                 )
@@ -272,7 +272,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         for partition in self.transaction.partitions:
             if partition.timestamp == timestamp:
                 return partition
-        raise RowsRefusedError(f"{self.table.path}: no partition starts at {timestamp}")
+        raise RowsRejectedError(f"{self.table.path}: no partition starts at {timestamp}")
 
     def _new_files(self, timestamp: int) -> PartitionFiles:
         metadata = self._metadata
@@ -294,12 +294,12 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             )
 
 
-def _refuse_unless_writable(table: Table, partition: Partition) -> None:
+def _reject_unless_writable(table: Table, partition: Partition) -> None:
     """Raise RowsRefusedError for a partition that only a server writes to."""
     name = table.directory_of(partition)
     if not partition.is_parquet:
-        raise RowsRefusedError(f"{name}: its rows are not in Parquet; only the server writes to it")
+        raise RowsRejectedError(f"{name}: its rows are not in Parquet; only the server writes to it")
     if READ_ONLY.get(partition.flags):
-        raise RowsRefusedError(f"{name}: it is marked as read-only")
+        raise RowsRejectedError(f"{name}: it is marked as read-only")
     if not table.files_of(partition).has_pm():
-        raise RowsRefusedError(f"{name}: it has no _pm, because a release before 9.4.0 wrote it")
+        raise RowsRejectedError(f"{name}: it has no _pm, because a release before 9.4.0 wrote it")

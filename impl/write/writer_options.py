@@ -20,11 +20,11 @@ DEFAULT_FALSE_POSITIVE_RATE = 0.01
 """What QuestDB's own filters are sized for (measured on real files of release 9.4.2)."""
 
 
-class OptionsRefusedError(TornproofError, ValueError):
+class OptionsRejectedError(TornproofError, ValueError):
     """Options that no writer, or not one of this table, can follow."""
 
 
-class BloomPlace(enum.Enum):
+class BloomPosition(enum.Enum):
     """Where the bloom filters of a new file lie."""
 
     INLINED = "in _pm"
@@ -37,7 +37,7 @@ class BloomOptions:
     """Columns of new files that have bloom filters: their names, and how often a filter may be wrong about a value."""
 
     columns: Mapping[str, float]
-    place: BloomPlace = BloomPlace.INLINED
+    position: BloomPosition = BloomPosition.INLINED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class WriterOptions:
     def __post_init__(self) -> None:
         """Refuse what is impossible."""
         for problem in _problems(self):
-            raise OptionsRefusedError(problem)
+            raise OptionsRejectedError(problem)
 
 
 def check_options(options: WriterOptions, metadata: TableMetadata) -> None:
@@ -71,11 +71,11 @@ def check_options(options: WriterOptions, metadata: TableMetadata) -> None:
         if own.encoding is not None:
             _check_encoding(column, own.encoding)
         if own.statistics is False and column.id == metadata.timestamp_id:
-            raise OptionsRefusedError(f"column {name!r}: the designated timestamp always has statistics")
+            raise OptionsRejectedError(f"column {name!r}: the designated timestamp always has statistics")
     for name in options.blooms.columns if options.blooms else ():
         column = _column(columns, name)
         if not has_hashes(column.type):
-            raise OptionsRefusedError(f"column {name!r}: there are no bloom filters of booleans and arrays")
+            raise OptionsRejectedError(f"column {name!r}: there are no bloom filters of booleans and arrays")
 
 
 def has_hashes(column_type: int) -> bool:
@@ -134,18 +134,18 @@ def _codec_problem(codec: Codec, level: int | None) -> str | None:
 
 def _column(columns: Mapping[str, TableColumn], name: str) -> TableColumn:
     if name not in columns:
-        raise OptionsRefusedError(f"there is no column {name!r}; the table has {', '.join(columns)}")
+        raise OptionsRejectedError(f"there is no column {name!r}; the table has {', '.join(columns)}")
     return columns[name]
 
 
 def _check_encoding(column: TableColumn, encoding: Encoding) -> None:
     form = physical_form(column.type)
     if tag_of(column.type) is TypeTag.SYMBOL and encoding is not Encoding.DICTIONARY:
-        raise OptionsRefusedError(f"column {column.name!r}: symbols are encoded by dictionary, not as {encoding.name}")
+        raise OptionsRejectedError(f"column {column.name!r}: symbols are encoded by dictionary, not as {encoding.name}")
     if form is None or form[0] not in ENCODABLE[encoding]:
         able = [other.name for other in Encoding if form and form[0] in ENCODABLE[other]]
         stored = form[0].name if form else "of an unknown type"
-        raise OptionsRefusedError(
+        raise OptionsRejectedError(
             f"column {column.name!r}: {encoding.name} is not for its values, which are {stored}; "
             f"there are {', '.join(able)}"
         )

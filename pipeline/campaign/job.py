@@ -55,16 +55,16 @@ def run_campaign(
     controls = control_names(spec)
     total = sum(task.run_count for task in tasks)
 
-    def tell(*_: int) -> None:
+    def report_progress(*_: int) -> None:
         for conviction in arrivals.new(controls):
             on_conviction(conviction)
         on_progress(arrivals.run_count, total, len(arrivals.known))
 
-    tell()
+    report_progress()
     if arrivals.missing:
         _clear_partials(out)
-        _run_tasks(spark, arrivals.missing, out.absolute(), partition_count, work, tell)
-        tell()
+        _run_tasks(spark, arrivals.missing, out.absolute(), partition_count, work, report_progress)
+        report_progress()
     return summarise(spec, tasks, out)
 
 
@@ -100,9 +100,9 @@ def _run_tasks(
 
     sent = spark.sparkContext.broadcast(tasks)
     run = partial(_work_on, sent, out, work)
-    places = spark.range(0, len(tasks), 1, partition_count or len(tasks))
+    positions = spark.range(0, len(tasks), 1, partition_count or len(tasks))
     try:
-        done = watched(spark, places.mapInArrow(run, _DONE).collect, on_tasks)
+        done = watched(spark, positions.mapInArrow(run, _DONE).collect, on_tasks)
     except (PySparkException, Py4JError) as error:
         raise CampaignError(f"a task of the campaign failed: {innermost_message(error)}") from error
     finally:
@@ -116,8 +116,8 @@ def _work_on(
 ) -> Iterator[pa.RecordBatch]:
     """Do the tasks whose places come in batches, and yield which are done."""
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            task = sent.value[place]
+        for position in batch.column(0).to_pylist():
+            task = sent.value[position]
             work(task, out)
             yield pa.record_batch({"task": pa.array([task.number]), "runs": pa.array([task.run_count])})
 

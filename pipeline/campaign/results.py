@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.verdict import Finding, Verdict, worst
-from tornproof.harness.explorers.random.seeded_course import fates_of
+from tornproof.harness.explorers.random.seeded_trace import injected_faults_of
 from tornproof.harness.mutation.seeded import SeededRuns
 from tornproof.pipeline.campaign.spec import CampaignError, Spec, all_groups
 from tornproof.pipeline.campaign.tasks import DIGEST_BYTES, RESULT_SCHEMA, RESULTS, Task
@@ -73,9 +73,9 @@ class Summary:
     run_count: int
     task_count: int
     group_counts: Mapping[str, Mapping[str, int]]
-    fates: Mapping[str, int]
+    injected_faults: Mapping[str, int]
     reached: Mapping[str, int]
-    situation_count: int
+    case_count: int
     step_count: int
     event_count: int
     coverage: Mapping[tuple[str, str], int]
@@ -132,7 +132,12 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
     notes = [f"a positive control failed, {name}" for name, came in judged.items() if came != "passed"]
     unknown = sum(counts[Verdict.UNKNOWN.name] for counts in tally.groups.values())
     notes += [f"{unknown} runs came to no end: {'; '.join(tally.errors)}"] if unknown else []
-    possible = {fate for task in tasks if task.group not in controls for fate in fates_of(task.cell.scenario)}
+    possible = {
+        injected_fault
+        for task in tasks
+        if task.group not in controls
+        for injected_fault in injected_faults_of(task.cell.scenario)
+    }
     missing = sorted(possible - tally.reached.keys())
     notes += [f"never reached: {', '.join(missing)}"] if missing and _total(ours) >= SOON else []
     verdicts = [Verdict[name] for counts in ours.values() for name, count in counts.items() if count]
@@ -142,9 +147,11 @@ def summarise(spec: Spec, tasks: Sequence[Task], out: Path) -> Summary:
         run_count=_total(tally.groups),
         task_count=len(tasks),
         group_counts=tally.groups,
-        fates={fate: tally.fates[fate] for fate in sorted(tally.fates)},
+        injected_faults={
+            injected_fault: tally.injected_faults[injected_fault] for injected_fault in sorted(tally.injected_faults)
+        },
         reached=dict(sorted(tally.reached.items())),
-        situation_count=len({(task.cell.key, task.cell.watches_steps) for task in tasks}),
+        case_count=len({(task.cell.key, task.cell.watches_steps) for task in tasks}),
         step_count=tally.step_count,
         event_count=tally.event_count,
         coverage=dict(sorted(tally.coverage.items())),
@@ -164,7 +171,7 @@ class _Tally:
     controls: Collection[str]
     hash: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
     groups: dict[str, Counter[str]] = field(default_factory=dict)
-    fates: Counter[str] = field(default_factory=Counter)
+    injected_faults: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     coverage: Counter[tuple[str, str]] = field(default_factory=Counter)
     first: dict[Signature, Conviction] = field(default_factory=dict)
@@ -178,7 +185,7 @@ class _Tally:
         for row in rows.to_pylist():
             self.hash.update(msgspec.json.encode([task.group, row]))
             self.groups.setdefault(task.group, Counter())[row["verdict"]] += 1
-            self.fates[f"{row['fate']} ({row['model']})" if row["model"] else row["fate"]] += 1
+            self.injected_faults[f"{row['fate']} ({row['model']})" if row["model"] else row["fate"]] += 1
             self.reached.update(row["reached"] if task.group not in self.controls else ())
             self.coverage[row["step"], " ".join(filter(None, (row["fate"], row["model"], row["disk"])))] += 1
             self.step_count += row["step_count"]

@@ -149,8 +149,8 @@ def _problems(spec: Spec) -> Iterator[str]:
     known = {"scenarios": set(scenario_names()), "presets": set(PRESETS), "faults": faults}
     names = [group.name for group in all_groups(spec)]
     task_count = 0
-    for place, group in enumerate(spec.groups):
-        where = f"$.groups[{place}]"
+    for position, group in enumerate(spec.groups):
+        where = f"$.groups[{position}]"
         if names.count(group.name) > 1:
             yield f"`{group.name}` names two groups, or one of tornproof's own - at `{where}.name`"
         for field, there_are in known.items():

@@ -13,7 +13,7 @@ from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import Partition
-from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, resolve_entry, wanted_places
+from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, resolve_entry, wanted_positions
 
 
 class NotAppendedError(TornproofError):
@@ -124,7 +124,7 @@ def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, 
 
 def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int, stop: int) -> list[tuple[Piece, int]]:
     found, first = [], 0
-    places = wanted_places(resolved, request)
+    positions = wanted_positions(resolved, request)
     for ordinal, block in enumerate(resolved.metadata.blocks):
         rows = range(max(start - first, 0), min(stop - first, block.num_rows))
         first += block.num_rows
@@ -135,7 +135,7 @@ def _rows_between(resolved: ResolvedPartition, request: ReadRequest, start: int,
                 ordinals=(ordinal,),
                 rows=None if len(rows) == block.num_rows else rows,
             )
-            found.append((piece, sum(block.chunks[place].total_compressed for place in places)))
+            found.append((piece, sum(block.chunks[position].total_compressed for position in positions)))
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.impl.query.pruning import Reason
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.pipeline.datasource.plan import Plan, ReadRequest
 from tornproof.pipeline.whole_file import whole_file
 
@@ -25,7 +25,7 @@ class PlanFile:
 
     def write_plan(self, request: ReadRequest, plan: Plan, task_count: int) -> None:
         """Say what the tasks will read, and what was left out and why."""
-        account = plan.account
+        counters = plan.counters
         _write(
             Path(self.path),
             {
@@ -36,16 +36,16 @@ class PlanFile:
                 "tasks": task_count,
                 "partitions": plan.partition_count,
                 "partitions_left_out": plan.partitions_left_out,
-                "row_groups": account.row_group_count,
+                "row_groups": counters.row_group_count,
                 "row_groups_read": len(plan.row_groups),
-                "row_groups_left_out": {reason.value.replace(" ", "_"): account.pruned[reason] for reason in Reason},
-                "data_bytes": account.data_bytes,
+                "row_groups_left_out": {reason.value.replace(" ", "_"): counters.pruned[reason] for reason in Reason},
+                "data_bytes": counters.data_bytes,
             },
         )
 
-    def write_task(self, number: int, account: ReadAccount) -> None:
+    def write_task(self, number: int, counters: ReadCounters) -> None:
         """Say what a task has read."""
-        counts = {name: getattr(account, name) for name in TASK_COUNTS}
+        counts = {name: getattr(counters, name) for name in TASK_COUNTS}
         _write(Path(self.path).with_suffix(f".task-{number:05d}"), counts)
 
 

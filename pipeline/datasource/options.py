@@ -16,7 +16,7 @@ from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.pipeline.datasource.types import spark_schema
 
 
-class OptionRefusedError(TornproofError):
+class OptionRejectedError(TornproofError):
     """An option of the data source that it does not have, or whose value makes no sense."""
 
 
@@ -26,10 +26,10 @@ def path_of(path: str | None) -> str:
     Executors have another working directory.
     """
     if not path:
-        raise OptionRefusedError("the table's directory is missing: load(TABLE) or save(TABLE)")
+        raise OptionRejectedError("the table's directory is missing: load(TABLE) or save(TABLE)")
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     if "://" in local:
-        raise OptionRefusedError(f"{path}: tables are read from a file system that is mounted on every machine")
+        raise OptionRejectedError(f"{path}: tables are read from a file system that is mounted on every machine")
     return str(Path(local).absolute())
 
 
@@ -38,7 +38,7 @@ def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotC
     columns = snapshot.selected(schema.names)
     for field, own in zip(schema.fields, spark_schema(snapshot.schema_of(columns)).fields, strict=True):
         if field.dataType != own.dataType:
-            raise OptionRefusedError(
+            raise OptionRejectedError(
                 f"column {field.name!r} is of type {own.dataType.simpleString()}, not "
                 f"{field.dataType.simpleString()}; read it so and cast it"
             )
@@ -50,7 +50,7 @@ def times_predicate(snapshot: Snapshot, start: str | None, end: str | None) -> P
     try:
         return snapshot.predicate_of(snapshot.time_range(start, end))
     except TimeTextError as error:
-        raise OptionRefusedError(f"options from and to: {error}") from error
+        raise OptionRejectedError(f"options from and to: {error}") from error
 
 
 def condition_predicate(snapshot: Snapshot, text: str | None) -> Predicate | None:
@@ -72,9 +72,9 @@ def names_of(option: str | None) -> list[str] | None:
         try:
             names = json.loads(option)
         except ValueError as error:
-            raise OptionRefusedError(f"option columns: {option!r} is no list in JSON: {error}") from error
+            raise OptionRejectedError(f"option columns: {option!r} is no list in JSON: {error}") from error
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise OptionRefusedError(f"option columns: {option!r} does not name columns, each once")
+        raise OptionRejectedError(f"option columns: {option!r} does not name columns, each once")
     return names
 
 
@@ -83,18 +83,18 @@ def integer_of(option: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise OptionRefusedError(f"option {option}: {text!r} is not a whole number") from None
+        raise OptionRejectedError(f"option {option}: {text!r} is not a whole number") from None
 
 
 def boolean_of(option: str, text: str) -> bool:
     """Return an option that is true or false."""
     if text.lower() not in ("true", "false"):
-        raise OptionRefusedError(f"option {option}: {text!r} is neither true nor false")
+        raise OptionRejectedError(f"option {option}: {text!r} is neither true nor false")
     return text.lower() == "true"
 
 
-def refuse_unknown(options: Iterable[str], known: frozenset[str], what: str) -> None:
+def reject_unknown(options: Iterable[str], known: frozenset[str], what: str) -> None:
     """Raise OptionRefusedError for an option that is misspelled or belongs to something else."""
     unknown = sorted(set(options) - known)
     if unknown:
-        raise OptionRefusedError(f"there is no option {unknown[0]!r} for {what}; there are {', '.join(sorted(known))}")
+        raise OptionRejectedError(f"there is no option {unknown[0]!r} for {what}; there are {', '.join(sorted(known))}")

@@ -19,7 +19,7 @@ from tornproof.impl.pm.block import Block
 from tornproof.impl.query.predicate import And, Predicate, columns_of
 from tornproof.impl.query.pruning import Pruner
 from tornproof.impl.query.time_search import TimeRange, implied_range
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
@@ -84,7 +84,7 @@ class Plan:
 
     # With the bytes of the columns that are wanted.
     row_groups: list[tuple[Piece, int]] = field(default_factory=list)
-    account: ReadAccount = field(default_factory=ReadAccount)
+    counters: ReadCounters = field(default_factory=ReadCounters)
     partition_count: int = 0
     partitions_left_out: int = 0
 
@@ -131,14 +131,14 @@ def core_count() -> int:
 
 
 def read_pieces(
-    storage: Storage, request: ReadRequest, pieces: Sequence[Piece], account: ReadAccount
+    storage: Storage, request: ReadRequest, pieces: Sequence[Piece], counters: ReadCounters
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces in Spark's types; raises as `Snapshot.batches`, SnapshotGoneError, ValueRefusedError."""
     with held(storage, request.path, request.version):
         for piece in pieces:
             files = PartitionFiles(storage=storage, path=f"{request.path}/{piece.name}", name=piece.name)
             with explained(files, request):
-                yield from _read_piece(files, request, piece, account)
+                yield from _read_piece(files, request, piece, counters)
 
 
 def resolve_entry(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
@@ -186,24 +186,24 @@ def _lies_outside(snapshot: Snapshot, partition: Partition, times: TimeRange) ->
 
 
 def _plan_partition(plan: Plan, resolved: ResolvedPartition, request: ReadRequest, timestamp_id: int) -> None:
-    metadata, account = resolved.metadata, plan.account
-    account.row_group_count += len(metadata.blocks)
-    account.data_bytes += resolved.partition.token
-    places = wanted_places(resolved, request)
-    with account.watched(resolved.files).open_data() as handle:
+    metadata, counters = resolved.metadata, plan.counters
+    counters.row_group_count += len(metadata.blocks)
+    counters.data_bytes += resolved.partition.token
+    positions = wanted_positions(resolved, request)
+    with counters.watched(resolved.files).open_data() as handle:
         pruner = Pruner(metadata.header)
-        for ordinal in kept_ordinals(resolved, handle, pruner, request.predicate, timestamp_id, account):
+        for ordinal in kept_ordinals(resolved, handle, pruner, request.predicate, timestamp_id, counters):
             piece = Piece(name=resolved.files.name, partition=resolved.partition, ordinals=(ordinal,))
             chunks = metadata.blocks[ordinal].chunks
-            plan.row_groups.append((piece, sum(chunks[place].total_compressed for place in places)))
+            plan.row_groups.append((piece, sum(chunks[position].total_compressed for position in positions)))
 
 
-def wanted_places(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
+def wanted_positions(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
     """Return where a partition has the columns that are returned or asked about."""
     asked = columns_of(request.predicate) if request.predicate is not None else ()
     wanted = {column.id for column in (*request.columns, *asked)}
     columns = resolved.metadata.header.columns
-    return [place for place, column in enumerate(columns) if column_key(place, column) in wanted]
+    return [position for position, column in enumerate(columns) if column_key(position, column) in wanted]
 
 
 def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
@@ -221,22 +221,22 @@ def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 
 def _read_piece(
-    files: PartitionFiles, request: ReadRequest, piece: Piece, account: ReadAccount
+    files: PartitionFiles, request: ReadRequest, piece: Piece, counters: ReadCounters
 ) -> Iterator[pa.RecordBatch]:
     resolved = resolve_entry(files, piece.partition)
-    account.data_bytes += piece.partition.token
+    counters.data_bytes += piece.partition.token
     target = spark_arrow_schema(request.schema)
-    with account.watched(files).open_data() as handle:
+    with counters.watched(files).open_data() as handle:
         for ordinal in piece.ordinals:
             block = resolved.metadata.blocks[ordinal]
             left = piece.rows
-            account.row_group_count += 1
-            account.scanned_row_count += block.num_rows
+            counters.row_group_count += 1
+            counters.scanned_row_count += block.num_rows
             for arrays in _arrays(resolved, block, handle, request):
                 batch = pa.RecordBatch.from_arrays(arrays, schema=request.schema)
                 if left is not None:
                     batch, left = _cut(batch, left)
-                account.returned_row_count += batch.num_rows
+                counters.returned_row_count += batch.num_rows
                 for start in range(0, batch.num_rows, BATCH_ROW_COUNT_MAX):
                     yield to_spark(batch.slice(start, BATCH_ROW_COUNT_MAX), target)
 

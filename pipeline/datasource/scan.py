@@ -25,7 +25,7 @@ from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.columns import SnapshotColumn, column_places
+from tornproof.impl.table.columns import SnapshotColumn, column_positions
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_schema import has_questdb_form
 from tornproof.impl.table.table import open_table
@@ -33,7 +33,7 @@ from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.verify.verify import check_thrift_footer
 from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
-from tornproof.pipeline.datasource.options import OptionRefusedError, path_of
+from tornproof.pipeline.datasource.options import OptionRejectedError, path_of
 from tornproof.pipeline.datasource.plan import ReadRequest, explained
 from tornproof.pipeline.datasource.source import NAME, register
 from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, spark_schema
@@ -88,18 +88,18 @@ def scan(
     files is kept meanwhile; it may be left out where driver and executors are one machine. Warns with SlowScanWarning
     where it has to read as that format does. Raises as that format does when it loads a table.
     """
-    place, storage = path_of(path), OperatingSystemStorage()
-    table = open_table(storage, place)
-    with pin_committed(storage, place) as pin, _archive_directory(spark, staging) as directory:
+    position, storage = path_of(path), OperatingSystemStorage()
+    table = open_table(storage, position)
+    with pin_committed(storage, position) as pin, _archive_directory(spark, staging) as directory:
         snapshot = snapshot_of(table, pin.transaction)
         wanted = snapshot.selected(None if columns is None else list(columns))
         try:
             frame = _native_frame(spark, snapshot, wanted, directory)
         except _NotForSparkError as reason:
-            warnings.warn(f"{place}: rows come through Python: {reason}", SlowScanWarning, stacklevel=3)
+            warnings.warn(f"{position}: rows come through Python: {reason}", SlowScanWarning, stacklevel=3)
             register(spark)
             names = json.dumps([column.name for column in wanted])
-            frame = spark.read.format(NAME).option("columns", names).load(place)
+            frame = spark.read.format(NAME).option("columns", names).load(position)
         yield frame
 
 
@@ -107,11 +107,11 @@ def scan(
 def _archive_directory(spark: SparkSession, staging: str | None) -> Iterator[Path]:
     master = str(spark.sparkContext.master)
     if staging is None and not is_local(master):
-        raise OptionRefusedError(f"on {master} name a folder that every machine sees: scan(…, staging=FOLDER)")
+        raise OptionRejectedError(f"on {master} name a folder that every machine sees: scan(…, staging=FOLDER)")
     parent = None if staging is None else path_of(staging)
     with tempfile.TemporaryDirectory(prefix="tornproof-scan-", suffix=SUFFIX, dir=parent) as name:
         if found := PATTERN.search(name):
-            raise OptionRefusedError(f"staging: {name}: Spark takes {found.group()!r} for a part of a pattern")
+            raise OptionRejectedError(f"staging: {name}: Spark takes {found.group()!r} for a part of a pattern")
         directory = Path(name)
         # Executors may be other users.
         directory.chmod(0o755)
@@ -156,14 +156,14 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
                 old = ".".join(chunk.path_in_schema)
                 raise _NotForSparkError(f"{label}: column {leaf.dotted_path!r} is still called {old!r} in row groups")
     name_counts = Counter(leaf.top.name.casefold() for leaf in footer.leaves)
-    places = column_places(resolved.metadata.header)
+    positions = column_positions(resolved.metadata.header)
     layout: list[_Stored | None] = []
     for column in columns:
-        if column.id not in places:
+        if column.id not in positions:
             layout.append(None)
             continue
-        leaf = footer.leaves[places[column.id]]
-        reason = _why_unreadable(footer, places[column.id], column)
+        leaf = footer.leaves[positions[column.id]]
+        reason = _why_unreadable(footer, positions[column.id], column)
         if name_counts[leaf.top.name.casefold()] > 1:
             reason = "is called like another one but for case"
         if reason is not None:
@@ -172,13 +172,13 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
     return tuple(layout)
 
 
-def _why_unreadable(footer: ParquetFooter, place: int, column: SnapshotColumn) -> str | None:
-    leaf, of = footer.leaves[place], column.arrow_type
+def _why_unreadable(footer: ParquetFooter, position: int, column: SnapshotColumn) -> str | None:
+    leaf, of = footer.leaves[position], column.arrow_type
     if pa.types.is_list(of) or (pa.types.is_decimal(of) and of.precision > DECIMAL_DIGITS_MAX):
         return f"holds {of}, which Spark has no reader for"
     if leaf.max_rep or not has_questdb_form(leaf.element, column.type):
         return f"is not stored as QuestDB stores {of}"
-    for chunk in (row_group.chunks[place] for row_group in footer.row_groups):
+    for chunk in (row_group.chunks[position] for row_group in footer.row_groups):
         if chunk.codec not in READABLE_CODECS:
             return f"is compressed with {chunk.codec.name}"
         if PageEncoding.BYTE_STREAM_SPLIT in chunk.encodings:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -29,14 +29,14 @@ from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.pipeline.datasource.filters import predicate_of
 from tornproof.pipeline.datasource.metrics import PlanFile, new_plan_file
 from tornproof.pipeline.datasource.options import (
-    OptionRefusedError,
+    OptionRejectedError,
     boolean_of,
     columns_of_schema,
     condition_predicate,
     integer_of,
     names_of,
     path_of,
-    refuse_unknown,
+    reject_unknown,
     times_predicate,
 )
 from tornproof.pipeline.datasource.pins import held, hold_committed
@@ -92,7 +92,7 @@ class TornproofSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the version that was chosen, of columns that the user may have named by a schema."""
-        refuse_unknown(self.options, READ_OPTIONS, "reading")
+        reject_unknown(self.options, READ_OPTIONS, "reading")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
         pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
@@ -102,7 +102,7 @@ class TornproofSource(DataSource):
         """Return a reader of what is appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
 
-        refuse_unknown(self.options, STREAM_OPTIONS, "streaming")
+        reject_unknown(self.options, STREAM_OPTIONS, "streaming")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
@@ -110,7 +110,7 @@ class TornproofSource(DataSource):
         """Return a writer that makes all rows of a job one commit."""
         from tornproof.pipeline.datasource.writer import WRITE_OPTIONS, TornproofWriter
 
-        refuse_unknown(self.options, WRITE_OPTIONS, "writing")
+        reject_unknown(self.options, WRITE_OPTIONS, "writing")
         return TornproofWriter(path_of(self.options.get("path")), schema, self.options.get("staging"), overwrite)
 
     def _open(self) -> Snapshot:
@@ -119,7 +119,7 @@ class TornproofSource(DataSource):
         snapshot = snapshot_of(table, hold_committed(storage, path))
         wanted, found = self.options.get("version"), snapshot.transaction.version
         if wanted is not None and integer_of("version", wanted) != found:
-            raise OptionRefusedError(
+            raise OptionRejectedError(
                 f"{snapshot.table.path}: version {wanted} is not the committed one, which is {found}; a table keeps "
                 "the list of its partitions for that one only, so load a version while it is committed"
             )
@@ -148,7 +148,7 @@ class TornproofReader(DataSourceReader):
             plan = plan_read(self._snapshot, request)
         split_count = integer_of("splits", self._options["splits"]) if "splits" in self._options else None
         if split_count is not None and split_count < 1:
-            raise OptionRefusedError(f"option splits: {split_count} is not a number of tasks")
+            raise OptionRejectedError(f"option splits: {split_count} is not a number of tasks")
         splits = splits_of(plan.row_groups, core_count(), split_count)
         if self._plan_file is not None:
             self._plan_file.write_plan(request, plan, len(splits))
@@ -179,7 +179,7 @@ def read_split(
     request: ReadRequest, number: int, pieces: Sequence[Piece], plan_file: PlanFile | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, and say in the plan's folder what it cost once all are read."""
-    account = ReadAccount()
-    yield from read_pieces(OperatingSystemStorage(), request, pieces, account)
+    counters = ReadCounters()
+    yield from read_pieces(OperatingSystemStorage(), request, pieces, counters)
     if plan_file is not None:
-        plan_file.write_task(number, account)
+        plan_file.write_task(number, counters)

@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.pipeline.datasource.changes import Mark, NotAppendedError, appended_rows, mark_of
-from tornproof.pipeline.datasource.options import OptionRefusedError
+from tornproof.pipeline.datasource.options import OptionRejectedError
 from tornproof.pipeline.datasource.plan import ReadRequest, core_count, read_pieces, splits_of
 
 STREAM_OPTIONS = frozenset({"path", "columns", "start", "changes"})
@@ -39,7 +39,7 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Take note of the columns to return; raises OptionRefusedError."""
         for option, choices in CHOICES.items():
             if options.get(option, choices[0]) not in choices:
-                raise OptionRefusedError(f"option {option}: {options[option]!r} is none of {', '.join(choices)}")
+                raise OptionRejectedError(f"option {option}: {options[option]!r} is none of {', '.join(choices)}")
         self._starts_latest = options.get("start") == "latest"
         self._skips_changes = options.get("changes") == "skip"
         self._until: Offset | None = None
@@ -81,7 +81,7 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Yield the rows of one task."""
         version, pieces = partition.value
         request = replace(self._request, version=version)
-        yield from read_pieces(OperatingSystemStorage(), request, pieces, ReadAccount())
+        yield from read_pieces(OperatingSystemStorage(), request, pieces, ReadCounters())
 
     def commit(self, end: Offset) -> None:
         """Let go of versions before an offset that is done with."""

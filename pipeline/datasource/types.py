@@ -22,11 +22,11 @@ UUID_BYTES = 16
 UUID_TEXT_LENGTH = 36
 _HYPHENS = (8, 13, 18, 23)
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-_DIGIT_PLACES = np.array([place for place in range(UUID_TEXT_LENGTH) if place not in _HYPHENS])
+_DIGIT_POSITIONS = np.array([position for position in range(UUID_TEXT_LENGTH) if position not in _HYPHENS])
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
-class ValueRefusedError(TornproofError):
+class ValueRejectedError(TornproofError):
     """A value that the other side's type cannot hold."""
 
 
@@ -67,7 +67,7 @@ def to_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
     Raises ValueRefusedError for dates that Spark's microseconds cannot hold.
     """
-    arrays = [_to_spark(batch.column(place), field) for place, field in enumerate(target)]
+    arrays = [_to_spark(batch.column(position), field) for position, field in enumerate(target)]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
@@ -78,7 +78,7 @@ def from_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """
     known = set(target.names)
     fields = [target.field(field.name) if field.name in known else field for field in batch.schema]
-    arrays = [_from_spark(batch.column(place), field) for place, field in enumerate(fields)]
+    arrays = [_from_spark(batch.column(position), field) for position, field in enumerate(fields)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
 
@@ -88,8 +88,8 @@ def uuid_text(array: pa.Array) -> pa.Array:
     stored = np.frombuffer(storage.buffers()[1] or b"", np.uint8)[storage.offset * UUID_BYTES :]
     stored = stored[: count * UUID_BYTES].reshape(count, UUID_BYTES)
     text = np.full((count, UUID_TEXT_LENGTH), ord("-"), np.uint8)
-    text[:, _DIGIT_PLACES[::2]] = _DIGITS[stored >> 4]
-    text[:, _DIGIT_PLACES[1::2]] = _DIGITS[stored & 15]
+    text[:, _DIGIT_POSITIONS[::2]] = _DIGITS[stored >> 4]
+    text[:, _DIGIT_POSITIONS[1::2]] = _DIGITS[stored & 15]
     fixed = pa.Array.from_buffers(pa.binary(UUID_TEXT_LENGTH), count, [None, pa.py_buffer(text.data)])
     return pc.if_else(storage.is_valid(), fixed.cast(pa.binary()).cast(pa.string()), None)
 
@@ -121,7 +121,7 @@ def _uuid_bytes(array: pa.Array, field: pa.Field) -> pa.Array:
         try:
             array = pa.array([None if each is None else bytes.fromhex(each) for each in digits], pa.binary())
         except ValueError as error:
-            raise ValueRefusedError(f"column {field.name!r}: a text that is no UUID: {error}") from error
+            raise ValueRejectedError(f"column {field.name!r}: a text that is no UUID: {error}") from error
     return _cast(array, field.with_type(pa.binary(UUID_BYTES)))
 
 
@@ -129,4 +129,4 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise ValueRefusedError(f"column {field.name!r}: {array.type} to {field.type}: {error}") from error
+        raise ValueRejectedError(f"column {field.name!r}: {array.type} to {field.type}: {error}") from error

@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError, RowsRefusedError, TornproofError
+from tornproof.impl.errors import NotATableError, RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -59,9 +59,9 @@ class TornproofWriter(DataSourceArrowWriter):
             raise NotATableError(f"{path}: not a table to write to: it has no _meta with a designated timestamp")
         unknown = [name for name in schema.names if name not in names.values()]
         if unknown:
-            raise RowsRefusedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
+            raise RowsRejectedError(f"there is no column {unknown[0]!r}; the table has {', '.join(names.values())}")
         if names[snapshot.timestamp_id] not in schema.names:
-            raise RowsRefusedError(f"the rows lack {names[snapshot.timestamp_id]!r}, the designated timestamp")
+            raise RowsRejectedError(f"the rows lack {names[snapshot.timestamp_id]!r}, the designated timestamp")
         self._path = path
         self._schema = snapshot.schema
         self._overwrites = overwrite

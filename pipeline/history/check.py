@@ -48,7 +48,7 @@ SLICES_A_TASK = 4
 
 Work: TypeAlias = Callable[[int], pa.Table]
 RESULT_SCHEMA = pa.schema([("slice", pa.int64()), ("part", pa.binary()), ("reason", pa.string()), ("peak", pa.int64())])
-REFUSED = "refused"
+REJECTED = "refused"
 PART_TYPES = "part binary"
 """The answer of each slice is one value for Spark, which would take its rows apart twice on their way."""
 
@@ -121,8 +121,8 @@ def check_slices(spark: SparkSession, files: Sequence[Path], *, terms: Terms, sl
     slices, event_count = plan_slices(files, slice_events)
     scans = _run(spark, len(slices), functools.partial(_scan_slice, slices), SCAN_SCHEMA)
     try:
-        for refusal in scans.filter(pc.equal(scans.column("role"), REFUSED)).column("details").to_pylist():
-            raise MalformedHistoryError(refusal)
+        for rejection in scans.filter(pc.equal(scans.column("role"), REJECTED)).column("details").to_pylist():
+            raise MalformedHistoryError(rejection)
         before, shared = link(scans), events_of(scans, SHARED)
         writing = read_writing(shared)
         timeline = timeline_of(writing)
@@ -163,7 +163,7 @@ def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
     try:
         return scan(read_slice(slices[number]), number)
     except Exception as error:
-        row = {"slice": number, "role": REFUSED, "details": reason_of(error)}
+        row = {"slice": number, "role": REJECTED, "details": reason_of(error)}
         return pa.Table.from_pylist([row], SCAN_SCHEMA)
 
 

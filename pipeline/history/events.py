@@ -20,33 +20,33 @@ class UnreadableEventsError(TornproofError):
     """What was given does not hold events."""
 
 
-def event_files(places: Sequence[Path]) -> list[Path]:
+def event_files(positions: Sequence[Path]) -> list[Path]:
     """Return the Parquet files that were named, and those below the directories that were.
 
     Names that begin with a dot or an underscore are those of files that are not finished, as in every dataset. Raises
     UnreadableEventsError where there is nothing.
     """
     files: list[Path] = []
-    for place in places:
-        if not place.exists():
-            raise UnreadableEventsError(f"{place}: does not exist")
-        below = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
-        own = [file for file in below if file == place or not _is_hidden(file.relative_to(place))]
+    for position in positions:
+        if not position.exists():
+            raise UnreadableEventsError(f"{position}: does not exist")
+        below = [position] if position.is_file() else sorted(position.rglob("*.parquet"))
+        own = [file for file in below if file == position or not _is_hidden(file.relative_to(position))]
         if not own:
-            raise UnreadableEventsError(f"{place}: holds no Parquet file")
+            raise UnreadableEventsError(f"{position}: holds no Parquet file")
         files += [file for file in own if file not in files]
     return files
 
 
-def key_columns(files: Mapping[Path, pq.FileMetaData], places: Sequence[Path]) -> list[str]:
+def key_columns(files: Mapping[Path, pq.FileMetaData], positions: Sequence[Path]) -> list[str]:
     """Return the columns beside those of events, and those that names of directories hold (`fault=none`)."""
     keys: dict[str, None] = {}
     for file, metadata in files.items():
         names = metadata.schema.to_arrow_schema().names
         keys.update(dict.fromkeys(name for name in names if name not in NAMES))
-        for place in places:
-            if file.is_relative_to(place):
-                parts = file.relative_to(place).parent.parts
+        for position in positions:
+            if file.is_relative_to(position):
+                parts = file.relative_to(position).parent.parts
                 keys.update(dict.fromkeys(part.split("=")[0] for part in parts if "=" in part))
     return list(keys)
 
@@ -77,10 +77,10 @@ def events_metadata(file: Path) -> pq.FileMetaData:
     except (pa.ArrowException, OSError) as error:
         raise UnreadableEventsError(f"{file}: is not a readable Parquet file: {error}") from error
     for name in NAMES:
-        place = schema.get_field_index(name)
-        if place < 0:
+        position = schema.get_field_index(name)
+        if position < 0:
             raise UnreadableEventsError(f"{file}: has no column {name}, so it holds no events")
-        type_ = schema.field(place).type
+        type_ = schema.field(position).type
         is_right = _is_text(type_) if name in TEXTS else type_ == pa.int64()
         if not is_right:
             raise UnreadableEventsError(f"{file}: column {name} is {type_}, not {'text' if name in TEXTS else 'int64'}")

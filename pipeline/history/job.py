@@ -28,7 +28,7 @@ ONLY = "{}"
 class Dataset:
     """Files of events below some places, and the columns that tell their histories apart."""
 
-    places: tuple[Path, ...]
+    positions: tuple[Path, ...]
     files: tuple[Path, ...]
     keys: tuple[str, ...]
     event_count: int
@@ -58,19 +58,19 @@ class Report:
         return _sum(judgement.denominators for judgement in self.judgements.values())
 
 
-def open_dataset(places: Sequence[Path], *, keys: Sequence[str] | None = None) -> Dataset:
+def open_dataset(positions: Sequence[Path], *, keys: Sequence[str] | None = None) -> Dataset:
     """Find the files of events below some places; raises UnreadableEventsError.
 
     Where no keys are named, all columns that are none of an event's tell histories apart, and names of directories too.
     """
-    files = {file: events_metadata(file) for file in event_files(places)}
-    there = key_columns(files, places)
+    files = {file: events_metadata(file) for file in event_files(positions)}
+    there = key_columns(files, positions)
     for key in keys or ():
         if key not in there:
-            raise UnreadableEventsError(f"{places[0]}: has no column {key} beside those of events")
+            raise UnreadableEventsError(f"{positions[0]}: has no column {key} beside those of events")
     chosen = there if keys is None else keys
     event_count = sum(metadata.num_rows for metadata in files.values())
-    return Dataset(places=tuple(places), files=tuple(files), keys=tuple(chosen), event_count=event_count)
+    return Dataset(positions=tuple(positions), files=tuple(files), keys=tuple(chosen), event_count=event_count)
 
 
 def check_dataset(
@@ -104,7 +104,7 @@ def difference(judgements: dict[str, Judgement], answers: dict[str, Answer], nam
 
 def events_frame(spark: SparkSession, dataset: Dataset) -> DataFrame:
     """Return the events of a dataset with their keys."""
-    frames = [spark.read.parquet(str(place)).select(*NAMES, *dataset.keys) for place in dataset.places]
+    frames = [spark.read.parquet(str(position)).select(*NAMES, *dataset.keys) for position in dataset.positions]
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)

@@ -39,10 +39,10 @@ class BuildTask:
 
 def build_partition(storage: Storage, task: BuildTask, attempt: str) -> PreparedPartition:
     """Build a partition in a directory of this attempt; raises RowsRefusedError, StorageError."""
-    place = prepared_path(task.directory, attempt)
+    position = prepared_path(task.directory, attempt)
     with (
         SortedRuns(task.runs, task.timestamp_name) as runs,
-        PartitionBuild(storage, place, task.metadata, task.options, table_name=task.table_name) as build,
+        PartitionBuild(storage, position, task.metadata, task.options, table_name=task.table_name) as build,
         ThreadPoolExecutor(task.thread_count) as threads,
     ):
         waiting: deque[Future[list[EncodedRowGroup]]] = deque()

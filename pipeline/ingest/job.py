@@ -40,7 +40,7 @@ from tornproof.pipeline.ingest.commit import (
 from tornproof.pipeline.ingest.schema import (
     ArchiveSchema,
     Keys,
-    SchemaRefusedError,
+    SchemaRejectedError,
     infer_columns,
     infer_schema,
     schema_of_table,
@@ -148,7 +148,7 @@ class _Job:
         if table is None:
             return given or infer_schema(sample, self.settings.timestamp)
         if table.metadata is None:
-            raise SchemaRefusedError(f"{self.path}: the table has no _meta, so its columns are not known")
+            raise SchemaRejectedError(f"{self.path}: the table has no _meta, so its columns are not known")
         known: dict[str, Keys] = {
             column.name: column.keys for column in (given.columns if given else infer_columns(sample))
         }
@@ -158,7 +158,7 @@ class _Job:
         types = {column.name: column.type for column in schema.columns}
         for column in given.columns if given else ():
             if types.get(column.name) != column.type:
-                raise SchemaRefusedError(f"column {column.name!r} of the schema is none of the table's of that type")
+                raise SchemaRejectedError(f"column {column.name!r} of the schema is none of the table's of that type")
         return schema
 
     def _read(
@@ -236,8 +236,8 @@ class _Job:
         """Return what comes of each, in order; a task does one, or those that `groups` name by their places."""
         if not given:
             return []
-        places = groups or [[place] for place in range(len(given))]
-        grouped = [[given[place] for place in group] for group in places]
+        positions = groups or [[position] for position in range(len(given))]
+        grouped = [[given[position] for position in group] for group in positions]
         tasks = self.spark.sparkContext.parallelize(grouped, len(grouped))
         done = tasks.map(partial(_each, work)).collect
         self.on_stage(what, 0, len(grouped))

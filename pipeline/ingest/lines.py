@@ -21,7 +21,15 @@ import pyarrow.json as pj
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.pipeline.ingest.schema import DOUBLES, ArchiveColumn, ArchiveSchema
 from tornproof.pipeline.ingest.source import BLANKS, RAW_BYTES_KEPT, Block, Reject
-from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, Leaf, LineRefusedError, Tree, exact_row, micros_of, tree_of
+from tornproof.pipeline.ingest.values import (
+    LINE_BYTES_MAX,
+    Leaf,
+    LineRejectedError,
+    Tree,
+    exact_row,
+    micros_of,
+    tree_of,
+)
 
 PIECES = 16
 EXACT_LINES_MAX = 64
@@ -95,17 +103,17 @@ class LineReader:
 
     def _take_exactly(self, block: Block, starts: Offsets, ends: Offsets, first: int, taken: Taken) -> None:
         rows = []
-        places = zip(starts.tolist(), ends.tolist(), strict=True)
-        for number, (start, end) in enumerate(places, block.first_line + first):
+        positions = zip(starts.tolist(), ends.tolist(), strict=True)
+        for number, (start, end) in enumerate(positions, block.first_line + first):
             line = block.text[start:end]
             if not line.strip(BLANKS):
                 taken.blank_count += 1
                 continue
             try:
                 rows.append(exact_row(line, self._schema, self._tree))
-            except LineRefusedError as refused:
+            except LineRejectedError as rejected:
                 raw = line[:RAW_BYTES_KEPT]
-                taken.rejects.append(Reject(line=number, reason=refused.reason, detail=refused.detail, raw=raw))
+                taken.rejects.append(Reject(line=number, reason=rejected.reason, detail=rejected.detail, raw=raw))
         if rows:
             columns = [
                 pa.array(values, field.type) for field, values in zip(self._arrow, zip(*rows, strict=True), strict=True)
@@ -181,12 +189,12 @@ def _are_objects(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets)
 
 def _json_fields(tree: Tree, kinds: dict[int, pa.DataType]) -> list[pa.Field]:
     fields = []
-    for key, place in tree.items():
-        if isinstance(place, Leaf):
-            kind = kinds.get(place.index, pa.string()) if place.column.type == TypeTag.TIMESTAMP else None
-            fields.append(pa.field(key, kind or _JSON_TYPES[place.column.type]))
+    for key, position in tree.items():
+        if isinstance(position, Leaf):
+            kind = kinds.get(position.index, pa.string()) if position.column.type == TypeTag.TIMESTAMP else None
+            fields.append(pa.field(key, kind or _JSON_TYPES[position.column.type]))
         else:
-            fields.append(pa.field(key, pa.struct(_json_fields(place, kinds))))
+            fields.append(pa.field(key, pa.struct(_json_fields(position, kinds))))
     return fields
 
 
@@ -200,9 +208,9 @@ def _kinds_of_times(line: bytes, tree: Tree) -> dict[int, pa.DataType]:
 
 
 def _kinds(frame: Any, tree: Tree) -> Iterator[tuple[int, pa.DataType]]:
-    for key, place in tree.items() if isinstance(frame, dict) else ():
+    for key, position in tree.items() if isinstance(frame, dict) else ():
         value = frame.get(key)
-        if not isinstance(place, Leaf):
-            yield from _kinds(value, place)
+        if not isinstance(position, Leaf):
+            yield from _kinds(value, position)
         elif type(value) in (int, float):
-            yield place.index, pa.int64() if type(value) is int else pa.float64()
+            yield position.index, pa.int64() if type(value) is int else pa.float64()

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tornproof.impl.errors import TornproofError
-from tornproof.impl.table.create import NAME_CHARACTERS_REFUSED, NAME_LENGTH_MAX
+from tornproof.impl.table.create import NAME_CHARACTERS_REJECTED, NAME_LENGTH_MAX
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.types.arrow import arrow_type, is_nullable
@@ -32,7 +32,7 @@ Keys: TypeAlias = tuple[str, ...]
 """The way to a value in a frame: a key for each object that it lies in, and its own."""
 
 
-class SchemaRefusedError(TornproofError):
+class SchemaRejectedError(TornproofError):
     """The columns that were asked for or found cannot be those of this archive."""
 
 
@@ -64,13 +64,15 @@ class ArchiveSchema:
         for what, seen in (("name", [c.name.lower() for c in self.columns]), ("place", [c.keys for c in self.columns])):
             if len(set(seen)) < len(seen):
                 first, second = _twins(self.columns, seen)
-                raise SchemaRefusedError(f"{_path(first)} and {_path(second)} get columns of one {what}, {second.name}")
-        places = {column.keys for column in self.columns}
+                raise SchemaRejectedError(
+                    f"{_path(first)} and {_path(second)} get columns of one {what}, {second.name}"
+                )
+        positions = {column.keys for column in self.columns}
         for column in self.columns:
-            if any(column.keys[:end] in places for end in range(1, len(column.keys))):
-                raise SchemaRefusedError(f"{_path(column)}: lies in a value that is to be a column of its own")
+            if any(column.keys[:end] in positions for end in range(1, len(column.keys))):
+                raise SchemaRejectedError(f"{_path(column)}: lies in a value that is to be a column of its own")
         if all(column.name != self.timestamp or column.type != TypeTag.TIMESTAMP for column in self.columns):
-            raise SchemaRefusedError(f"there is no column {self.timestamp!r} of type TIMESTAMP")
+            raise SchemaRejectedError(f"there is no column {self.timestamp!r} of type TIMESTAMP")
 
     @property
     def arrow(self) -> pa.Schema:
@@ -94,14 +96,14 @@ def read_schema_file(path: Path, timestamp: str | None) -> ArchiveSchema:
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise SchemaRefusedError(f"{path}: cannot be read as a schema: {reason}") from error
+        raise SchemaRejectedError(f"{path}: cannot be read as a schema: {reason}") from error
     if not isinstance(document, dict):
-        raise SchemaRefusedError(f"{path}: a schema is an object of names and types")
+        raise SchemaRejectedError(f"{path}: a schema is an object of names and types")
     try:
         columns = tuple(_given(document, ()))
         return ArchiveSchema(columns=columns, timestamp=timestamp_name(columns, timestamp))
-    except SchemaRefusedError as error:
-        raise SchemaRefusedError(f"{path}: {error}") from error
+    except SchemaRejectedError as error:
+        raise SchemaRejectedError(f"{path}: {error}") from error
 
 
 def infer_schema(frames: Iterable[Mapping[str, Any]], timestamp: str | None) -> ArchiveSchema:
@@ -144,9 +146,9 @@ def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> Arc
     """
     for column in metadata.columns:
         if column.type not in TYPES.values():
-            raise SchemaRefusedError(f"column {column.name!r} of the table has a type that frames are not read into")
+            raise SchemaRejectedError(f"column {column.name!r} of the table has a type that frames are not read into")
         if column.is_dedup_key:
-            raise SchemaRefusedError("the table has deduplication keys, by which rows of an archive would be lost")
+            raise SchemaRejectedError("the table has deduplication keys, by which rows of an archive would be lost")
     (timestamp,) = (column.name for column in metadata.columns if column.id == metadata.timestamp_id)
     columns = [
         ArchiveColumn(name=column.name, keys=keys_of.get(column.name, (column.name,)), type=column.type)
@@ -158,7 +160,7 @@ def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys]) -> Arc
 def column_name(keys: Keys) -> str:
     """Return the name of the column for a value: its keys with `_` between them and for what no name can hold."""
     joined = SEPARATOR.join(keys)
-    name = "".join(SEPARATOR if char in NAME_CHARACTERS_REFUSED else char for char in joined)
+    name = "".join(SEPARATOR if char in NAME_CHARACTERS_REJECTED else char for char in joined)
     return name[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode() or SEPARATOR
 
 
@@ -168,12 +170,12 @@ def timestamp_name(columns: Sequence[ArchiveColumn], asked: str | None) -> str:
     if asked is not None:
         wanted = column_name(tuple(asked.split(".")))
         if wanted not in names:
-            raise SchemaRefusedError(f"there is no {asked!r} to be the designated timestamp; found are {_some(names)}")
+            raise SchemaRejectedError(f"there is no {asked!r} to be the designated timestamp; found are {_some(names)}")
         return wanted
     for name in TIMESTAMP_NAMES:
         if name in names:
             return name
-    raise SchemaRefusedError(
+    raise SchemaRejectedError(
         f"none of {', '.join(TIMESTAMP_NAMES)} is there to be the designated timestamp; found are {_some(names)}"
     )
 
@@ -184,7 +186,7 @@ def _given(document: Mapping[str, Any], above: Keys) -> Iterator[ArchiveColumn]:
         if isinstance(value, Mapping):
             yield from _given(value, keys)
         elif not isinstance(value, str) or value.upper() not in TYPES:
-            raise SchemaRefusedError(f"{'.'.join(keys)}: {value!r} is not one of the types {', '.join(TYPES)}")
+            raise SchemaRejectedError(f"{'.'.join(keys)}: {value!r} is not one of the types {', '.join(TYPES)}")
         else:
             yield ArchiveColumn(name=column_name(keys), keys=keys, type=TYPES[value.upper()])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tornproof.impl.errors import TornproofError
-from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRefusedError, Reason, parse_frame
+from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRejectedError, Reason, parse_frame
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 GZIP_MAGIC = b"\x1f\x8b"
@@ -84,7 +84,7 @@ def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, A
                 if line.strip(BLANKS):
                     try:
                         yield parse_frame(line)
-                    except LineRefusedError:
+                    except LineRejectedError:
                         continue
             left -= len(lines)
             if left <= 0:
@@ -104,11 +104,11 @@ def task_groups(paths: Sequence[str]) -> list[list[int]]:
     """Return which files are read by one task, by their places."""
     groups: list[list[int]] = []
     size_bytes = TASK_BYTES
-    for place, path in enumerate(paths):
+    for position, path in enumerate(paths):
         if size_bytes >= TASK_BYTES:
             groups.append([])
             size_bytes = 0
-        groups[-1].append(place)
+        groups[-1].append(position)
         with suppress(OSError):
             size_bytes += Path(path).stat().st_size
     return groups

@@ -116,10 +116,10 @@ class SortedRuns:
                 shifts[index] = position - bases[index] - done[index]
                 done[index] += count
                 position += count
-            places = chosen + shifts[np.searchsorted(bases, chosen, "right") - 1]
+            positions = chosen + shifts[np.searchsorted(bases, chosen, "right") - 1]
             rows = pa.Table.from_batches([part for part in parts if part.num_rows])
-            is_in_order = (places[1:] > places[:-1]).all()
-            yield rows.combine_chunks() if is_in_order else rows.combine_chunks().take(pa.array(places))
+            is_in_order = (positions[1:] > positions[:-1]).all()
+            yield rows.combine_chunks() if is_in_order else rows.combine_chunks().take(pa.array(positions))
 
     def __enter__(self) -> Self:
         """Return the runs themselves."""

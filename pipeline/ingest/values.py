@@ -48,7 +48,7 @@ class Reason(StrEnum):
     BAD_GZIP = "damaged or truncated gzip"
 
 
-class LineRefusedError(Exception):
+class LineRejectedError(Exception):
     """A line is no row of this table."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -83,21 +83,21 @@ def tree_of(schema: ArchiveSchema) -> Tree:
 def parse_frame(line: bytes) -> dict[str, Any]:
     """Return the object of one line; raises LineRefusedError. Numbers that JSON does not have are refused."""
     if len(line) > LINE_BYTES_MAX:
-        raise LineRefusedError(Reason.TOO_LONG, f"{len(line)} bytes, more than {LINE_BYTES_MAX}")
+        raise LineRejectedError(Reason.TOO_LONG, f"{len(line)} bytes, more than {LINE_BYTES_MAX}")
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise LineRefusedError(Reason.BAD_UTF8, f"byte {error.start} of the line: {error.reason}") from error
+        raise LineRejectedError(Reason.BAD_UTF8, f"byte {error.start} of the line: {error.reason}") from error
     try:
-        frame = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        frame = json.loads(text, object_pairs_hook=_distinct, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        raise LineRefusedError(Reason.NOT_JSON, f"{error.msg} at character {error.pos}") from error
+        raise LineRejectedError(Reason.NOT_JSON, f"{error.msg} at character {error.pos}") from error
     except RecursionError as error:
-        raise LineRefusedError(Reason.NOT_JSON, "nested too deeply") from error
+        raise LineRejectedError(Reason.NOT_JSON, "nested too deeply") from error
     except ValueError as error:
-        raise LineRefusedError(Reason.NOT_JSON, "a number with too many digits") from error
+        raise LineRejectedError(Reason.NOT_JSON, "a number with too many digits") from error
     if not isinstance(frame, dict):
-        raise LineRefusedError(Reason.NOT_OBJECT, f"found {_kind(frame)}")
+        raise LineRejectedError(Reason.NOT_OBJECT, f"found {_kind(frame)}")
     return frame
 
 
@@ -105,12 +105,12 @@ def exact_row(line: bytes, schema: ArchiveSchema, tree: Tree) -> list[Any]:
     """Return a line's values, one for each column; raises LineRefusedError. Times are counts of microseconds."""
     values: list[Any] = [None] * len(schema.columns)
     try:
-        _place(parse_frame(line), tree, values, schema.timestamp)
+        _position(parse_frame(line), tree, values, schema.timestamp)
     except RecursionError as error:
-        raise LineRefusedError(Reason.NOT_JSON, "nested too deeply") from error
+        raise LineRejectedError(Reason.NOT_JSON, "nested too deeply") from error
     for index, column in enumerate(schema.columns):
         if values[index] is None and column.name == schema.timestamp:
-            raise LineRefusedError(Reason.NO_TIMESTAMP, f"{column.name} is missing or null")
+            raise LineRejectedError(Reason.NO_TIMESTAMP, f"{column.name} is missing or null")
         if values[index] is None and not schema.has_null(column):
             values[index] = column.type != TypeTag.BOOLEAN and 0
     return values
@@ -130,18 +130,18 @@ def micros_of(values: pa.Array, *, is_designated: bool) -> pa.Array:
     return counts
 
 
-def _place(frame: Mapping[str, Any], tree: Tree, values: list[Any], timestamp: str) -> None:
+def _position(frame: Mapping[str, Any], tree: Tree, values: list[Any], timestamp: str) -> None:
     for key, value in frame.items():
-        place = tree.get(key)
-        if place is None:
-            raise LineRefusedError(Reason.UNKNOWN_KEY, f"{key!r} is not in the schema")
-        if isinstance(place, Leaf):
+        position = tree.get(key)
+        if position is None:
+            raise LineRejectedError(Reason.UNKNOWN_KEY, f"{key!r} is not in the schema")
+        if isinstance(position, Leaf):
             if value is not None:
-                values[place.index] = _value(place.column, value, is_designated=place.column.name == timestamp)
+                values[position.index] = _value(position.column, value, is_designated=position.column.name == timestamp)
         elif isinstance(value, Mapping):
-            _place(value, place, values, timestamp)
+            _position(value, position, values, timestamp)
         elif value is not None:
-            raise LineRefusedError(Reason.WRONG_TYPE, f"{key!r}: expected an object, found {_kind(value)}")
+            raise LineRejectedError(Reason.WRONG_TYPE, f"{key!r}: expected an object, found {_kind(value)}")
 
 
 def _value(column: ArchiveColumn, value: Any, *, is_designated: bool) -> Any:
@@ -165,7 +165,7 @@ def _value(column: ArchiveColumn, value: Any, *, is_designated: bool) -> Any:
             numbers = [None if each is None else _finite(each) for each in value]
             if all(number is not None or each is None for number, each in zip(numbers, value, strict=True)):
                 return numbers
-    raise LineRefusedError(
+    raise LineRejectedError(
         Reason.WRONG_TYPE, f"{'.'.join(column.keys)!r}: expected {type_name(column.type)}, found {_kind(value)}"
     )
 
@@ -174,12 +174,12 @@ def _time(column: ArchiveColumn, value: Any, *, is_designated: bool) -> int:
     reason = Reason.BAD_TIMESTAMP if is_designated else Reason.WRONG_TYPE
     name = ".".join(column.keys)
     if (type(value) is int and value not in LONGS) or type(value) not in (int, float, str):
-        raise LineRefusedError(reason, f"{name!r}: expected a time, found {_kind(value)}")
+        raise LineRejectedError(reason, f"{name!r}: expected a time, found {_kind(value)}")
     try:
         counts = micros_of(pa.array([value]), is_designated=is_designated)
     except (ValueError, UnicodeEncodeError) as error:
         why = "outside of the years 1970 to 9999" if "outside" in str(error) else "no time that is known"
-        raise LineRefusedError(reason, f"{name!r}: {_shown(value)} is {why}") from error
+        raise LineRejectedError(reason, f"{name!r}: {_shown(value)} is {why}") from error
     return int(counts[0].as_py())
 
 
@@ -234,12 +234,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise LineRefusedError(Reason.KEY_TWICE, repr(next(key for key in keys if keys.count(key) > 1)))
+        raise LineRejectedError(Reason.KEY_TWICE, repr(next(key for key in keys if keys.count(key) > 1)))
     return members
 
 
-def _refuse_constant(name: str) -> Any:
-    raise LineRefusedError(Reason.NOT_JSON, f"{name} is no number of JSON")
+def _reject_constant(name: str) -> Any:
+    raise LineRejectedError(Reason.NOT_JSON, f"{name} is no number of JSON")
 
 
 def _kind(value: Any) -> str:

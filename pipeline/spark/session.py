@@ -117,8 +117,8 @@ def demand_master(master: str) -> None:
         )
     if not master.startswith("spark://"):
         return
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
+    for position in master.removeprefix("spark://").split(","):
+        host, _, port = position.rpartition(":")
         try:
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
             return

@@ -27,19 +27,19 @@ _DIGITS_MAX = 9
 class Left(NamedTuple):
     """A column: what befell the writer, under which model of persistence, and which of the legal disks was left."""
 
-    fate: str
+    injected_fault: str
     model: str
     disk: str
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A row: a call of an operation on files of a name, wherever these are and however often it comes."""
 
     operation: str
     call: str
 
 
-_Key = TypeVar("_Key", Place, Left)
+_Key = TypeVar("_Key", Position, Left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Count:
 class Row:
     """The counts of a place, in the order of the columns; `step_count` steps are folded into it."""
 
-    place: Place
+    position: Position
     step_count: int
     run_count: int
     counts: tuple[Count, ...]
@@ -69,7 +69,7 @@ class HeatMap:
     """The rows by operation, what was left out of them, and the runs that each level of colour stands for."""
 
     columns: tuple[Left, ...]
-    fates: tuple[tuple[str, int], ...]
+    injected_faults: tuple[tuple[str, int], ...]
     models: tuple[tuple[str, int], ...]
     operations: tuple[tuple[str, tuple[Row, ...]], ...]
     levels: tuple[tuple[int, int], ...]
@@ -87,42 +87,42 @@ def heat_map(points: Mapping[CrashPoint, int]) -> HeatMap | None:
 
     Of too many rows or columns those with the most runs stay.
     """
-    counts: Counter[tuple[Place, Left]] = Counter()
-    steps: dict[Place, set[str]] = {}
+    counts: Counter[tuple[Position, Left]] = Counter()
+    steps: dict[Position, set[str]] = {}
     for point, run_count in points.items():
-        place = _place(point.step)
-        counts[place, Left(point.fate, point.model, point.disk)] += run_count
-        steps.setdefault(place, set()).add(point.step)
+        position = _position(point.step)
+        counts[position, Left(point.injected_fault, point.model, point.disk)] += run_count
+        steps.setdefault(position, set()).add(point.step)
     if not counts:
         return None
-    of_places: Counter[Place] = Counter()
+    of_positions: Counter[Position] = Counter()
     of_columns: Counter[Left] = Counter()
-    for (place, left), run_count in counts.items():
-        of_places[place] += run_count
+    for (position, left), run_count in counts.items():
+        of_positions[position] += run_count
         of_columns[left] += run_count
     columns = sorted(_largest(of_columns, COLUMNS_MAX))
     levels = levels_up_to(max(counts.values()))
     rows = [
         Row(
-            place=place,
-            step_count=len(steps[place]),
-            run_count=of_places[place],
-            counts=tuple(_count(place, left, counts[place, left], levels) for left in columns),
+            position=position,
+            step_count=len(steps[position]),
+            run_count=of_positions[position],
+            counts=tuple(_count(position, left, counts[position, left], levels) for left in columns),
         )
-        for place in sorted(_largest(of_places, ROWS_MAX), key=_order)
+        for position in sorted(_largest(of_positions, ROWS_MAX), key=_order)
     ]
     shown = [count for row in rows for count in row.counts if count.can_be]
     return HeatMap(
         columns=tuple(columns),
-        fates=_spans([left[:1] for left in columns]),
+        injected_faults=_spans([left[:1] for left in columns]),
         models=_spans([left[:2] for left in columns]),
-        operations=tuple((name, tuple(group)) for name, group in groupby(rows, key=lambda row: row.place.operation)),
+        operations=tuple((name, tuple(group)) for name, group in groupby(rows, key=lambda row: row.position.operation)),
         levels=levels,
         run_count=sum(points.values()),
         step_count=sum(map(len, steps.values())),
         cell_count=len(shown),
         empty_count=sum(count.run_count == 0 for count in shown),
-        left_out_row_count=len(of_places) - len(rows),
+        left_out_row_count=len(of_positions) - len(rows),
         left_out_column_count=len(of_columns) - len(columns),
         left_out_run_count=sum(points.values()) - sum(count.run_count for count in shown),
     )
@@ -135,13 +135,13 @@ def levels_up_to(run_count_max: int) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts, [*(start - 1 for start in starts[1:]), run_count_max], strict=True))
 
 
-def _count(place: Place, left: Left, run_count: int, levels: Sequence[tuple[int, int]]) -> Count:
+def _count(position: Position, left: Left, run_count: int, levels: Sequence[tuple[int, int]]) -> Count:
     # Syncs of directories do not fail in any run.
-    can_fail = place.call.startswith(_SYNC) and not place.call.startswith(_SYNC_OF_DIRECTORY)
+    can_fail = position.call.startswith(_SYNC) and not position.call.startswith(_SYNC_OF_DIRECTORY)
     return Count(
         run_count=run_count,
         level=sum(run_count >= least for least, _ in levels),
-        can_be=run_count > 0 or can_fail or left.fate != SYNC_FAILED,
+        can_be=run_count > 0 or can_fail or left.injected_fault != SYNC_FAILED,
     )
 
 
@@ -150,23 +150,23 @@ def _largest(counts: Counter[_Key], count_max: int) -> list[_Key]:
     return sorted(counts, key=lambda key: (-counts[key], key))[:count_max]
 
 
-def _place(step: str) -> Place:
+def _position(step: str) -> Position:
     """Return where a step belongs; what is no name of a step is an operation of its own."""
     match = _STEP.fullmatch(step)
     if match is None:
         client, _, operation = step.partition("@")
-        return Place(shown(operation or client), "")
+        return Position(shown(operation or client), "")
     client = "" if match["client"] == WRITER else f"{match['client']} "
     file = (match["file"] or "").strip('"').rpartition("/")[2]
-    return Place(shown(client + match["operation"]), shown(f"{match['call']} {file}".rstrip()))
+    return Position(shown(client + match["operation"]), shown(f"{match['call']} {file}".rstrip()))
 
 
-def _order(place: Place) -> tuple[int, str, int, str, str]:
+def _order(position: Position) -> tuple[int, str, int, str, str]:
     """Return what sorts operations as they come, and their calls by the file that these are of."""
-    name, _, number = place.operation.rpartition(" ")
+    name, _, number = position.operation.rpartition(" ")
     is_numbered = number.isdecimal() and len(number) < _DIGITS_MAX
-    rank = _ORDER_OF_OPERATIONS.get(place.operation, 1)
-    call, _, file = place.call.rpartition(" ")
+    rank = _ORDER_OF_OPERATIONS.get(position.operation, 1)
+    call, _, file = position.call.rpartition(" ")
     return rank, name, int(number) if is_numbered else 0, file, call
 
 

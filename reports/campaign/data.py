@@ -57,19 +57,19 @@ class CrashPoint(NamedTuple):
     """A step before which the writer's fate came, and what was left then."""
 
     step: str
-    fate: str
+    injected_fault: str
     model: str
     disk: str
 
 
 @dataclass(slots=True)
 class CellRuns:
-    """The runs of a cell; `first_place` counts them from 1 up to the first that is convicted."""
+    """The runs of a cell; `first_position` counts them from 1 up to the first that is convicted."""
 
     run_count: int = 0
-    convicted_count: int = 0
+    detected_count: int = 0
     first_seed: int | None = None
-    first_place: int | None = None
+    first_position: int | None = None
     step_count: int = 0
     step_count_max: int = 0
 
@@ -107,7 +107,7 @@ class CampaignData:
     groups: dict[str, Group] = field(default_factory=dict)
     task_counts: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    fates: Counter[str] = field(default_factory=Counter)
+    injected_faults: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     crash_points: Counter[CrashPoint] = field(default_factory=Counter)
     cells: dict[Cell, CellRuns] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def totals(cells: Mapping[Cell, CellRuns], key: Callable[[Cell], Key]) -> dict[K
     for cell, runs in cells.items():
         total = sums.setdefault(key(cell), CellRuns())
         total.run_count += runs.run_count
-        total.convicted_count += runs.convicted_count
+        total.detected_count += runs.detected_count
         total.step_count += runs.step_count
         total.step_count_max = max(total.step_count_max, runs.step_count_max)
     return sums
@@ -190,8 +190,8 @@ def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen
     data.verdicts.update((name, verdict) for verdict in columns["verdict"])
     data.step_count += sum(columns["step_count"])
     data.event_count += sum(columns["event_count"])
-    for fate, model in zip(columns["fate"], columns["model"], strict=True):
-        _count(data.fates, shown(f"{fate} ({model})" if model else fate), OTHERS)
+    for injected_fault, model in zip(columns["fate"], columns["model"], strict=True):
+        _count(data.injected_faults, shown(f"{injected_fault} ({model})" if model else injected_fault), OTHERS)
     for seed, error in zip(columns["seed"], columns["error"], strict=True):
         if error and len(data.errors) < PROBLEMS_MAX:
             told = shown(error, SENTENCE_CHARACTERS_MAX)
@@ -209,20 +209,22 @@ def _add(data: CampaignData, file: TaskFile, columns: dict[str, list[Any]], seen
 def _add_to_cell(runs: CellRuns, columns: dict[str, list[Any]]) -> None:
     verdicts = columns["verdict"]
     if runs.first_seed is None and "INVALID" in verdicts:
-        place = verdicts.index("INVALID")
-        runs.first_seed, runs.first_place = columns["seed"][place], runs.run_count + place + 1
+        position = verdicts.index("INVALID")
+        runs.first_seed, runs.first_position = columns["seed"][position], runs.run_count + position + 1
     runs.run_count += len(verdicts)
-    runs.convicted_count += verdicts.count("INVALID")
+    runs.detected_count += verdicts.count("INVALID")
     runs.step_count += sum(columns["step_count"])
     runs.step_count_max = max(runs.step_count_max, *columns["step_count"])
 
 
 def _add_coverage(data: CampaignData, columns: dict[str, list[Any]]) -> None:
     others = CrashPoint(OTHERS, OTHERS, "", "")
-    for step, fate, model, disk in zip(*(columns[key] for key in ("step", "fate", "model", "disk")), strict=True):
+    for step, injected_fault, model, disk in zip(
+        *(columns[key] for key in ("step", "fate", "model", "disk")), strict=True
+    ):
         # Nothing befell a writer that no model is told of.
         if model:
-            point = CrashPoint(shown(step, STEP_CHARACTERS_MAX), shown(fate), shown(model), shown(disk))
+            point = CrashPoint(shown(step, STEP_CHARACTERS_MAX), shown(injected_fault), shown(model), shown(disk))
             _count(data.crash_points, point, others)
     for points in columns[REACHED]:
         for point in points:
@@ -230,20 +232,20 @@ def _add_coverage(data: CampaignData, columns: dict[str, list[Any]]) -> None:
 
 
 def _add_signatures(data: CampaignData, cell: Cell, columns: dict[str, list[Any]]) -> None:
-    for place, verdict in enumerate(columns["verdict"]):
+    for position, verdict in enumerate(columns["verdict"]):
         if verdict != "INVALID":
             continue
-        named = [columns[key][place] for key in ("preset", "fault", "property", "part", "kind")]
+        named = [columns[key][position] for key in ("preset", "fault", "property", "part", "kind")]
         stem = _stem(named)
         if stem not in data.signatures:
             if len(data.signatures) >= NAMES_MAX:
                 continue
             data.signatures[stem] = Signature(
                 stem=stem,
-                property=shown(columns["property"][place]),
-                sentence=shown(columns["sentence"][place], SENTENCE_CHARACTERS_MAX),
+                property=shown(columns["property"][position]),
+                sentence=shown(columns["sentence"][position], SENTENCE_CHARACTERS_MAX),
                 cell=cell,
-                seed=columns["seed"][place],
+                seed=columns["seed"][position],
             )
         data.signatures[stem].run_count += 1
 

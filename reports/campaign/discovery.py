@@ -86,7 +86,7 @@ class Behaviours:
             held_out_new_count=self._held_out_new_count,
         )
 
-    def course(self) -> list[Yield]:
+    def trace(self) -> list[Yield]:
         """Return what was known at some of the runs, in their order, and after all of them."""
         return [*(point for point in self.points if point.run_count < self.run_count), self.now()]
 

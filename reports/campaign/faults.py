@@ -60,8 +60,8 @@ def fault_groups(cells: Mapping[Cell, CellRuns]) -> list[FaultGroup]:
     for cell, runs in cells.items():
         if cell.fault:
             of_groups.setdefault(cell.group, {}).setdefault(cell.fault, []).append((cell.scenario, runs))
-            is_found = runs.first_place is not None
-            times.setdefault(cell.group, []).append((runs.first_place or runs.run_count, is_found))
+            is_found = runs.first_position is not None
+            times.setdefault(cell.group, []).append((runs.first_position or runs.run_count, is_found))
     return [_group(name, faults, times[name]) for name, faults in of_groups.items()]
 
 

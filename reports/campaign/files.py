@@ -113,7 +113,7 @@ def read_end(directory: Path) -> End | None:
     fields = _document(path)
     verdict = fields.text("verdict")
     if verdict not in VERDICTS:
-        fields.refuse("verdict", f"one of {', '.join(VERDICTS)}", verdict)
+        fields.reject("verdict", f"one of {', '.join(VERDICTS)}", verdict)
     return End(
         verdict=verdict,
         result_hash=shown(fields.text("result_hash")),
@@ -180,7 +180,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     values = []
     for chunk in column.chunks:
         texts = chunk.dictionary.to_pylist()
-        values += [texts[place] for place in chunk.indices.to_pylist()]
+        values += [texts[position] for position in chunk.indices.to_pylist()]
     return values
 
 
@@ -188,9 +188,9 @@ def _check_size(file: TaskFile, metadata: pq.FileMetaData) -> None:
     row_count = metadata.num_rows
     _expect(file, "rows", f"1 to {ROWS_A_FILE_MAX:,}", f"{row_count:,}", 1 <= row_count <= ROWS_A_FILE_MAX)
     chunks = [
-        group.column(place)
+        group.column(position)
         for group in map(metadata.row_group, range(metadata.num_row_groups))
-        for place in range(group.num_columns)
+        for position in range(group.num_columns)
     ]
     size_bytes = sum(
         chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in COLUMNS
@@ -201,11 +201,11 @@ def _check_size(file: TaskFile, metadata: pq.FileMetaData) -> None:
 def _check_types(file: TaskFile, parquet_schema: pq.ParquetSchema) -> None:
     schema = parquet_schema.to_arrow_schema()
     for name, wanted in _TYPES.items():
-        places = schema.get_all_field_indices(name)
-        _expect(file, name, "one such column", f"{len(places)} of them", len(places) == 1)
-        actual = schema.field(places[0]).type
+        positions = schema.get_all_field_indices(name)
+        _expect(file, name, "one such column", f"{len(positions)} of them", len(positions) == 1)
+        actual = schema.field(positions[0]).type
         _expect(file, name, str(wanted), shown(str(actual)), actual == wanted)
-    paths = {parquet_schema.column(place).path for place in range(len(parquet_schema))}
+    paths = {parquet_schema.column(position).path for position in range(len(parquet_schema))}
     _expect(file, REACHED, f"the column {REACHED_PATH}", "another one", REACHED_PATH in paths)
 
 

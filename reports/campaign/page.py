@@ -49,10 +49,10 @@ def campaign_page(directory: Path) -> Page:
         controls=controls[:CONTROLS_MAX],
         control_count=len(controls),
         findings=_findings(data)[:FINDINGS_MAX],
-        course=_course(data),
+        trace=_trace(data),
         heat=heat_map(data.crash_points),
         reached=data.reached.most_common(POINTS_MAX),
-        fates=data.fates.most_common(POINTS_MAX),
+        injected_faults=data.injected_faults.most_common(POINTS_MAX),
         costs=_costs(data),
         about=about,
         at_most=at_most,
@@ -93,7 +93,7 @@ def _notes(data: CampaignData, controls: Sequence[Control]) -> list[str]:
     waiting = [name for name in data.groups if not data.task_counts[name]]
     if waiting:
         notes.append(f"{len(waiting):,} groups have no results: {', '.join(waiting[:GROUPS_MAX])}.")
-    failed = [f"{group}: {subject}" for (group, subject), runs in controls if not runs.convicted_count]
+    failed = [f"{group}: {subject}" for (group, subject), runs in controls if not runs.detected_count]
     notes += [f"A positive control failed: {control}." for control in failed[:CONTROLS_MAX]]
     if sum(count for (_, verdict), count in data.verdicts.items() if verdict == "UNKNOWN"):
         notes.append("Runs came to no end.")
@@ -139,11 +139,11 @@ def _findings(data: CampaignData) -> list[tuple[Signature, str]]:
     ]
 
 
-def _course(data: CampaignData) -> dict[str, object] | None:
+def _trace(data: CampaignData) -> dict[str, object] | None:
     """Return what the runs have shown that was new, and what that says of those that were not made."""
     if not data.behaviours.run_count:
         return None
-    points = data.behaviours.course()
+    points = data.behaviours.trace()
     stride = -(-len(points) // YIELD_ROWS)
     return {
         "behaviours": points[-1],

@@ -63,7 +63,7 @@ def _step_words(step: str) -> StepWords:
 
 def _decision_words(cause: Cause, explanation: Explanation) -> str:
     """Return what the story says of the decision, which has a "then" for each of them, else the decision itself."""
-    thens = [line.text for line in lines_of(explanation.story) if line.lead == "Then"]
+    thens = [line.text for line in lines_of(explanation.narrative) if line.lead == "Then"]
     if len(thens) == len(explanation.decisions) and cause.decision in explanation.decisions:
         return thens[list(explanation.decisions).index(cause.decision)]
     return shortened(cause.decision, CHARACTERS_MAX)

@@ -52,7 +52,7 @@ class Explanation:
     clause: str = ""
     step_count: int | None
     decisions: tuple[str, ...]
-    story: tuple[str, ...]
+    narrative: tuple[str, ...]
     rows: Sequence[LaneRow]
     files: Sequence[FileBytes]
     files_left_out: int
@@ -85,7 +85,7 @@ def _row(fields: Fields) -> LaneRow:
     row = fields.record(LaneRow)
     for name, value, values in (("lane", row.lane, LANES), ("happens", row.happens, HAPPENINGS)):
         if value not in values:
-            fields.refuse(name, " or ".join(map(repr, values)), what_is(value))
+            fields.reject(name, " or ".join(map(repr, values)), what_is(value))
     return row
 
 

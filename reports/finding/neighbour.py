@@ -38,14 +38,16 @@ class Pair:
 def side_by_side(broken: Sequence[LaneRow], passing: Sequence[LaneRow], change: str) -> Markup:
     """Return both runs next to each other from just before the first row in which they differ."""
     pairs = list(_paired([bounded(row) for row in broken[:ROWS_MAX]], [bounded(row) for row in passing[:ROWS_MAX]]))
-    first = next((place for place, (left, right) in enumerate(pairs) if not _is_same(left, right)), None)
+    first = next((position for position, (left, right) in enumerate(pairs) if not _is_same(left, right)), None)
     if first is None:
         return fill("neighbour.html.j2", pairs=[], same_count=0, left_out_count=0, change=change, differs="")
     start, end = max(0, first - ROWS_BEFORE), first + ROWS_AFTER
     return fill(
         "neighbour.html.j2",
         pairs=[
-            _pair(place + 1, *pair, is_first=place == first) for place, pair in enumerate(pairs[:end]) if place >= start
+            _pair(position + 1, *pair, is_first=position == first)
+            for position, pair in enumerate(pairs[:end])
+            if position >= start
         ],
         same_count=first,
         left_out_count=max(0, len(pairs) - end),

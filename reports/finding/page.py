@@ -49,7 +49,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         explanation=explanation,
         seen="" if explanation is None else shortened(explanation.seen, TEXT_CHARACTERS_MAX),
         cause=Markup() if explanation is None else cause_strip(explanation),
-        story=lines_of_evidence(evidence) if explanation is None else _story(explanation),
+        narrative=lines_of_evidence(evidence) if explanation is None else _narrative(explanation),
         diagram=_diagram(explanation),
         at_crash=explanation is not None and any(row.happens in CRASHES for row in explanation.rows),
         maps=damage_maps(fields, evidence) if explanation is None else _maps(explanation),
@@ -75,8 +75,8 @@ def _rest(evidence: Fields) -> Mapping[str, Any]:
 
 def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, str]]:
     """Return what is known of the finding beside its sentence, as names with values."""
-    situation = fields.inner("situation") if "situation" in fields else None
-    target = situation.inner("target").text("name", "") if situation is not None and "target" in situation else ""
+    test_case = fields.inner("situation") if "situation" in fields else None
+    target = test_case.inner("target").text("name", "") if test_case is not None and "target" in test_case else ""
     steps = None if explanation is None else explanation.step_count
     facts = [
         ("Property", fields.text("property")),
@@ -91,9 +91,9 @@ def _facts(fields: Fields, explanation: Explanation | None) -> list[tuple[str, s
     return [(name, shortened(value, TEXT_CHARACTERS_MAX)) for name, value in facts if value]
 
 
-def _story(explanation: Explanation) -> list[Line]:
+def _narrative(explanation: Explanation) -> list[Line]:
     """Return the sentences but the first one, which the head of the page says."""
-    return [line for line in lines_of(explanation.story) if line.lead != "Broken"]
+    return [line for line in lines_of(explanation.narrative) if line.lead != "Broken"]
 
 
 def _diagram(explanation: Explanation | None) -> Markup:

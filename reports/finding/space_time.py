@@ -71,7 +71,10 @@ def space_time(rows: Sequence[LaneRow]) -> Markup:
     """Return the diagram with the bar that plays it; of too many rows those around the decisive one."""
     start, end = window_of(rows)
     shown = rows[start:end]
-    drawn = [_drawn(start + place + 1, row, shown[place - 1] if place else None) for place, row in enumerate(shown)]
+    drawn = [
+        _drawn(start + position + 1, row, shown[position - 1] if position else None)
+        for position, row in enumerate(shown)
+    ]
     return fill(
         "space_time.html.j2",
         rows=drawn,
@@ -82,7 +85,7 @@ def space_time(rows: Sequence[LaneRow]) -> Markup:
 
 def window_of(rows: Sequence[LaneRow]) -> tuple[int, int]:
     """Return where the rows to show begin and end: `ROWS_MAX` around the decisive one, fewer where they say much."""
-    decisive = next((place for place, row in enumerate(rows) if row.is_decisive), 0)
+    decisive = next((position for position, row in enumerate(rows) if row.is_decisive), 0)
     start, end = _around(decisive, len(rows), ROWS_MAX)
     characters = sum(_characters(bounded(row)) for row in rows[start:end])
     if characters <= CHARACTERS_MAX:
@@ -90,8 +93,8 @@ def window_of(rows: Sequence[LaneRow]) -> tuple[int, int]:
     return _around(decisive, len(rows), max(1, (end - start) * CHARACTERS_MAX // characters))
 
 
-def _around(place: int, count: int, count_max: int) -> tuple[int, int]:
-    start = max(0, min(place - count_max // 2, count - count_max))
+def _around(position: int, count: int, count_max: int) -> tuple[int, int]:
+    start = max(0, min(position - count_max // 2, count - count_max))
     return start, min(count, start + count_max)
 
 
@@ -116,10 +119,10 @@ def bounded(row: LaneRow) -> LaneRow:
 def call_of(text: str) -> Call:
     """Return a text in three parts, the middle one being the first word that looks like a file of a table."""
     words = text.split(" ")
-    place = next((at for at, word in enumerate(words) if "/" in word or word.startswith("_")), None)
-    if place is None:
+    position = next((at for at, word in enumerate(words) if "/" in word or word.startswith("_")), None)
+    if position is None:
         return Call(text, "", "")
-    return Call(" ".join(words[:place]), words[place], " ".join(words[place + 1 :]))
+    return Call(" ".join(words[:position]), words[position], " ".join(words[position + 1 :]))
 
 
 def _drawn(number: int, row: LaneRow, before: LaneRow | None) -> Drawn:

@@ -46,18 +46,18 @@ def lines_of_evidence(evidence: Fields) -> list[Line]:
     ]
 
 
-def cast_of(situation: Fields) -> list[str]:
+def cast_of(test_case: Fields) -> list[str]:
     """Return who does what in a run, a sentence each; raises ResultError."""
-    operations = situation.items("operations")
+    operations = test_case.items("operations")
     said = []
     for life, words in (("first_life", "The writer"), ("second_life", "Its second life, after a crash,")):
-        numbers = situation.items(life)
+        numbers = test_case.items(life)
         known = [operations[each] for each in numbers if type(each) is int and 0 <= each < len(operations)]
         for number, operation in zip(numbers[:STEPS_MAX], known[:STEPS_MAX], strict=False):
             said.append(f"{words} commits operation {number}: {_operation(operation)}.")
         if len(known) > STEPS_MAX:
             said.append(f"{words} commits {len(known) - STEPS_MAX:,} more operations.")
-    for readers in situation.inners("readers", STEPS_MAX):
+    for readers in test_case.inners("readers", STEPS_MAX):
         count, reads = readers.number("count"), readers.number("read_count")
         opened = {"fresh": "each time opening the table anew", "follow": "keeping the table open"}
         style = opened.get(readers.text("style", ""), "")

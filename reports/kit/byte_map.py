@@ -166,10 +166,10 @@ def _without_gaps(size_bytes: int, ranges: Sequence[ByteRange]) -> Iterator[Byte
 
 def _marked(ranges: Sequence[ByteRange], marks: Sequence[Mark]) -> Iterator[Segment]:
     """Yield the ranges, cut where marks begin and end."""
-    cuts = sorted({place for mark in marks for place in (mark.start, mark.end)})
+    cuts = sorted({position for mark in marks for position in (mark.start, mark.end)})
     for each in ranges:
-        places = [each.start, *(place for place in cuts if each.start < place < each.end), each.end]
-        for start, end in pairwise(places):
+        positions = [each.start, *(position for position in cuts if each.start < position < each.end), each.end]
+        for start, end in pairwise(positions):
             labels = tuple(dict.fromkeys(mark.label for mark in marks if mark.start <= start and end <= mark.end))
             yield Segment(start=start, end=end, state=each.state, label=each.label, marks=labels)
 
@@ -179,12 +179,12 @@ def _merged(segments: Sequence[Segment]) -> list[Segment]:
     runs = [list(run) for _, run in groupby(segments, key=lambda segment: (segment.state, segment.marks))]
     count = len(segments)
     merged: set[int] = set()
-    for place in sorted(range(len(runs)), key=lambda place: -len(runs[place])):
+    for position in sorted(range(len(runs)), key=lambda position: -len(runs[position])):
         if count <= MERGED_ABOVE:
             break
-        merged.add(place)
-        count -= len(runs[place]) - 1
-    return [segment for place, run in enumerate(runs) for segment in ([_as_one(run)] if place in merged else run)]
+        merged.add(position)
+        count -= len(runs[position]) - 1
+    return [segment for position, run in enumerate(runs) for segment in ([_as_one(run)] if position in merged else run)]
 
 
 def _as_one(run: Sequence[Segment]) -> Segment:
@@ -195,9 +195,9 @@ def _as_one(run: Sequence[Segment]) -> Segment:
 
 def _pieces(segments: Sequence[Segment], size_bytes: int) -> Iterator[Piece]:
     """Yield the parts of the bar; a mark is open where the segment before it has another one."""
-    for place, segment in enumerate(segments):
-        before = segments[place - 1].marks if place else ()
-        after = segments[place + 1].marks if place + 1 < len(segments) else ()
+    for position, segment in enumerate(segments):
+        before = segments[position - 1].marks if position else ()
+        after = segments[position + 1].marks if position + 1 < len(segments) else ()
         yield Piece(
             segment=segment,
             share=round(1000 * segment.size_bytes / size_bytes, 3),

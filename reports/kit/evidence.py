@@ -40,9 +40,9 @@ class _Walk:
 
     def entries(self, items: Iterable[tuple[str, Any]], count: int, depth: int) -> list[Entry]:
         entries = []
-        for place, (name, value) in enumerate(items):
-            if place == ITEMS_MAX or self._left <= 0:
-                entries.append(Entry(name="…", text=f"{count - place:,} more are left out"))
+        for position, (name, value) in enumerate(items):
+            if position == ITEMS_MAX or self._left <= 0:
+                entries.append(Entry(name="…", text=f"{count - position:,} more are left out"))
                 break
             self._left -= 1
             entries.append(self._entry(visible(shortened(str(name), CHARACTERS_MAX)), value, depth))
@@ -59,7 +59,7 @@ class _Walk:
             case Mapping() if value:
                 return Entry(name=name, text="", entries=self.entries(value.items(), len(value), depth - 1))
             case list() if not all(map(_is_scalar, value)):
-                numbered = ((f"{place + 1}", each) for place, each in enumerate(value))
+                numbered = ((f"{position + 1}", each) for position, each in enumerate(value))
                 return Entry(name=name, text="", entries=self.entries(numbered, len(value), depth - 1))
             case list():
                 return Entry(name=name, text=_plain_text(value))

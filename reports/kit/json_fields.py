@@ -30,11 +30,13 @@ class Fields:
     A field that is missing, or null, is the default where there is one.
     """
 
-    def __init__(self, document: Any, *, file: str, place: str = "") -> None:
+    def __init__(self, document: Any, *, file: str, position: str = "") -> None:
         """Wait for questions about an object."""
-        self.file, self.place = file, place
+        self.file, self.position = file, position
         if not isinstance(document, Mapping):
-            raise ResultError(file=file, field=place or "the document", expected="an object", actual=what_is(document))
+            raise ResultError(
+                file=file, field=position or "the document", expected="an object", actual=what_is(document)
+            )
         self.document: Mapping[str, Any] = document
 
     def __contains__(self, name: str) -> bool:
@@ -78,19 +80,19 @@ class Fields:
     def texts(self, name: str) -> list[str]:
         """Return a field that is a list of texts; one that is missing is an empty one."""
         return [
-            self.shown(each) if isinstance(each, str) else self._fail(f"{name}[{place}]", "text", each)
-            for place, each in enumerate(self.items(name))
+            self.shown(each) if isinstance(each, str) else self._fail(f"{name}[{position}]", "text", each)
+            for position, each in enumerate(self.items(name))
         ]
 
     def inner(self, name: str) -> Self:
         """Return a field that is an object."""
-        return type(self)(self._value(name, None, "an object"), file=self.file, place=self._path(name))
+        return type(self)(self._value(name, None, "an object"), file=self.file, position=self._path(name))
 
     def inners(self, name: str, count_max: int | None = None) -> list[Self]:
         """Return a field that is a list of objects, the first `count_max` of them."""
         return [
-            type(self)(each, file=self.file, place=f"{self._path(name)}[{place}]")
-            for place, each in enumerate(self.items(name)[:count_max])
+            type(self)(each, file=self.file, position=f"{self._path(name)}[{position}]")
+            for position, each in enumerate(self.items(name)[:count_max])
         ]
 
     def record(self, kind: type[Record], **known: Any) -> Record:
@@ -110,9 +112,9 @@ class Fields:
         """Raise ResultError unless the field `format` is one of those that are known."""
         found = Fields.number(self, "format")
         if found not in known:
-            self.refuse("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
+            self.reject("format", " or ".join(map(str, known)), shortened(str(found), SHOWN_CHARACTERS_MAX))
 
-    def refuse(self, name: str, expected: str, actual: str) -> NoReturn:
+    def reject(self, name: str, expected: str, actual: str) -> NoReturn:
         """Raise ResultError for what stands in a field."""
         raise ResultError(file=self.file, field=self._path(name), expected=expected, actual=actual)
 
@@ -123,10 +125,10 @@ class Fields:
         return self._fail(name, expected, None) if value is None else value
 
     def _path(self, name: str) -> str:
-        return f"{self.place}.{name}" if self.place else name
+        return f"{self.position}.{name}" if self.position else name
 
     def _fail(self, name: str, expected: str, value: Any) -> NoReturn:
-        self.refuse(name, expected, what_is(value))
+        self.reject(name, expected, what_is(value))
 
 
 def what_is(value: Any) -> str:

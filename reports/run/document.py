@@ -21,7 +21,7 @@ Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class TestCase:
     """How much was explored of one of a phase's situations."""
 
     name: str
@@ -46,7 +46,7 @@ class PhaseResult:
     exposures: Counts
     reached: Counts
     fields: Mapping[str, Mapping[str, Counts]]
-    situations: tuple[Situation, ...]
+    test_cases: tuple[TestCase, ...]
 
     @property
     def per_second(self) -> float | None:
@@ -124,7 +124,7 @@ class RunFields(Fields):
         """Return a field that is a count; raises ResultError for other numbers."""
         value = super().number(name, default)
         if not 0 <= value < COUNT_LIMIT:
-            self.refuse(name, "a count", what_is(value))
+            self.reject(name, "a count", what_is(value))
         return value
 
     def mapping(self, name: str) -> RunFields:
@@ -140,7 +140,7 @@ class RunFields(Fields):
         """Return the field `verdict`."""
         value = self.text("verdict")
         if value not in VERDICTS:
-            self.refuse("verdict", " or ".join(VERDICTS), what_is(value))
+            self.reject("verdict", " or ".join(VERDICTS), what_is(value))
         return value
 
 
@@ -157,7 +157,7 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
     phases = tuple(_phase(each, times) for each in fields.inners("phases"))
     verdict, expected = fields.verdict(), worst(phase.verdict for phase in phases)
     if verdict != expected:
-        fields.refuse("verdict", f"{expected}, as its phases say", verdict)
+        fields.reject("verdict", f"{expected}, as its phases say", verdict)
     findings = tuple(
         each.record(Listed, file=visible(each.whole_text("file")), violated=each.text("property"))
         for each in fields.inners("findings")
@@ -167,7 +167,7 @@ def run_of(document: Any, *, file: str, name: str, key: str) -> Run:
 
 def _phase(fields: RunFields, times: RunFields) -> PhaseResult:
     by_file = fields.mapping("fields")
-    situations = fields.mapping("situations")
+    test_cases = fields.mapping("situations")
     name = fields.whole_text("name")
     return fields.record(
         PhaseResult,
@@ -181,12 +181,12 @@ def _phase(fields: RunFields, times: RunFields) -> PhaseResult:
             shown(file): {shown(name): fields_of_file.counts(name) for name in fields_of_file.document}
             for file, fields_of_file in ((file, by_file.inner(file)) for file in by_file.document)
         },
-        situations=tuple(situations.inner(each).record(Situation, name=shown(each)) for each in situations.document),
+        test_cases=tuple(test_cases.inner(each).record(TestCase, name=shown(each)) for each in test_cases.document),
     )
 
 
 def _seconds(fields: RunFields) -> float:
     value = fields.document.get("seconds")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < COUNT_LIMIT:
-        fields.refuse("seconds", "a number of seconds", what_is(value))
+        fields.reject("seconds", "a number of seconds", what_is(value))
     return float(value)

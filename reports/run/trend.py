@@ -65,8 +65,8 @@ class Trend:
         `pages` are the keys of the runs that have a page to link to.
         """
         rows = [
-            (run, [line.counts[place] for line in self.lines], run.key if run.key in pages else "")
-            for place, run in enumerate(self.runs)
+            (run, [line.counts[position] for line in self.lines], run.key if run.key in pages else "")
+            for position, run in enumerate(self.runs)
         ]
         return fill("run_trend.html.j2", trend=self, run=run, newest=self.runs[-1], rows=rows[::-1], pages=pages)
 
@@ -110,7 +110,7 @@ def _plot(runs: Sequence[Run], lines: Sequence[Line]) -> Markup:
 def _draw_explored(axes: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
         colour = COLOURS[line.colour]
-        explored = {place: count for place, count in enumerate(line.counts) if count is not None}
+        explored = {position: count for position, count in enumerate(line.counts) if count is not None}
         axes.plot(
             list(explored),
             list(explored.values()),

@@ -53,7 +53,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Compatibility:
     """What a release makes of the files."""
 
     preset: str
@@ -79,7 +79,7 @@ class Verified:
     notes: tuple[str, ...]
     counts: Mapping[str, int]
     partitions: tuple[Partition, ...]
-    outlook: Outlook | None
+    compatibility: Compatibility | None
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -110,7 +110,7 @@ class TableFields(Fields):
         """Return a field that is a number of 64 bits; raises ResultError for others."""
         value = super().number(name, default)
         if not -NUMBER_LIMIT < value < NUMBER_LIMIT:
-            self.refuse(name, "a number of 64 bits", "a larger one")
+            self.reject(name, "a number of 64 bits", "a larger one")
         return value
 
 
@@ -119,9 +119,9 @@ def shown_text(text: str) -> str:
     return printable(text, TEXT_CHARACTERS_MAX)
 
 
-def read_verified(document: Any, *, file: str, place: str = "") -> Verified:
+def read_verified(document: Any, *, file: str, position: str = "") -> Verified:
     """Return what the document of `verify` says; raises ResultError for another document."""
-    fields = TableFields(document, file=file, place=place)
+    fields = TableFields(document, file=file, position=position)
     fields.demand_format(FORMAT)
     numbers = itertools.count(1)
 
@@ -135,10 +135,10 @@ def read_verified(document: Any, *, file: str, place: str = "") -> Verified:
         problems=problems(fields),
         counts={name: counts.number(name) for name in COUNTS},
         partitions=tuple(each.record(Partition, problems=problems(each)) for each in fields.inners("partitions")),
-        outlook=fields.inner("as").record(Outlook) if "as" in fields else None,
+        compatibility=fields.inner("as").record(Compatibility) if "as" in fields else None,
     )
     problem_count = len(verified.all_problems)
     if fields.flag("sound") == bool(problem_count):
         expected = f"{str(not problem_count).lower()}, because {problem_count} problems are listed"
-        fields.refuse("sound", expected, str(fields.flag("sound")).lower())
+        fields.reject("sound", expected, str(fields.flag("sound")).lower())
     return verified

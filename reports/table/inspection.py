@@ -73,9 +73,11 @@ class GenerationRow:
     wrote: str
 
 
-def read_inspected(document: object, partition: Partition, version: int | None, *, file: str, place: str) -> Inspected:
+def read_inspected(
+    document: object, partition: Partition, version: int | None, *, file: str, position: str
+) -> Inspected:
     """Return what the document of an inspection says of a partition; raises ResultError for another document."""
-    fields = TableFields(document, file=file, place=place)
+    fields = TableFields(document, file=file, position=position)
     fields.demand_format(FORMAT)
     chain, files = Chain(), []
     if "pm" in fields:
@@ -99,7 +101,7 @@ def numbered_on(inspections: Iterable[Inspected], first: int) -> list[Inspected]
     """Return the inspections with the problems that only they name numbered, from `first` on."""
     numbered = []
     for each in inspections:
-        others = tuple(replace(problem, number=first + place) for place, problem in enumerate(each.others))
+        others = tuple(replace(problem, number=first + position) for position, problem in enumerate(each.others))
         numbered.append(replace(each, others=others))
         first += len(others)
     return numbered

@@ -27,7 +27,7 @@ RANGES_MAX, RANGES_MIN, RANGES_TOTAL = 60, 20, 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """Where a problem lies: the anchor of the partition's bytes, and what stands there."""
 
     problem: Problem
@@ -42,7 +42,7 @@ class Section:
     anchor: str
     inspected: Inspected
     rows: list[GenerationRow]
-    others: list[Place]
+    others: list[Position]
     maps: list[Markup]
 
 
@@ -57,14 +57,14 @@ def table_page(document: Mapping[str, Any], *, key: str, file: str) -> Page:
     sections = _sections(inspections, key)
     orphan_bytes = {each.partition.name: each.orphan_bytes for each in inspections}
     bars = bars_of(verified.partitions, orphan_bytes)
-    goes_on = verified.outlook is None or verified.outlook.goes_on
+    goes_on = verified.compatibility is None or verified.compatibility.goes_on
     body = fill(
         "table.html.j2",
         key=key,
         verified=verified,
         verdict=_verdict(verified),
         facts=_facts(verified),
-        places=_places(verified, sections),
+        positions=_positions(verified, sections),
         problem_count=named_count,
         partitions=_most_telling(verified.partitions),
         anchors={section.inspected.partition.name: section.anchor for section in sections},
@@ -92,12 +92,12 @@ def _read(document: Mapping[str, Any], file: str) -> tuple[Verified, list[Inspec
         verified = read_verified(document, file=file)
         return verified, [], sum(not each.is_native for each in verified.partitions)
     fields.demand_format(FORMAT)
-    verified = read_verified(fields.document["verify"], file=file, place="verify")
+    verified = read_verified(fields.document["verify"], file=file, position="verify")
     partitions = {each.name: each for each in verified.partitions}
     documents = fields.inner("inspections").document if "inspections" in fields else {}
     shown = {shown_text(name): inspection for name, inspection in documents.items()}
     inspections = [
-        read_inspected(inspection, partitions[name], verified.version, file=file, place=f"inspections.{name}")
+        read_inspected(inspection, partitions[name], verified.version, file=file, position=f"inspections.{name}")
         for name, inspection in shown.items()
         if name in partitions
     ]
@@ -144,35 +144,35 @@ def _sections(inspections: Sequence[Inspected], key: str) -> list[Section]:
     range_count = max(RANGES_MIN, min(RANGES_MAX, RANGES_TOTAL // max(1, map_count)))
     return [
         Section(
-            anchor=f"{key}-partition-{place}",
+            anchor=f"{key}-partition-{position}",
             inspected=each,
             rows=generation_rows(each.chain),
-            others=[_place(problem, each, f"{key}-partition-{place}") for problem in each.others[:OTHERS_SHOWN]],
+            others=[_position(problem, each, f"{key}-partition-{position}") for problem in each.others[:OTHERS_SHOWN]],
             maps=each.maps(range_count),
         )
-        for place, each in enumerate(inspections, 1)
+        for position, each in enumerate(inspections, 1)
     ]
 
 
-def _places(verified: Verified, sections: Sequence[Section]) -> list[Place]:
+def _positions(verified: Verified, sections: Sequence[Section]) -> list[Position]:
     """Return the first problems that `verify` names, with where they lie in what was inspected."""
     by_number = {problem.number: each for each in sections for problem in each.inspected.partition.problems}
-    places = []
+    positions = []
     for problem in verified.all_problems[:PROBLEMS_SHOWN]:
         section = by_number.get(problem.number)
         if section is None:
-            places.append(Place(problem=problem, anchor="", label=""))
+            positions.append(Position(problem=problem, anchor="", label=""))
         else:
-            places.append(_place(problem, section.inspected, section.anchor))
-    return places
+            positions.append(_position(problem, section.inspected, section.anchor))
+    return positions
 
 
-def _place(problem: Problem, inspected: Inspected, anchor: str) -> Place:
+def _position(problem: Problem, inspected: Inspected, anchor: str) -> Position:
     file = inspected.file_of(problem)
     if file is None:
-        return Place(problem=problem, anchor=anchor, label=inspected.partition.name)
+        return Position(problem=problem, anchor=anchor, label=inspected.partition.name)
     label = "" if problem.offset_bytes is None else file.label_at(problem.offset_bytes)
-    return Place(problem=problem, anchor=anchor, label=label or f"the bytes of {file.name}")
+    return Position(problem=problem, anchor=anchor, label=label or f"the bytes of {file.name}")
 
 
 def _most_telling(partitions: Sequence[Partition]) -> list[Partition]:

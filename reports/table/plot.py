@@ -88,8 +88,8 @@ def partitions_plot(bars: Sequence[Bar]) -> Markup:
         longest = max(len(_name(bar)) for bar in bars)
         tick_count = max(2, TICK_CHARACTERS_MAX // (longest + TICK_GAP_CHARACTERS))
         step = max(1, -(-len(bars) // tick_count))
-        places = list(range(0, len(bars), step))
-        spare.set_xticks(places, [_name(bars[place]) for place in places], parse_math=False)
+        positions = list(range(0, len(bars), step))
+        spare.set_xticks(positions, [_name(bars[position]) for position in positions], parse_math=False)
         spare.set_xlim(-0.6, max(len(bars), 4) - 0.4)
 
     total = sum(bar.partition_count for bar in bars)
@@ -105,7 +105,7 @@ def _layer(
     axes: Any, heights: Sequence[int], bases: Sequence[int], colour: str, pattern: str, label: str | None = None
 ) -> None:
     """Draw bars as one outline with gaps, which is far smaller than a rectangle for each."""
-    edges = [place + side for place in range(len(heights)) for side in (-HALF_BAR, HALF_BAR)]
+    edges = [position + side for position in range(len(heights)) for side in (-HALF_BAR, HALF_BAR)]
     lows = [float(value) for base in bases for value in (base, 0)][:-1]
     tops = [float(value) for base, height in zip(bases, heights, strict=True) for value in (base + height, 0)][:-1]
     style: dict[str, Any] = {"facecolor": COLOURS[colour], "edgecolor": COLOURS["paper"], "linewidth": 0}

@@ -28,7 +28,7 @@ NAMES_SHOWN = 4
 
 def pm_ranges(pm: TableFields, chain: Chain) -> FileRanges:
     """Return the ranges of a `_pm` from its document."""
-    live = {place for group in chain.row_groups for place in (group.block_start, group.region_start)}
+    live = {position for group in chain.row_groups for position in (group.block_start, group.region_start)}
     ranges = []
     for entry in pm.inners("byte_map", RANGES_READ_MAX):
         start, end, what = entry.number("start_bytes"), entry.number("end_bytes"), entry.text("what")

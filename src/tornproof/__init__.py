@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         CorruptError,
         FileMissingError,
         NotATableError,
-        RowsRefusedError,
+        RowsRejectedError,
         StorageError,
         TornproofError,
         UnsupportedError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tornproof.impl.write.writer_options import WriterOptions
 
 __version__ = "0.1.0"
-_PLACES = {
+_POSITIONS = {
     "api.operations": ("check", "migrate", "recover", "verify"),
     "api.tables": ("Scan", "Snapshot", "Table", "create", "open"),
     "impl.errors": (
@@ -35,7 +35,7 @@ _PLACES = {
         "CorruptError",
         "FileMissingError",
         "NotATableError",
-        "RowsRefusedError",
+        "RowsRejectedError",
         "StorageError",
         "TornproofError",
         "UnsupportedError",
@@ -44,13 +44,13 @@ _PLACES = {
     "impl.write.table_writer": ("TableWriter",),
     "impl.write.writer_options": ("WriterOptions",),
 }
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+_POSITION_OF = {name: position for position, names in _POSITIONS.items() for name in names}
 __all__ = [
     "BusyError",
     "CorruptError",
     "FileMissingError",
     "NotATableError",
-    "RowsRefusedError",
+    "RowsRejectedError",
     "Scan",
     "Snapshot",
     "StorageError",
@@ -72,9 +72,9 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import what is asked for only then: a command or a test that needs little starts at once."""
-    if name not in _PLACE_OF:
+    if name not in _POSITION_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_PLACE_OF[name]}"), name)
+    value: object = getattr(import_module(f"{__name__}.{_POSITION_OF[name]}"), name)
     globals()[name] = value
     return value
 

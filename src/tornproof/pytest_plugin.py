@@ -108,7 +108,7 @@ class Explorers:
         __tracebackhide__ = True
         from tornproof.harness.explorers.kills.exploration import PHASE as CRASH
         from tornproof.harness.explorers.kills.explorer import explore_crashes, replay_crash
-        from tornproof.harness.explorers.own_system.crash_story import crash_story
+        from tornproof.harness.explorers.own_system.crash_execution import crash_execution
         from tornproof.testing import PATH
 
         if not isinstance(operations, Sequence) or not operations:
@@ -122,7 +122,7 @@ class Explorers:
                     explored, operations, path=PATH, cuts_max=cuts, has_time=_ceiling(seconds)
                 ),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
-                story=lambda finding: crash_story(explored, operations, finding, path=PATH),
+                execution=lambda finding: crash_execution(explored, operations, finding, path=PATH),
                 advice="give it more seconds or fewer cuts",
                 allow_unfinished=allow_unfinished,
             )
@@ -146,7 +146,7 @@ class Explorers:
         from hypothesis.strategies import SearchStrategy
 
         from tornproof.harness.explorers.own_system.machine import PHASE as MACHINE
-        from tornproof.harness.explorers.own_system.machine import explore_stories, replay_story
+        from tornproof.harness.explorers.own_system.machine import explore_executions, replay_execution
         from tornproof.testing import PATH
 
         if not isinstance(operations, SearchStrategy) and not (isinstance(operations, Sequence) and operations):
@@ -156,11 +156,11 @@ class Explorers:
             _Exploration(
                 phase=MACHINE,
                 target=explored.name,
-                explore=lambda: explore_stories(
+                explore=lambda: explore_executions(
                     explored, operations, path=PATH, steps=steps, examples=examples, seed=seed
                 ),
-                replay=lambda finding: replay_story(explored, operations, finding, path=PATH),
-                story=lambda finding: list(finding.evidence.get("story", ())),
+                replay=lambda finding: replay_execution(explored, operations, finding, path=PATH),
+                execution=lambda finding: list(finding.evidence.get("story", ())),
                 advice="give it more examples or steps",
                 allow_unfinished=allow_unfinished,
             )
@@ -258,7 +258,7 @@ class _Exploration:
     target: str
     explore: Callable[[], Phase]
     replay: Callable[[Finding], Verdict]
-    story: Callable[[Finding], list[str]]
+    execution: Callable[[Finding], list[str]]
     advice: str
     allow_unfinished: bool
 
@@ -290,7 +290,7 @@ def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
         f"tornproof broke {exploration.target!r}. {finding.sentence}",
         f"broken: {finding.property}",
         "",
-        *(f"  {line}" for line in exploration.story(finding)),
+        *(f"  {line}" for line in exploration.execution(finding)),
     ]
 
 

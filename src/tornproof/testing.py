@@ -21,7 +21,7 @@ from tornproof.impl.errors import (
     TornproofError,
     UnsupportedError,
 )
-from tornproof.impl.storage.interface import EntryKind, File, LockMode, Mapping, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, Mapping, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 __all__ = [
@@ -37,9 +37,9 @@ __all__ = [
     "OpenMode",
     "OperatingSystemStorage",
     "Phase",
-    "Refusal",
     "Storage",
     "StorageError",
+    "StorageReason",
     "Target",
     "TargetError",
     "TornproofError",
@@ -70,7 +70,7 @@ class FunctionTarget(Target):
     """A target made of functions, by the names in `PARTS`."""
 
     name: str
-    refusals: tuple[type[Exception], ...]
+    rejections: tuple[type[Exception], ...]
     parts: dict[str, Part]
 
     def create(self, storage: Storage, path: str) -> None:
@@ -119,7 +119,7 @@ def target(
     commit: Part | None = None,
     recover: Part | None = None,
     open_writer: Part | None = None,
-    refusals: Sequence[type[Exception]] = (),
+    rejections: Sequence[type[Exception]] = (),
 ) -> FunctionTarget:
     """Make a target of functions, or of an object that has methods of these names; functions come first.
 
@@ -142,8 +142,8 @@ def target(
             raise TargetError(f"{called} has no {_signature(part)}: a target needs it")
     for part, function in parts.items():
         _check_call(called, part, function)
-    own = tuple(refusals) or tuple(getattr(subject, "refusals", ()))
-    return FunctionTarget(name=called, refusals=(*own, TornproofError), parts=parts)
+    own = tuple(rejections) or tuple(getattr(subject, "refusals", ()))
+    return FunctionTarget(name=called, rejections=(*own, TornproofError), parts=parts)
 
 
 def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> FunctionTarget:
@@ -157,7 +157,7 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
     _check_reading(rehearsed, storage, path)
     recording = RecordingStorage(storage)
     is_done = False
-    with suppress(*rehearsed.refusals, BusError):
+    with suppress(*rehearsed.rejections, BusError):
         with rehearsed.open_writer(recording, path) as writer:
             if not hasattr(writer, "commit"):
                 raise TargetError(f"{rehearsed.name}: open_writer gave {_a(writer)} without a method commit(operation)")

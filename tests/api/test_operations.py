@@ -64,12 +64,12 @@ def test_a_check_explores_what_is_named(questdb_data: Path) -> None:
 
 
 @pytest.mark.parametrize("effort", [0, 10_001, "huge"])
-def test_an_effort_that_is_none_is_refused(effort: int | str) -> None:
+def test_an_effort_that_is_none_is_rejected(effort: int | str) -> None:
     with pytest.raises(ValueError, match="effort: expected small, medium, large or 1 to 10,000"):
         tornproof.check(effort=effort)
 
 
-def test_an_explorer_that_there_is_not_is_refused(questdb_data: Path) -> None:
+def test_an_explorer_that_there_is_not_is_rejected(questdb_data: Path) -> None:
     with pytest.raises(ValueError, match=r"only: expected some of verify, .*, found 'drawn'"):
         tornproof.check(questdb_data / CHAIN, only=["crash", "drawn"])
 

@@ -14,7 +14,7 @@ import tornproof
 from tornproof.api.tables import SnapshotReleasedError
 from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import RepeatedColumnError, UnknownColumnError
-from tornproof.impl.table.create import TableRefusedError
+from tornproof.impl.table.create import TableRejectedError
 from tornproof.impl.types.names import type_code
 
 COLUMNS = {"ts": "TIMESTAMP", "v": "LONG"}
@@ -96,7 +96,7 @@ def test_a_released_snapshot_says_so(table: tornproof.Table) -> None:
         (lambda snapshot: snapshot.scan(start="yesterday"), TimeTextError),
     ],
 )
-def test_what_cannot_be_scanned_is_refused_before_anything_is_read(
+def test_what_cannot_be_scanned_is_rejected_before_anything_is_read(
     table: tornproof.Table, ask: Callable[[tornproof.Snapshot], object], error: type[Exception]
 ) -> None:
     with table.snapshot() as snapshot, pytest.raises(error):
@@ -139,12 +139,12 @@ def test_every_type_can_be_a_column(tmp_path: Path) -> None:
         (COLUMNS, {"deduplication_keys": ["k"]}, "the deduplication key 'k' is not among the columns"),
     ],
 )
-def test_what_no_table_can_have_is_refused(
+def test_what_no_table_can_have_is_rejected(
     tmp_path: Path, columns: dict[str, str], other: dict[str, object], sentence: str
 ) -> None:
-    with pytest.raises(TableRefusedError) as refused:
+    with pytest.raises(TableRejectedError) as rejected:
         tornproof.create(tmp_path / "t", columns, **{"timestamp": "ts", **other})  # type: ignore[arg-type]
-    assert sentence in str(refused.value)
+    assert sentence in str(rejected.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,7 +24,7 @@ def test_a_run_prints_what_became_of_the_lines_and_ends_with_1_for_rejects(
     demand_archived(cold_run(*arguments_in(folder), folder=folder), folder)
 
 
-def test_what_cannot_be_done_is_refused_in_one_sentence_before_spark_starts(
+def test_what_cannot_be_done_is_rejected_in_one_sentence_before_spark_starts(
     tornproof: WarmRunner, folder: Path
 ) -> None:
     (folder / "bad.toml").write_text('ts = "SYMBOL"')

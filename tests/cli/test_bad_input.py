@@ -232,9 +232,9 @@ def missing(path: Path) -> None: ...
 def test_what_is_no_table_is_exit_2(
     tornproof: WarmRunner, tmp_path: Path, command: str, put: Callable[[Path], None]
 ) -> None:
-    place = tmp_path / "x\x1b[2J[red]\n"
-    put(place)
-    run = tornproof(command, place)
+    position = tmp_path / "x\x1b[2J[red]\n"
+    put(position)
+    run = tornproof(command, position)
     assert (run.code, run.out) == (2, "")
     assert "\\x1b[2J[red]\\n" in sentence_of(run)
 

@@ -62,6 +62,6 @@ def test_a_hardened_commit_that_is_unsafe_is_invalid(monkeypatch: pytest.MonkeyP
     assert run()[0] == 1
 
 
-def test_two_documents_for_one_standard_output_are_refused() -> None:
+def test_two_documents_for_one_standard_output_are_rejected() -> None:
     result = CliRunner().invoke(app, ["barriers", "--markdown", "--json", "-"])
     assert "both ask for standard output" in str(result.exception)

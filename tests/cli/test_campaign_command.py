@@ -32,12 +32,12 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def session(master: str | None, *, name: str) -> Iterator[None]:
         yield None
 
-    def run(spark: Any, spec: Spec, out: Path, **told: Any) -> Summary:
+    def run(spark: Any, spec: Spec, out: Path, **reported: Any) -> Summary:
         claim(spec, out)
         for task in reversed(plan_of(spec)):
             if not task.path(out, RESULTS).exists():
                 complete_task(task, out)
-        return run_campaign(spark, spec, out, **told)
+        return run_campaign(spark, spec, out, **reported)
 
     monkeypatch.setattr(command, "spark_session", session)
     monkeypatch.setattr(command, "run_campaign", run)
@@ -103,7 +103,7 @@ def test_without_a_verdict_the_exit_code_is_that_of_unknown(tmp_path: Path) -> N
     assert code == ExitCode.UNKNOWN and "8 runs came to no end" in out and out.endswith("small: UNKNOWN\n")
 
 
-def refusal(*arguments: str) -> BaseException | None:
+def rejection(*arguments: str) -> BaseException | None:
     return CliRunner().invoke(app, ["campaign", *arguments], standalone_mode=False).exception
 
 
@@ -111,9 +111,9 @@ def test_what_cannot_be_run_is_wrong_usage_in_one_sentence(tmp_path: Path, monke
     spec = spec_file(tmp_path, 'scenarios = ["sync-fails"]')
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    refused = [
-        refusal("--spec", str(tmp_path / "none"), "--out", str(tmp_path / "out")),
-        refusal("--spec", spec, "--out", str(tmp_path / "full")),
+    rejected = [
+        rejection("--spec", str(tmp_path / "none"), "--out", str(tmp_path / "out")),
+        rejection("--spec", spec, "--out", str(tmp_path / "full")),
     ]
 
     @contextmanager
@@ -122,8 +122,8 @@ def test_what_cannot_be_run_is_wrong_usage_in_one_sentence(tmp_path: Path, monke
         yield
 
     monkeypatch.setattr(command, "spark_session", missing)
-    refused.append(refusal("--spec", spec, "--out", str(tmp_path / "out")))
-    assert [type(each) for each in refused] == [CampaignError, CampaignError, PipelineUnavailableError]
-    for each in refused:
+    rejected.append(rejection("--spec", spec, "--out", str(tmp_path / "out")))
+    assert [type(each) for each in rejected] == [CampaignError, CampaignError, PipelineUnavailableError]
+    for each in rejected:
         assert isinstance(each, CampaignError | PipelineUnavailableError)
         assert exit_code_of(each) is ExitCode.USAGE and "\n" not in str(each)

@@ -236,7 +236,7 @@ def test_arguments_that_make_no_sense_are_exit_2(
     assert sentence_of(run)
 
 
-def test_a_number_that_no_run_can_take_is_refused_with_those_that_one_can(tornproof: WarmRunner, table: Path) -> None:
+def test_a_number_that_no_run_can_take_is_rejected_with_those_that_one_can(tornproof: WarmRunner, table: Path) -> None:
     run = tornproof("check", table, "--workers", WORKERS_MAX + 1)
     assert (run.code, run.out) == (2, "")
     assert f"{WORKERS_MAX + 1} is not from 1 to {WORKERS_MAX:,} (four times the {CORES} cores" in sentence_of(run)

@@ -13,7 +13,7 @@ from depth import drawn, nightly
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import scenario_names
 
-REFUSED = "column chunk range"
+REJECTED = "column chunk range"
 H1 = "token at byte"
 JULY = ("--preset", "questdb-2026-07")
 POWER_CUT = "append-and-power-cut"
@@ -46,20 +46,20 @@ FEW_OR_MORE = pytest.mark.parametrize(
 
 
 @FEW_OR_MORE
-def test_9_4_2_refuses_reads_without_any_fault_and_loses_a_table_by_a_kill(
+def test_9_4_2_rejects_reads_without_any_fault_and_loses_a_table_by_a_kill(
     tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]
 ) -> None:
     run = check(tornproof, tmp_path, "--preset", "questdb-9.4.2", *asked)
     assert run.code == 1 and run.document["preset"] == "questdb-9.4.2"
     assert [phase["name"] for phase in run.document["phases"]] == ["schedules", "product"]
-    assert any(REFUSED in sentence for sentence in sentences(run, "schedules"))
-    assert any(sentence.startswith("writer") and REFUSED in sentence for sentence in sentences(run, "product"))
+    assert any(REJECTED in sentence for sentence in sentences(run, "schedules"))
+    assert any(sentence.startswith("writer") and REJECTED in sentence for sentence in sentences(run, "product"))
     killed = []
     for finding in run.document["findings"]:
         document = json.loads(Path(finding["file"]).read_text())
-        if finding["phase"] == "schedules" and REFUSED in finding["sentence"]:
+        if finding["phase"] == "schedules" and REJECTED in finding["sentence"]:
             assert len(document["situation"]["operations"]) == 1 and not crashes(document)
-        if finding["phase"] == "product" and REFUSED in finding["sentence"] and crashes(document) == ["kill"]:
+        if finding["phase"] == "product" and REJECTED in finding["sentence"] and crashes(document) == ["kill"]:
             killed.append(len(document["situation"]["operations"]))
         again = tornproof("replay", finding["file"])
         assert again.code == 1 and again.out.rstrip().endswith("INVALID: it happens again")
@@ -76,14 +76,14 @@ def crashes(document: dict[str, object]) -> list[str]:
 def test_2026_07_has_neither_but_its_own(tornproof: WarmRunner, tmp_path: Path, asked: tuple[str, ...]) -> None:
     run = check(tornproof, tmp_path, *JULY, *asked)
     assert run.code == 1 and any(H1 in sentence for sentence in sentences(run, "product"))
-    assert not any(REFUSED in finding["sentence"] for finding in run.document["findings"])
+    assert not any(REJECTED in finding["sentence"] for finding in run.document["findings"])
 
 
 @pytest.mark.nightly
 def test_2026_07_tears_by_a_power_cut_what_it_has_acknowledged(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = check(tornproof, tmp_path, *JULY, "--only", "power", "--scenario", POWER_CUT, "--effort", "small")
     assert run.code == 1 and any("before the file ends" in sentence for sentence in sentences(run, "power"))
-    assert not any(REFUSED in finding["sentence"] for finding in run.document["findings"])
+    assert not any(REJECTED in finding["sentence"] for finding in run.document["findings"])
 
 
 @pytest.mark.parametrize(

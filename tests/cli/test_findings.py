@@ -170,13 +170,13 @@ def test_what_is_no_finding_is_exit_2(tornproof: WarmRunner, tmp_path: Path, tex
 
 def test_bytes_a_folder_and_nothing_are_no_findings(tornproof: WarmRunner, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    for place in (tmp_path / "bytes", tmp_path, tmp_path / "missing"):
-        run = tornproof("replay", place)
+    for position in (tmp_path / "bytes", tmp_path, tmp_path / "missing"):
+        run = tornproof("replay", position)
         assert (run.code, run.out) == (2, "")
-        assert sentence_of(run).startswith(f"{place}: ")
+        assert sentence_of(run).startswith(f"{position}: ")
 
 
-def test_files_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_unpack_to_too_much_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.cli.findings.UNPACKED_LIMIT_BYTES", 1000)
     bomb = base64.b64encode(zlib.compress(bytes(1001))).decode()
     file = tmp_path / "finding.json"

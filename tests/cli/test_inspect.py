@@ -125,7 +125,7 @@ def test_byte_map_covers_every_file_and_counts_dead_bytes_as_the_reader_does(que
         assert [0, *(entry["end_bytes"] for entry in ranges)] == [*starts, len(content)], name
         if content and not document["problems"]:
             published = content[: document["header"]["parquet_meta_file_size"]]
-            chain = [decode_metadata(published, place, file=name) for place in walk(published, file=name)]
+            chain = [decode_metadata(published, location, file=name) for location in walk(published, file=name)]
             intervals = reached_intervals(published, chain, file=name)
             assert document["dead_bytes"] == dead_byte_count(published, len(content), intervals, file=name), name
             looked_at_count += 1

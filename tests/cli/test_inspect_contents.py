@@ -31,7 +31,7 @@ from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import BloomOptions, BloomPlace, WriterOptions
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 BLOOM = "tables/9.4.2/bloom/table/2024-06-01.1"
 CHAIN = "tables/9.4.2/chain/table/2024-01-01.1"
@@ -107,12 +107,12 @@ def test_filters_of_a_real_table_are_the_same_in_both_files_and_let_few_values_p
     assert "39.9 %" in printed(questdb_data / BLOOM / "_pm") and "0.144 %" in printed(questdb_data / BLOOM / "_pm")
 
 
-@pytest.mark.parametrize("place", BloomPlace)
-def test_filters_of_our_own_are_found_wherever_they_are_put(place: BloomPlace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", BloomPosition)
+def test_filters_of_our_own_are_found_wherever_they_are_put(position: BloomPosition, tmp_path: Path) -> None:
     storage, path = OperatingSystemStorage(), str(tmp_path / "t")
     columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]
     create_table(storage, path, columns, timestamp="ts", partition_by=PartitionBy.DAY)
-    options = WriterOptions(blooms=BloomOptions(columns={"v": 0.05}, place=place))
+    options = WriterOptions(blooms=BloomOptions(columns={"v": 0.05}, position=position))
     with open_writer(storage, path, options=options) as writer:
         writer.write(pa.table({"ts": [0] * 500, "v": range(500)}))
         writer.commit()
@@ -120,11 +120,11 @@ def test_filters_of_our_own_are_found_wherever_they_are_put(place: BloomPlace, t
     document = document_of(partition)
     assert document["problems"] == []
     blooms = [document[kind]["row_groups"][0]["chunks"][1]["bloom"] for kind in ("pm", "data")]
-    assert blooms[0]["file"] == ("data.parquet" if place is BloomPlace.EXTERNAL else "_pm")
-    assert (blooms[1] is None) == (place is BloomPlace.INLINED)
+    assert blooms[0]["file"] == ("data.parquet" if position is BloomPosition.EXTERNAL else "_pm")
+    assert (blooms[1] is None) == (position is BloomPosition.INLINED)
     for bloom in filter(None, blooms):
         assert bloom["bitset_size_bytes"] == 512 and 0 < bloom["false_positive_rate"] < 0.05
-    if place is BloomPlace.EXTERNAL:
+    if position is BloomPosition.EXTERNAL:
         (partition / "data.parquet").unlink()
         bloom = document_of(partition / "_pm")["row_groups"][0]["chunks"][1]["bloom"]
         assert (bloom["fill"], bloom["false_positive_rate"]) == (None, None)
@@ -217,9 +217,9 @@ def test_filter_whose_length_the_footer_leaves_out_tells_it_itself(tmp_path: Pat
 def test_damaged_filter_of_a_plain_file_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "plain.parquet"
     plain_file(path)
-    place = document_of(path)["row_groups"][0]["chunks"][0]["bloom"]["offset_bytes"]
+    position = document_of(path)["row_groups"][0]["chunks"][0]["bloom"]["offset_bytes"]
     content = path.read_bytes()
-    path.write_bytes(content[:place] + b"\xff" * 4 + content[place + 4 :])
+    path.write_bytes(content[:position] + b"\xff" * 4 + content[position + 4 :])
     document = document_of(path)
     assert len(document["problems"]) == 1
     chunks = document["row_groups"][0]["chunks"]

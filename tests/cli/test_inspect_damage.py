@@ -105,8 +105,8 @@ def test_impossible_footer_under_a_good_checksum_is_shown(copy_of: Callable[[str
     newest = document_of(path)["generations"][0]
     spec = layout.Footer.layout.field(field)
     changed = bytearray(path.read_bytes())
-    place = newest["footer_offset_bytes"] + spec.offset_bytes
-    changed[place : place + spec.wire.size_bytes] = b"\xff" * spec.wire.size_bytes
+    location = newest["footer_offset_bytes"] + spec.offset_bytes
+    changed[location : location + spec.wire.size_bytes] = b"\xff" * spec.wire.size_bytes
     checksum_offset = newest["end_bytes"] - layout.Trailer.layout.size_bytes
     struct.pack_into("<I", changed, checksum_offset, zlib.crc32(changed[8:checksum_offset]))
     path.write_bytes(changed)
@@ -135,8 +135,8 @@ def test_blocks_that_overlap_are_not_decoded_over_and_over(copy_of: Callable[[st
 def test_scan_finds_exactly_the_generations_of_sound_files(questdb_data: Path) -> None:
     for name in golden_data.files("tables/*/*/table/*/_pm"):
         content = (questdb_data / name).read_bytes()
-        found = [place.end_bytes for place in whole_generations(content, file=name)]
-        assert found == sorted(place.end_bytes for place in walk(content, file=name)), name
+        found = [location.end_bytes for location in whole_generations(content, file=name)]
+        assert found == sorted(location.end_bytes for location in walk(content, file=name)), name
 
 
 @pytest.mark.parametrize("shift_bytes", range(8))
@@ -145,7 +145,7 @@ def test_scan_finds_a_generation_at_any_alignment(questdb_data: Path, shift_byte
     newest = next(walk(content, file="_pm"))
     shifted = content + bytes(shift_bytes) + content[newest.offset_bytes : newest.checksum_offset]
     shifted += struct.pack("<II", zlib.crc32(shifted[8:]), newest.trailer.footer_length)
-    assert [place.end_bytes for place in whole_generations(shifted, file="_pm")][-1] == len(shifted)
+    assert [location.end_bytes for location in whole_generations(shifted, file="_pm")][-1] == len(shifted)
 
 
 def test_scan_finds_nothing_in_words_that_only_look_like_lengths() -> None:
@@ -158,7 +158,7 @@ def test_scan_finds_generations_on_both_sides_of_every_window(
     content = (questdb_data / KINDS["_pm"]).read_bytes()
     for window_bytes in range(64, 400, 4):
         monkeypatch.setattr(pm_scan, "WINDOW_BYTES", window_bytes)
-        assert [place.token for place in whole_generations(content, file="_pm")] == sorted(CHAIN_TOKENS)
+        assert [location.token for location in whole_generations(content, file="_pm")] == sorted(CHAIN_TOKENS)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 7, 8, 1000])
@@ -178,7 +178,9 @@ def test_bytes_behind_the_published_end_are_dead(copy_of: Callable[[str], Path],
         ("data.parquet", 300 << 20, struct.pack("<I", (256 << 20) + 1) + b"PAR1"),
     ],
 )
-def test_too_large_a_file_is_refused_before_it_is_read(tmp_path: Path, name: str, size_bytes: int, tail: bytes) -> None:
+def test_too_large_a_file_is_rejected_before_it_is_read(
+    tmp_path: Path, name: str, size_bytes: int, tail: bytes
+) -> None:
     path = tmp_path / name
     with path.open("wb") as file:
         file.truncate(size_bytes)
@@ -228,18 +230,20 @@ def test_txn_that_never_stands_still_is_given_up(
         ("", UsageError, "neither a parquet partition nor a table"),
     ],
 )
-def test_what_cannot_be_inspected_is_refused(questdb_data: Path, name: str, error: type[Exception], words: str) -> None:
+def test_what_cannot_be_inspected_is_rejected(
+    questdb_data: Path, name: str, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         inspect_path(OperatingSystemStorage(), str(questdb_data / name), None)
 
 
 @pytest.mark.parametrize("name", ["_txn", "_meta"])
-def test_token_is_refused_where_there_are_no_footers(questdb_data: Path, name: str) -> None:
+def test_token_is_rejected_where_there_are_no_footers(questdb_data: Path, name: str) -> None:
     with pytest.raises(UsageError, match="--at"):
         inspect_path(OperatingSystemStorage(), str(questdb_data / CHAIN / name), 1)
 
 
-def test_refusals_are_one_sentence_and_exit_code_2(tornproof: WarmRunner, questdb_data: Path, tmp_path: Path) -> None:
+def test_rejections_are_one_sentence_and_exit_code_2(tornproof: WarmRunner, questdb_data: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "_pm")
     for arguments in (
         (questdb_data / CHAIN,),

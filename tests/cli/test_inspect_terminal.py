@@ -93,7 +93,7 @@ def test_table_that_is_too_wide_goes_on_below_with_the_names_of_its_rows(questdb
         ["group", "name", "codec", "encodings", "from", "size", "nulls"],
         ["group", "name", "min", "max"],
     ]
-    first = next(place for place, line in enumerate(lines) if line.startswith("group name min"))
+    first = next(position for position, line in enumerate(lines) if line.startswith("group name min"))
     assert lines[first + 1].split() == ["0", "ts", "=2024-01-01T00:00:00Z", "=2024-01-01T03:00:00Z"]
     wide = printed(questdb_data / CHAIN_PARTITION / "_pm", width=120).splitlines()
     assert sum(line.startswith("group name") for line in wide) == 1

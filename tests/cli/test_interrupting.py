@@ -20,7 +20,7 @@ from depth import nightly
 from history_cases import right_history
 from interrupting import ended, interrupt, run_whole, start
 from legacy_trees import write_legacy_tree
-from random_runs import HEADER_BEFORE_BODY, found, table_situation
+from random_runs import HEADER_BEFORE_BODY, found, table_case
 
 from tornproof.cli.findings import save_findings
 from tornproof.harness.common.history import to_arrow
@@ -74,12 +74,12 @@ def moments() -> list[Any]:
     cases = []
     for name, case in CASES.items():
         draw = random.Random(name)
-        places = [0.0, *((place + draw.random()) / MOMENTS for place in range(1, MOMENTS))]
+        positions = [0.0, *((position + draw.random()) / MOMENTS for position in range(1, MOMENTS))]
         always = draw.sample(range(case.always_before), case.always)
-        for number, place in enumerate(places):
+        for number, position in enumerate(positions):
             sent = draw.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM])
-            id = f"{name} at {place:.0%} by {sent.name}"
-            cases.append((pytest.param if number in always else nightly)(name, place, sent, id=id))
+            id = f"{name} at {position:.0%} by {sent.name}"
+            cases.append((pytest.param if number in always else nightly)(name, position, sent, id=id))
     return cases
 
 
@@ -95,7 +95,7 @@ def made(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = (f'{{"ts": "2024-01-0{number + 1}T00:00:{row % 60:02}Z", "v": {row}}}\n' for row in range(5000))
         (folder / "lines" / f"{number}.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
     pq.write_table(to_arrow(right_history(1)), folder / "events.parquet")
-    finding = found(table_situation(protocol=HEADER_BEFORE_BODY))
+    finding = found(table_case(protocol=HEADER_BEFORE_BODY))
     phase = Phase(name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(finding,))
     (entry,) = save_findings([phase], "made", "made", made_image(), folder)
     Path(entry["file"]).rename(folder / "finding.json")
@@ -124,16 +124,16 @@ def given(case: Case, made: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "place", "sent"), moments())
 def test_an_interrupted_command_ends_and_leaves_nothing(
-    seconds_of: Callable[[str], float], made: Path, tmp_path: Path, name: str, place: float, sent: signal.Signals
+    seconds_of: Callable[[str], float], made: Path, tmp_path: Path, name: str, position: float, sent: signal.Signals
 ) -> None:
     case = CASES[name]
     folder = given(case, made, tmp_path)
     process = start(case.line.split(), folder)
-    interrupt(process, place * seconds_of(name), sent)
+    interrupt(process, position * seconds_of(name), sent)
     run = ended(process, folder)
     assert (run.processes, run.files) == ((), ())
     assert "Traceback" not in run.out + run.err and "defect" not in run.err, run
-    if place == 0 or run.code not in (0, 1):
+    if position == 0 or run.code not in (0, 1):
         assert run.code == 128 + sent, run
     if run.code == 128 + sent:
         assert run.err.count("tornproof: interrupted") == 1, run

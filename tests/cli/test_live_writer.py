@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from command_line import Run, WarmRunner, sentence_of
 
-from tornproof.api.steady import ATTEMPTS, steadily, verify_steadily
+from tornproof.api.steady import ATTEMPTS, until_stable, verify_until_stable
 from tornproof.harness.systems.answer import Answer, read_answer
 from tornproof.impl.errors import BusyError, CorruptError, NotATableError, StorageError, UnsupportedError
 from tornproof.impl.read.reader import open_snapshot
@@ -25,7 +25,7 @@ from tornproof.impl.table.table import open_table
 WRITER = Path(__file__).parents[1] / "support" / "live_writer.py"
 # The newer version's `_txn` still holds the older one's record, so going back is one store of the version.
 OLDER, NEWER = (f"tables/9.4.2/history/history/{step}" for step in ("01", "02"))
-REFUSALS = (BusyError, CorruptError, NotATableError, StorageError)
+REJECTIONS = (BusyError, CorruptError, NotATableError, StorageError)
 RUNS = 4
 NATIVE = "tornproof: left out: 2024-03-02.0 is a native partition\n"
 
@@ -70,7 +70,7 @@ def answer_of(folder: Path, storage: ReadableStorage | None = None) -> Answer:
     def attempt() -> Answer:
         return read_answer(open_snapshot(open_table(storage, str(folder))))
 
-    return steadily(storage, str(folder), attempt, lambda _: None)
+    return until_stable(storage, str(folder), attempt, lambda _: None)
 
 
 def test_every_read_and_verify_beside_commits_is_one_of_the_two_versions(versions: Versions) -> None:
@@ -81,7 +81,7 @@ def test_every_read_and_verify_beside_commits_is_one_of_the_two_versions(version
         while seen.total() < 60 or len(seen) < 2:
             assert seen.total() < 2_000, seen
             seen[answers.index(answer_of(versions.table))] += 1
-            report = verify_steadily(OperatingSystemStorage(), str(versions.table), quick=False)
+            report = verify_until_stable(OperatingSystemStorage(), str(versions.table), quick=False)
             assert report.sound, report.all_problems
             assert report.version in (answers[0].version, answers[1].version)
             assert report.counts.rows in (answers[0].rows.num_rows, answers[1].rows.num_rows)
@@ -102,50 +102,50 @@ def test_every_run_of_the_commands_beside_commits_is_one_of_the_two_versions(
             assert verifying.document["version"] in numbers
 
 
-def is_a_clear_refusal(run: Run) -> bool:
+def is_a_clear_rejection(run: Run) -> bool:
     """Whether a run without answer ended as documented; `verify` lists problems instead of complaining."""
     if run.code == 1 and not run.err:
         return "problem " in run.out and "damaged: " in run.out
     return run.code in (1, 2, 3) and not run.out and bool(sentence_of(run))
 
 
-def test_every_run_beside_mischief_is_an_answer_or_a_clear_refusal(tornproof: WarmRunner, versions: Versions) -> None:
+def test_every_run_beside_mischief_is_an_answer_or_a_clear_rejection(tornproof: WarmRunner, versions: Versions) -> None:
     text = tornproof("read", versions.table).out
     codes: Counter[int] = Counter()
     with writing("mischief", versions):
         for _ in range(RUNS):
             reading, verifying = tornproof("read", versions.table), tornproof("verify", versions.table)
-            assert reading.out == text if reading.code == 0 else is_a_clear_refusal(reading), reading
-            assert "sound" in verifying.out if verifying.code == 0 else is_a_clear_refusal(verifying), verifying
+            assert reading.out == text if reading.code == 0 else is_a_clear_rejection(reading), reading
+            assert "sound" in verifying.out if verifying.code == 0 else is_a_clear_rejection(verifying), verifying
             codes.update((reading.code, verifying.code))
     assert codes[0] > RUNS // 2, codes
     assert tornproof("read", versions.table).out == text
 
 
-def test_every_call_beside_mischief_is_an_answer_or_a_refusal(versions: Versions) -> None:
+def test_every_call_beside_mischief_is_an_answer_or_a_rejection(versions: Versions) -> None:
     answer = answer_of(versions.table)
-    refused: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     with writing("mischief", versions):
         for _ in range(60):
             try:
                 assert answer_of(versions.table) == answer
-            except REFUSALS as error:
-                refused[type(error).__name__] += 1
-    assert sum(refused.values()) < 50, refused
+            except REJECTIONS as error:
+                rejected[type(error).__name__] += 1
+    assert sum(rejected.values()) < 50, rejected
     assert answer_of(versions.table) == answer
 
 
 def test_a_reader_that_looks_once_would_call_a_moving_table_damaged(versions: Versions) -> None:
     """What looking twice is for: without it, some of the same runs end with damage that is not there."""
-    refused = 0
+    rejected = 0
     storage = OperatingSystemStorage()
     with writing("mischief", versions):
         for _ in range(400):
             try:
                 read_answer(open_snapshot(open_table(storage, str(versions.table))))
-            except REFUSALS:
-                refused += 1
-    assert refused > 40
+            except REJECTIONS:
+                rejected += 1
+    assert rejected > 40
 
 
 class Numbered(OperatingSystemStorage):
@@ -162,7 +162,7 @@ class Numbered(OperatingSystemStorage):
 def test_what_is_wrong_must_be_seen_twice() -> None:
     storage = Numbered()
     complaints = iter(["a", "b", "b"])
-    assert steadily(storage, "t", lambda: next(complaints), lambda result: result) == "b"
+    assert until_stable(storage, "t", lambda: next(complaints), lambda result: result) == "b"
     assert storage.naps == 2
 
 
@@ -177,7 +177,7 @@ def test_an_error_that_goes_away_is_forgotten() -> None:
             raise outcome
         return outcome
 
-    assert steadily(storage, "t", attempt, lambda _: None) == "fine"
+    assert until_stable(storage, "t", attempt, lambda _: None) == "fine"
     assert storage.naps == 1
 
 
@@ -198,7 +198,7 @@ def test_an_error_that_stays_is_raised_the_second_time(error: Exception) -> None
         raise error
 
     with pytest.raises(type(error), match=str(error)):
-        steadily(storage, "t", attempt, lambda _: None)
+        until_stable(storage, "t", attempt, lambda _: None)
     assert storage.naps == 1
 
 
@@ -206,5 +206,5 @@ def test_complaints_that_keep_changing_are_busy_and_never_damage() -> None:
     storage = Numbered()
     numbers = iter(range(100))
     with pytest.raises(BusyError, match="kept changing while they were read"):
-        steadily(storage, "t", lambda: next(numbers), lambda number: f"problem {number}")
+        until_stable(storage, "t", lambda: next(numbers), lambda number: f"problem {number}")
     assert storage.naps == ATTEMPTS

@@ -103,7 +103,7 @@ def test_a_native_partition_has_nothing_to_migrate(tornproof: WarmRunner, copy_o
     assert "0 parquet partitions; 1 native" in run.out
 
 
-def test_a_partition_that_no_version_names_is_refused(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_partition_that_no_version_names_is_rejected(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
     table = copy_of(CHAIN) / "table"
     shutil.copytree(table / DAY, table / "2024-01-01.7")
     run = tornproof("migrate", table / "2024-01-01.7")
@@ -168,7 +168,7 @@ def test_a_plain_file(tornproof: WarmRunner, copy_of: Callable[[str], Path], que
     assert (folder / (out or ".") / "rows.parquet.pm").read_bytes() == golden
 
 
-def test_what_is_no_parquet_file_is_refused(tornproof: WarmRunner, tmp_path: Path) -> None:
+def test_what_is_no_parquet_file_is_rejected(tornproof: WarmRunner, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no Parquet at all")
     run = tornproof("migrate", tmp_path / "text")
     assert run.code == 1 and "1 refused" in run.out
@@ -249,7 +249,7 @@ def test_what_is_to_stay_as_it_is_is_no_place_for_output(
 # Who holds the table
 
 
-def test_a_table_in_use_is_refused_unless_it_stays_as_it_is(
+def test_a_table_in_use_is_rejected_unless_it_stays_as_it_is(
     tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     tree = copy_of(RELEASE)
@@ -272,7 +272,7 @@ def test_a_table_in_use_is_refused_unless_it_stays_as_it_is(
     assert tornproof("migrate", table).code == 0
 
 
-def test_a_writer_of_our_own_is_a_reason_to_refuse(copy_of: Callable[[str], Path]) -> None:
+def test_a_writer_of_our_own_is_a_reason_to_reject(copy_of: Callable[[str], Path]) -> None:
     table = copy_of(CHAIN) / "table"
     with (
         take_writer_lock(OperatingSystemStorage(), str(table)),
@@ -282,7 +282,7 @@ def test_a_writer_of_our_own_is_a_reason_to_refuse(copy_of: Callable[[str], Path
     assert migrate(str(table)) == 0
 
 
-def test_a_table_of_another_user_is_refused(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     table = copy_of(CHAIN) / "table"
     owner = table.stat().st_uid
     before = content_of(table)

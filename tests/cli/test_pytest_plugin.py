@@ -62,7 +62,7 @@ def test_machine(tornproof, broken):
     tornproof.machine(broken, [b"one", b"t", b"three"], examples=100, seed=2)
 """
 EXPECTED = {
-    "acknowledges": {Property.UNDISTURBED, Property.DURABLE},
+    "acknowledges": {Property.FAULT_FREE, Property.DURABLE},
     "overwrites": {Property.ATOMIC, Property.DURABLE},
     "forgets": {Property.GOES_ON},
     "header": {Property.READABLE},
@@ -204,9 +204,9 @@ def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tm
         'ids=["acknowledges", "overwrites", "forgets", "header", ', "ids=["
     )
     _, output = run(tmp_path, "-k", "test_crashes and recovers", source=source)
-    story = re.search(r"broken: (.*)\n\n((?:  .*\n)+)", output)
-    assert story is not None and story[1] == Property.DURABLE
-    assert story[2].splitlines() == [
+    execution = re.search(r"broken: (.*)\n\n((?:  .*\n)+)", output)
+    assert execution is not None and execution[1] == Property.DURABLE
+    assert execution[2].splitlines() == [
         "  commit b'one': acknowledged",
         "  commit b't'",
         "    open for writing target/new",
@@ -261,7 +261,7 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def told_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Sequence[list[str]]:
+def reported_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Sequence[list[str]]:
     """What the tests of each wrong module fail with; one pytest runs all modules, because to start it takes longest."""
     folder = tmp_path_factory.mktemp("wrong")
     for number, (old, new, _) in enumerate(WRONG):
@@ -269,19 +269,19 @@ def told_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory) ->
         (folder / f"test_wrong_{number}.py").write_text(EXAMPLE.replace(old, new))
     code, output = run(folder, "--continue-on-collection-errors", "--junitxml", "report.xml")
     assert code == 1 and "tornproof broke" not in output
-    told: list[list[str]] = [[] for _ in WRONG]
+    reported: list[list[str]] = [[] for _ in WRONG]
     for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
         # A module that cannot be imported is a case without a class.
         module = case.get("classname") or case.get("name") or ""
-        told[int(module.removeprefix("test_wrong_"))] += [each.text or "" for each in case]
-    return told
+        reported[int(module.removeprefix("test_wrong_"))] += [each.text or "" for each in case]
+    return reported
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_a_wrongly_built_target_is_told_in_one_sentence(
-    told_of_wrong_targets: Sequence[list[str]], number: int
+    reported_of_wrong_targets: Sequence[list[str]], number: int
 ) -> None:
-    assert any(WRONG[number][2] in told for told in told_of_wrong_targets[number])
+    assert any(WRONG[number][2] in reported for reported in reported_of_wrong_targets[number])
 
 
 def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(run: Run, tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_it(tornproof):
         ("", "not one of a test"),
     ],
 )
-def test_a_file_that_is_no_finding_of_a_test_is_refused_in_words(
+def test_a_file_that_is_no_finding_of_a_test_is_rejected_in_words(
     run: Run, tmp_path: Path, text: str | None, sentence: str
 ) -> None:
     whole = {

@@ -72,9 +72,9 @@ def test_csv_has_lists_as_json_and_bytes_as_hex(tornproof: WarmRunner, questdb_d
     }
     assert header == list(values)
     for name, form in forms.items():
-        place = header.index(name)
+        position = header.index(name)
         expected = ["" if value is None else form(value) for value in values[name]]
-        assert [row[place] for row in rows] == expected, name
+        assert [row[position] for row in rows] == expected, name
         assert any(expected)
 
 

@@ -94,7 +94,7 @@ def test_times_and_condition_go_together(tornproof: WarmRunner, questdb_data: Pa
         ("dec8 = 1.1 AND\x1b[31m", "the condition cannot be read"),
     ],
 )
-def test_condition_that_makes_no_sense_is_refused_in_one_sentence(
+def test_condition_that_makes_no_sense_is_rejected_in_one_sentence(
     tornproof: WarmRunner, questdb_data: Path, tmp_path: Path, where: str, words: str
 ) -> None:
     target = tmp_path / "rows.csv"

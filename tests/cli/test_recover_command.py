@@ -95,7 +95,7 @@ def test_a_table_without_anything_to_do_is_not_touched(tornproof: WarmRunner, co
         (TORN_TXN, "_txn: TXN at byte 400: expected "),
     ],
 )
-def test_what_cannot_be_healed_is_exit_1_with_one_sentence(
+def test_what_cannot_be_repaired_is_exit_1_with_one_sentence(
     tornproof: WarmRunner, copy_of: Callable[[str], Path], name: str, problem: str
 ) -> None:
     table = copy_of(name)
@@ -174,7 +174,7 @@ def holding(path: Path, how: str = "open") -> Iterator[int]:
 
 @pytest.mark.parametrize("how", ["open", "mapped"])
 @pytest.mark.parametrize("file", ["_txn", f"{DAY}/data.parquet"])
-def test_a_table_in_use_is_refused_and_the_process_is_named(
+def test_a_table_in_use_is_rejected_and_the_process_is_named(
     tornproof: WarmRunner, copy_of: Callable[[str], Path], how: str, file: str
 ) -> None:
     table = copy_of(ORPHANED)
@@ -260,7 +260,7 @@ def test_many_holders_are_counted(
         recover(str(table))
 
 
-def test_a_writer_of_our_own_is_a_reason_to_refuse(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_writer_of_our_own_is_a_reason_to_reject(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
     table = copy_of(ORPHANED)
     with take_writer_lock(OperatingSystemStorage(), str(table)):
         with pytest.raises(UsageError, match="another writer has the table open"):
@@ -271,7 +271,7 @@ def test_a_writer_of_our_own_is_a_reason_to_refuse(tornproof: WarmRunner, copy_o
     assert tornproof("recover", table).code == 0
 
 
-def test_a_table_of_another_user_is_refused(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
     owner = os.geteuid()

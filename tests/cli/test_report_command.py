@@ -183,15 +183,15 @@ def test_a_check_whose_folder_holds_a_damaged_result_keeps_its_own(tornproof: Wa
 
 
 @pytest.mark.parametrize("command", [["check"], ["verify", "table"], ["report", "out"]], ids=lambda command: command[0])
-def test_without_what_pages_take_a_report_is_refused_in_one_sentence_before_anything_is_done(
+def test_without_what_pages_take_a_report_is_rejected_in_one_sentence_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tornproof.cli.report_writing.PACKAGES", ("jinja2", "no_such_package"))
     (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as rejected:
         app([*command, *(["--report", "out"] if command != ["report", "out"] else [])], standalone_mode=False)
-    assert str(refused.value) == "a report needs no_such_package: pip install 'tornproof[reports]'"
+    assert str(rejected.value) == "a report needs no_such_package: pip install 'tornproof[reports]'"
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -48,10 +48,10 @@ def test_json_says_what_a_release_makes_of_a_table(
 
 
 def test_text_says_it_in_a_line_below_the_verdict(tornproof: WarmRunner, questdb_data: Path) -> None:
-    refused = tornproof("verify", questdb_data / ORPHANED, "--as", "questdb-9.4.2")
-    assert refused.code == 1
-    assert "sound" in refused.out
-    assert "questdb-9.4.2: cannot read it: its reader refuses: 2024-01-01.1/data.parquet" in refused.out
+    rejected = tornproof("verify", questdb_data / ORPHANED, "--as", "questdb-9.4.2")
+    assert rejected.code == 1
+    assert "sound" in rejected.out
+    assert "questdb-9.4.2: cannot read it: its reader refuses: 2024-01-01.1/data.parquet" in rejected.out
     gone_on = tornproof("verify", questdb_data / LONG_TAIL, "--as", "questdb-2026-07")
     assert gone_on.code == 0
     assert "questdb-2026-07: goes on: 314 rows are read" in gone_on.out

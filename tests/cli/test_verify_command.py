@@ -217,8 +217,8 @@ def in_a_terminal(*arguments: object) -> Run:
 @pytest.mark.parametrize("command", ["verify", nightly("read"), nightly("inspect")])
 def test_a_name_in_a_file_cannot_steer_the_terminal(tmp_path: Path, command: str) -> None:
     table = hostile_table(tmp_path)
-    place = table / tb.PM if command == "inspect" else table
-    run = in_a_terminal(command, place)
+    position = table / tb.PM if command == "inspect" else table
+    run = in_a_terminal(command, position)
     assert run.code == {"verify": 1, "read": 1, "inspect": 0}[command]
     for steering in (f"{ESCAPE}[2J", f"{ESCAPE}]0;", "\x07", "\x9b", "\u202e"):
         assert steering not in run.out, repr(run.out)

@@ -10,7 +10,7 @@ from typing import Any
 
 from command_line import WarmRunner, sentence_of
 
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.cli.table_result import (
     INSPECTED_MAX,
     RANGES_MAX,
@@ -34,7 +34,7 @@ def documents_in(folder: Path) -> list[Any]:
 
 
 def report_of(table: Path) -> TableReport:
-    return verify_steadily(OperatingSystemStorage(), str(table), quick=False)
+    return verify_until_stable(OperatingSystemStorage(), str(table), quick=False)
 
 
 def test_the_report_is_written_beside_the_usual_answer(

@@ -67,14 +67,14 @@ def run(arguments: list[str], environment: Mapping[str, str], folder: Path) -> R
 
 
 @pytest.mark.parametrize("arguments", ON_SPARK, ids=lambda each: each[0])
-def test_a_job_on_spark_is_refused_with_one_sentence(
+def test_a_job_on_spark_is_rejected_with_one_sentence(
     arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
 ) -> None:
     folder = copy_of(CHAIN)
     (folder / "frames.jsonl").write_text('{"ts": "2024-01-01T00:00:00Z", "v": 1}\n')
-    refused = without_java(*arguments, folder=folder)
-    assert (refused.code, refused.out) == (2, "")
-    assert sentence_of(refused) == SENTENCE
+    rejected = without_java(*arguments, folder=folder)
+    assert (rejected.code, rejected.out) == (2, "")
+    assert sentence_of(rejected) == SENTENCE
 
 
 @pytest.mark.parametrize("arguments", WITHOUT_SPARK, ids=lambda each: each[0])

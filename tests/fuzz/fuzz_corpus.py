@@ -20,12 +20,12 @@ from fuzz_targets import PAGES_FACTS, SYMBOL_FACTS
 
 from tornproof.cli.findings import finding_document
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.case_document import case_document
 from tornproof.harness.counterexamples.log import DecisionLog, Fail, Kill, PowerCut, Switch
 from tornproof.harness.counterexamples.plain_data import packed
-from tornproof.harness.counterexamples.situation_document import situation_document
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.systems.scenario import load_scenario, scenario_names
-from tornproof.harness.systems.scenario_situation import situation_of
+from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE, ParquetTail
@@ -34,7 +34,7 @@ from tornproof.impl.parquet.footer import read_footer_tail
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.header import Column
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.types.questdb import TypeTag
 
@@ -222,10 +222,12 @@ def _findings() -> Iterator[bytes]:
     files = {name: packed(content) for name, content in fuzz_tables.files_of(SMALL_TABLE).items()}
     for phase, evidence in (("verify", problem), ("damage", flip), ("damage", edits)):
         yield _finding(phase, evidence, files)
-    situation = situation_document(situation_of(load_scenario(scenario_names()[0]), TableTarget()))
+    case = case_document(case_of(load_scenario(scenario_names()[0]), TableTarget()))
     at = Step("writer", "commit 1", "pwrite", "_txn", 1)
-    log = DecisionLog((Switch(at, "reader"), Fail(at, Refusal.NO_SPACE), Kill(at), PowerCut(at, "m", "[1]"))).document()
-    yield _finding("schedules", {"situation": situation, "log": log, "part": "x", "kind": "y"}, {})
+    log = DecisionLog(
+        (Switch(at, "reader"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "m", "[1]"))
+    ).document()
+    yield _finding("schedules", {"situation": case, "log": log, "part": "x", "kind": "y"}, {})
 
 
 def _finding(phase: str, evidence: dict[str, Any], files: dict[str, str]) -> bytes:
@@ -236,8 +238,8 @@ def _finding(phase: str, evidence: dict[str, Any], files: dict[str, str]) -> byt
 def _inspected() -> Iterator[bytes]:
     for number, contents in enumerate((_pms(), _named("_txn"), _named("_meta"), _parquet_files())):
         assert number < len(INSPECTED)
-        for place, content in enumerate(contents):
-            yield bytes([number | (PRINTED_BIT if place % 2 else 0)]) + content
+        for position, content in enumerate(contents):
+            yield bytes([number | (PRINTED_BIT if position % 2 else 0)]) + content
 
 
 def _edited_tables() -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.convert import convert as convert_file
 from tornproof.impl.parquet.bloom import hashes_of, probe
 from tornproof.impl.parquet.footer import file_tail
-from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.bloom_position import bitset_of
 from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, resolve, walk
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
@@ -36,14 +36,14 @@ PRINTED_BIT = 0x80
 
 def pm(data: bytes) -> None:
     """The chain, each generation decoded, checked and seen through a view, and which bytes all of it reaches."""
-    places = []
+    positions = []
     try:
-        for place in walk(data, file=PM_FILE):
-            places.append(place)  # noqa: PERF402 - what came before an error counts
+        for position in walk(data, file=PM_FILE):
+            positions.append(position)  # noqa: PERF402 - what came before an error counts
     finally:
-        for place in places[:GENERATIONS_PER_INPUT]:
+        for position in positions[:GENERATIONS_PER_INPUT]:
             with suppress(TornproofError):
-                _view(data, place.token, decode_metadata(data, place, file=PM_FILE))
+                _view(data, position.token, decode_metadata(data, position, file=PM_FILE))
     generations: list[Metadata] = []
     for metadata in decode_chain(data, file=PM_FILE, end_bytes=len(data)):
         list(check_metadata(data, metadata, file=PM_FILE, newer=generations[-1] if generations else None))
@@ -106,7 +106,7 @@ def _probe_filters(data: bytes, metadata: Metadata) -> None:
 
 def _view(data: bytes, token: int, metadata: Metadata) -> None:
     """What a view says of a generation is what decoding all of it says, where its CRC holds."""
-    if resolve(data, token, file=PM_FILE).place != metadata.generation.place:
+    if resolve(data, token, file=PM_FILE).position != metadata.generation.position:
         return
     view = open_view(data, token, file=PM_FILE, verified=VerifiedGenerations())
     assert view.row_counts.tolist() == [block.num_rows for block in metadata.blocks]

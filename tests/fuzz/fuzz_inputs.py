@@ -39,8 +39,8 @@ def chunk_input(column: Column, chunk: Chunk, content: bytes) -> bytes:
     """Return a chunk with all that `_pm` says of it."""
     bounds = (chunk.minimum, chunk.maximum)
     flags = (chunk.null_count is not None) | sum(
-        (bound is not None) << 2 * place + 1 | (bound is not None and bound.exact) << 2 * place + 2
-        for place, bound in enumerate(bounds)
+        (bound is not None) << 2 * location + 1 | (bound is not None and bound.exact) << 2 * location + 2
+        for location, bound in enumerate(bounds)
     )
     facts = FACTS.pack(
         column.type,
@@ -63,8 +63,10 @@ def chunk_of(data: bytes) -> tuple[Column, Chunk, bytes]:
         facts[: FACTS.size].ljust(FACTS.size, b"\0")
     )
     bounds = [
-        Statistic(value=value, exact=bool(flags >> 2 * place + 2 & 1)) if value and flags >> 2 * place + 1 & 1 else None
-        for place, value in enumerate((low, high))
+        Statistic(value=value, exact=bool(flags >> 2 * location + 2 & 1))
+        if value and flags >> 2 * location + 1 & 1
+        else None
+        for location, value in enumerate((low, high))
     ]
     column = Column(
         name="x",

@@ -53,14 +53,14 @@ def _set_word(data: bytearray, mutator: Mutator) -> None:
     """Put a number at which decoders go wrong into a place where one may stand."""
     size_bytes = WORD_SIZES_BYTES[mutator.below(len(WORD_SIZES_BYTES))]
     number = BOUNDARIES[mutator.below(len(BOUNDARIES))] % (1 << 8 * size_bytes)
-    place = mutator.below(len(data)) // size_bytes * size_bytes
-    data[place : place + size_bytes] = number.to_bytes(size_bytes, "little")
+    position = mutator.below(len(data)) // size_bytes * size_bytes
+    data[position : position + size_bytes] = number.to_bytes(size_bytes, "little")
 
 
 def _add_to_byte(data: bytearray, mutator: Mutator) -> None:
     if data:
-        place = mutator.below(len(data))
-        data[place] = (data[place] + mutator.below(33) - 16) % 256
+        position = mutator.below(len(data))
+        data[position] = (data[position] + mutator.below(33) - 16) % 256
 
 
 def _cut(data: bytearray, mutator: Mutator) -> None:
@@ -68,13 +68,13 @@ def _cut(data: bytearray, mutator: Mutator) -> None:
 
 
 def _remove(data: bytearray, mutator: Mutator) -> None:
-    place = mutator.below(len(data))
-    del data[place : place + 1 + mutator.below(SLICE_MAX_BYTES)]
+    position = mutator.below(len(data))
+    del data[position : position + 1 + mutator.below(SLICE_MAX_BYTES)]
 
 
 def _repeat(data: bytearray, mutator: Mutator) -> None:
-    place = mutator.below(len(data))
-    data[place:place] = data[place : place + 1 + mutator.below(SLICE_MAX_BYTES)]
+    position = mutator.below(len(data))
+    data[position:position] = data[position : position + 1 + mutator.below(SLICE_MAX_BYTES)]
 
 
 def _splice(data: bytearray, mutator: Mutator) -> None:
@@ -82,8 +82,8 @@ def _splice(data: bytearray, mutator: Mutator) -> None:
     other = mutator.input()
     start = mutator.below(len(other))
     content = other[start : start + 1 + mutator.below(SLICE_MAX_BYTES)]
-    place = start if mutator.below(2) else mutator.below(len(data))
-    data[place : place + len(content)] = content
+    position = start if mutator.below(2) else mutator.below(len(data))
+    data[position : position + len(content)] = content
 
 
 MUTATIONS: tuple[Mutation, ...] = (

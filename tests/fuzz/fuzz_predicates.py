@@ -16,7 +16,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet.bloom import may_contain, probe
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES, decode_filter_header
 from tornproof.impl.pm.block import Block
-from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.bloom_position import bitset_of
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.query.predicate import columns_of, matching
 from tornproof.impl.query.predicate_text import parse_predicate
@@ -72,8 +72,8 @@ def _row_group(folder: str) -> _RowGroup:
     batch = next(snapshot.batches())
     content = resolved.published.content
     filters = {
-        place: bitset_of(content, resolved.metadata, 0, place, read_data=None, file="_pm")
-        for place in resolved.metadata.header.bloom_columns
+        position: bitset_of(content, resolved.metadata, 0, position, read_data=None, file="_pm")
+        for position in resolved.metadata.header.bloom_columns
     }
     return _RowGroup(
         columns=snapshot.columns,

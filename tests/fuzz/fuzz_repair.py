@@ -12,7 +12,7 @@ from tornproof.impl.errors import TornproofError
 from tornproof.impl.parquet.fields import PAGE_HEADER, ids_of
 from tornproof.impl.parquet.thrift import Field, Kind, decode, encode, value_of, with_fields
 from tornproof.impl.pm.chain import CHECKSUM_START, walk
-from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.footer import FooterPosition
 
 CHECKSUM_BYTES = 4
 PUBLISHED_END_BYTES = 8
@@ -25,12 +25,12 @@ def pm(data: bytes) -> bytes:
     content = bytearray(data)
     if len(content) >= PUBLISHED_END_BYTES:
         content[:PUBLISHED_END_BYTES] = len(content).to_bytes(PUBLISHED_END_BYTES, "little")
-    places: list[FooterPlace] = []
+    positions: list[FooterPosition] = []
     with suppress(TornproofError):
-        places.extend(walk(data, file="_pm"))
+        positions.extend(walk(data, file="_pm"))
     # A newer CRC spans the older ones, so these come first.
-    for place in reversed(places):
-        start = place.checksum_offset
+    for location in reversed(positions):
+        start = location.checksum_offset
         checksum = zlib.crc32(content[CHECKSUM_START:start])
         content[start : start + CHECKSUM_BYTES] = checksum.to_bytes(CHECKSUM_BYTES, "little")
     return bytes(content)

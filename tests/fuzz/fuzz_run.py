@@ -217,7 +217,7 @@ def main() -> int:
     def fuzzed(target: str) -> Result:
         seconds = share_seconds * SHARES.get(target, 1)
         result = fuzz(target, Plan(folder=given.folder, engine=given.engine, seconds=seconds, seed=given.seed))
-        return _told(result)
+        return _reported(result)
 
     print(f"{len(targets)} targets by {given.engine}, {share_seconds:.0f} s and more each\n{HEADER}", flush=True)
     with ThreadPoolExecutor(given.jobs) as pool:
@@ -228,7 +228,7 @@ def main() -> int:
     return SOFT_EXIT if bug_count else 0
 
 
-def _told(result: Result) -> Result:
+def _reported(result: Result) -> Result:
     """Print a line as soon as it is known, and how to see each bug again."""
     again = [f"python {Path(__file__).relative_to(ROOT)} {result.target} --input {path}" for path in result.bugs]
     print("\n    ".join([str(result), *again]), flush=True)

@@ -20,7 +20,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.repair.repair import heal_table
+from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
@@ -69,8 +69,8 @@ def table(data: bytes) -> None:
 def recovery(data: bytes) -> None:
     """Recover a damaged table, twice, and become its writer; what recovery calls sound can be read."""
     storage = MemoryStorage.of(damaged(data))
-    heal_table(storage, PATH)
-    again = heal_table(storage, PATH)
+    repair_table(storage, PATH)
+    again = repair_table(storage, PATH)
     assert not again.actions, again
     with open_writer(storage, PATH):
         pass
@@ -130,19 +130,19 @@ def golden_files(prefixes: Iterable[str]) -> dict[str, bytes]:
 
 def _edited(content: bytes, edit: Edit, other: bytes) -> bytes | None:
     """Return the content after one edit; None without the file."""
-    place = edit.offset % (len(content) + 1)
+    position = edit.offset % (len(content) + 1)
     match edit.operation % OPERATIONS:
         case 0 | 1 | 2:
-            return content[:place] + edit.content + content[place + len(edit.content) :]
+            return content[:position] + edit.content + content[position + len(edit.content) :]
         case 3:
-            flipped = bytes(old ^ new for old, new in zip(content[place:], edit.content, strict=False))
-            return content[:place] + flipped + content[place + len(flipped) :]
+            flipped = bytes(old ^ new for old, new in zip(content[position:], edit.content, strict=False))
+            return content[:position] + flipped + content[position + len(flipped) :]
         case 4:
-            return content[:place]
+            return content[:position]
         case 5:
-            return content[:place] + edit.content + content[place:]
+            return content[:position] + edit.content + content[position:]
         case 6:
-            return content[:place] + content[place + len(edit.content) :]
+            return content[:position] + content[position + len(edit.content) :]
         case _:
             return other if edit.content else None
 

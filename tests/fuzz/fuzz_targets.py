@@ -15,9 +15,9 @@ import pyarrow as pa
 from fuzz_inputs import CHUNK_START, chunk_of, parts_of
 
 from tornproof.cli.findings import load_finding
+from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay import UNUSABLE
-from tornproof.harness.counterexamples.situation_document import situation_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -146,7 +146,7 @@ def finding(data: bytes) -> None:
         replay_finding(found, image, path)
     try:
         DecisionLog.of_document(found.evidence["log"])
-        situation_of(found.evidence["situation"])
+        case_of(found.evidence["situation"])
     except UNUSABLE:
         return
 

@@ -41,14 +41,14 @@ class Bug:
     """What an input did: `kind` and `place` together tell bugs apart, `story` is the traceback."""
 
     kind: str
-    place: str
+    position: str
     story: str
     content: bytes
 
     @property
     def name(self) -> str:
         """What the input's file is called: the same bug has the same name."""
-        return f"{self.kind}-{self.place}"
+        return f"{self.kind}-{self.position}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def bug_of(error: BaseException, content: bytes) -> Bug:
     """Return the bug that an error is; its place is the innermost one that is not of the fuzzer."""
     kind = "hang" if isinstance(error, TooSlowError) else type(error).__name__
     story = "".join(traceback.format_exception(error))
-    return Bug(kind, _place(error.__traceback__), story, content)
+    return Bug(kind, _position(error.__traceback__), story, content)
 
 
 def hang(content: bytes) -> Bug:
@@ -186,7 +186,7 @@ def crash(content: bytes, code: int) -> Bug:
     return Bug("crash", _digest(content), f"the process ended with {code}", content)
 
 
-def _place(trace: TracebackType | None) -> str:
+def _position(trace: TracebackType | None) -> str:
     """Return the innermost place of a traceback in the project, or else in a target; library code is nobody's place."""
     frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(trace)]
     in_checkout = [

@@ -37,7 +37,7 @@ def slow_inputs_are_errors() -> Iterator[None]:
 
 @pytest.mark.parametrize("input_count", [20, nightly(40)])
 @pytest.mark.parametrize("name", TARGETS)
-def test_mutated_real_files_are_decoded_or_refused(name: str, input_count: int) -> None:
+def test_mutated_real_files_are_decoded_or_rejected(name: str, input_count: int) -> None:
     bugs: list[fuzz_watch.Bug] = []
     watch = fuzz_watch.Watch(TARGETS[name], bugs.append)
     mutator = Mutator(seeds_of(name), seed=1, size_max_bytes=SIZE_MAX_BYTES)
@@ -71,15 +71,17 @@ def test_planted_bug_is_told_with_its_place(name: str, content: bytes, kind: str
     watch(b"harmless")
     assert bugs == []
     watch(content)
-    assert [(bug.kind, bug.place.partition("_1")[0], bug.content) for bug in bugs] == [(kind, "fuzz_planted", content)]
+    assert [(bug.kind, bug.position.partition("_1")[0], bug.content) for bug in bugs] == [
+        (kind, "fuzz_planted", content)
+    ]
 
 
-def test_refusal_is_no_bug() -> None:
-    def refuse(content: bytes) -> None:
+def test_rejection_is_no_bug() -> None:
+    def reject(content: bytes) -> None:
         raise CorruptError(file="f", field="x", offset_bytes=0, expected="a", actual="b")
 
     bugs: list[fuzz_watch.Bug] = []
-    fuzz_watch.Watch(refuse, bugs.append)(b"")
+    fuzz_watch.Watch(reject, bugs.append)(b"")
     assert bugs == []
 
 
@@ -108,14 +110,14 @@ def test_repaired_pm_has_the_checksums_that_a_mutation_broke() -> None:
     sound = max(seeds_of("pm"), key=lambda seed: len(list(walk(seed, file="_pm"))))
     broken = bytearray(sound)
     broken[12] ^= 1
-    places = list(walk(sound, file="_pm"))
-    assert len(places) > 1
-    for place in places:
+    positions = list(walk(sound, file="_pm"))
+    assert len(positions) > 1
+    for position in positions:
         with pytest.raises(CorruptError):
-            check_checksum(broken, place, file="_pm")
+            check_checksum(broken, position, file="_pm")
     repaired = fuzz_repair.pm(bytes(broken))
-    for place in walk(repaired, file="_pm"):
-        check_checksum(repaired, place, file="_pm")
+    for position in walk(repaired, file="_pm"):
+        check_checksum(repaired, position, file="_pm")
     assert fuzz_repair.pm(sound) == sound
 
 

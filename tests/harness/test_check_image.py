@@ -14,7 +14,7 @@ import table_builder as tb
 from tornproof.harness import check
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, capture_table, check_image
 from tornproof.harness.common.effort import CHUNKS_OF_A_CASE, Bounds
-from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import NotATableError, UnsupportedError
@@ -131,14 +131,14 @@ def test_a_control_that_was_not_tried_has_not_failed(monkeypatch: pytest.MonkeyP
     def explore(explorations: Mapping[str, Exploration], question: CheckQuestion, **more: object) -> Outcome:
         return Outcome(
             phases=[
-                explore_here(without_controls(each), question, has_time=looks_at_most(150))
+                explore_here(without_controls(each), question, has_time=calls_at_most(150))
                 for each in explorations.values()
             ]
         )
 
     monkeypatch.setattr(check, "explore", explore)
-    names = (PhaseName.STATEFUL, PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.DRAWN, PhaseName.CRASH)
-    bounds = replace(SMALLEST, rules=20, schedules=20, states=500, situations=1, cuts=0)
+    names = (PhaseName.STATEFUL, PhaseName.SCHEDULES, PhaseName.PRODUCT, PhaseName.RANDOM, PhaseName.CRASH)
+    bounds = replace(SMALLEST, rules=20, schedules=20, states=500, test_cases=1, cuts=0)
     phases = phases_of(TABLE.image(), "/table", *names, bounds=bounds)
     assert list(phases) == [*names]
     for phase in phases.values():

@@ -9,7 +9,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.common.patch import blind_to_metadata
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -68,7 +68,7 @@ def test_another_problem_is_not_the_one_that_was_found(changes: dict[str, Any]) 
 
 def test_a_problem_of_a_damaged_meta_is_seen_again() -> None:
     damaged = TABLE.with_file("_meta", b"")
-    evidence = dataclasses.asdict(refusal(lambda: open_table(damaged.image(), "/table")))
+    evidence = dataclasses.asdict(rejection(lambda: open_table(damaged.image(), "/table")))
     assert evidence["file"] == "_meta"
     assert replayed("verify", evidence, damaged) is INVALID
     assert replayed("verify", evidence, TABLE) is VALID

@@ -112,8 +112,8 @@ def test_a_project_with_packages_of_these_names_is_not_disturbed(
     table = str(questdb_data / "tables/9.4.2/chain/table")
     run_in(installed, tmp_path, "-m", "tornproof", "verify", table, expected="sound")
     run_in(installed, tmp_path, "-m", "tornproof", "check", "--effort", "1", "--only", "crash", expected="0 findings")
-    place = run_in(installed, tmp_path, "-c", "import tornproof.harness as h; print(h.__file__)", expected="")
-    assert Path(place.strip()).is_relative_to(installed.parents[1])
+    position = run_in(installed, tmp_path, "-c", "import tornproof.harness as h; print(h.__file__)", expected="")
+    assert Path(position.strip()).is_relative_to(installed.parents[1])
 
 
 def run_in(python: Path, folder: Path, *arguments: str, expected: str) -> str:

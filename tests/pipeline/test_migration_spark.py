@@ -62,8 +62,8 @@ def content_of(folder: Path) -> dict[str, bytes]:
 def run(path: Path, master: str | None, **options: Any) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
     """The command in this process, where a session is active: exit code, JSON and rows of the dataset."""
     # A report may lie in no table, and a path in the tree may be one.
-    place = path.parents[len(path.parts) - path.parts.index("tree") - 1]
-    folder = place / ("spread" if master else "alone")
+    position = path.parents[len(path.parts) - path.parts.index("tree") - 1]
+    folder = position / ("spread" if master else "alone")
     code = migrate(
         str(path),
         out=options.get("out"),
@@ -71,9 +71,9 @@ def run(path: Path, master: str | None, **options: Any) -> tuple[int, dict[str, 
         mode=options.get("mode", Mode.SERVER),
         master=master,
         report=str(folder),
-        json_target=str(place / "report.json"),
+        json_target=str(position / "report.json"),
     )
-    document = json.loads((place / "report.json").read_text())
+    document = json.loads((position / "report.json").read_text())
     return code, document, rows_of(folder)
 
 
@@ -120,7 +120,7 @@ def test_result_is_that_of_one_process(
 
 
 @pytest.mark.parametrize("wave", [7, nightly(1024)])
-def test_refusals_are_those_of_one_process_and_touch_no_other_table(
+def test_rejections_are_those_of_one_process_and_touch_no_other_table(
     spark: SparkSession, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, wave: int
 ) -> None:
     monkeypatch.setattr(migration, "WAVE_PARTITIONS", wave)
@@ -133,11 +133,11 @@ def test_refusals_are_those_of_one_process_and_touch_no_other_table(
     code, document, rows, _ = seen[1]
     counts = document["counts"]
     assert (code, counts["migrated"], counts["replaced"], counts["already"], counts["refused"]) == (1, 18, 1, 1, 1)
-    refused = {row["table"].rpartition("/")[2]: row for row in rows if row["outcome"] == "refused"}
-    assert set(refused) == {"chain", "many", LONG_TABLE}
-    assert "another writer has the table open" in refused["many"]["reason"]
-    assert (refused["chain"]["partition"], refused["chain"]["problems"][0]["file"]) == (None, "_txn")
-    assert refused[LONG_TABLE]["partition"] == "2024-01-03.0"
+    rejected = {row["table"].rpartition("/")[2]: row for row in rows if row["outcome"] == "refused"}
+    assert set(rejected) == {"chain", "many", LONG_TABLE}
+    assert "another writer has the table open" in rejected["many"]["reason"]
+    assert (rejected["chain"]["partition"], rejected["chain"]["problems"][0]["file"]) == (None, "_txn")
+    assert rejected[LONG_TABLE]["partition"] == "2024-01-03.0"
     assert not list((tree / "00/many").glob("*/_pm"))
 
 
@@ -189,9 +189,9 @@ def test_partitions_of_one_table_are_spread_and_come_back_in_order(
 ) -> None:
     plan = plan_table(OperatingSystemStorage(), str(legacy_tree(copies=0) / LONG_TABLE))
     assert isinstance(plan, TablePlan)
-    told: list[int] = []
+    reported: list[int] = []
     before = content_of(Path(plan.table.path))
-    spread = list(convert_tables(spark, [plan], ConversionMode.SERVER, keeps_sound=True, progress=told.append))
+    spread = list(convert_tables(spark, [plan], ConversionMode.SERVER, keeps_sound=True, progress=reported.append))
     here = list(convert_table(plan, ConversionMode.SERVER, keeps_sound=True))
     assert [each.content for each in spread if isinstance(each, Converted)] == [
         each.content for each in here if isinstance(each, Converted)
@@ -199,7 +199,7 @@ def test_partitions_of_one_table_are_spread_and_come_back_in_order(
     assert [each.files.name for each in spread if isinstance(each, Converted)] == [
         f"2024-01-{day:02}.0" for day in range(1, 21)
     ]
-    assert told == sorted(told) and told[-1] == 20
+    assert reported == sorted(reported) and reported[-1] == 20
     assert content_of(Path(plan.table.path)) == before
 
 
@@ -225,7 +225,7 @@ def test_a_pm_that_appeared_after_the_conversion_is_not_overwritten(
     if has_appeared:
         (path / "2024-01-01.0" / "_pm").write_bytes(b"of somebody else")
     done: Migration = publish_table(storage, plan, converted, dry_run=False, out=None)
-    first = Outcome.REFUSED if has_appeared else Outcome.MIGRATED
+    first = Outcome.REJECTED if has_appeared else Outcome.MIGRATED
     assert [partition.outcome for partition in done.partitions] == [first, Outcome.MIGRATED]
     if has_appeared:
         assert "2024-01-01.0/_pm: it was made meanwhile" in done.partitions[0].reason
@@ -271,8 +271,8 @@ def converting(tree: Path) -> Callable[[int], bool]:
 
 
 def published(tree: Path, count: int) -> Callable[[int], bool]:
-    places = [path.with_name("_pm") for path in tree.rglob("data.parquet")]
-    return lambda _: sum(place.exists() for place in places) >= count
+    positions = [path.with_name("_pm") for path in tree.rglob("data.parquet")]
+    return lambda _: sum(position.exists() for position in positions) >= count
 
 
 def kill_when(is_time: Callable[[int], bool], tree: Path) -> None:

@@ -159,7 +159,7 @@ def test_the_result_of_a_campaign_without_its_directory_is_none_that_a_page_coul
     assert results_in(tmp_path).foreign == []
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="expected a folder of results, found nothing of this name"):
         results_in(tmp_path / "missing")
     (tmp_path / "file").touch()

@@ -50,12 +50,12 @@ def kinds_of(suite: TestSuite) -> dict[str, str]:
     return {name: kind_of(case) for name, case in cases_of(suite).items()}
 
 
-def test_a_phase_is_a_suite_and_a_situation_a_case_with_its_denominators(tmp_path: Path) -> None:
-    situations = {
+def test_a_phase_is_a_suite_and_a_case_a_case_with_its_denominators(tmp_path: Path) -> None:
+    test_cases = {
         "append": {"explored": 5, "complete": True, "bound": "every order"},
         "merge": {"explored": 0, "complete": False, "bound": "not begun"},
     }
-    write_run(tmp_path, 1, run_document(phase_document(situations=situations)))
+    write_run(tmp_path, 1, run_document(phase_document(test_cases=test_cases)))
     suite = suites_of(tmp_path)["check a small new table, hardened: schedules"]
     assert kinds_of(suite) == {"verdict on schedules": "passed", "append": "passed", "merge": "Skipped"}
     assert cases_of(suite)["append"].system_out == "explored 5, to the end of its bound: every order"
@@ -126,8 +126,8 @@ def test_a_table_is_a_suite_and_a_partition_a_case(tmp_path: Path, document: Any
 
 @pytest.mark.parametrize(("writable", "kind"), [(True, "passed"), (False, "Failure")])
 def test_a_release_that_cannot_go_on_fails(tmp_path: Path, writable: bool, kind: str) -> None:
-    outlook = {"preset": "questdb-9.4.2", "readable": True, "writable": writable, "reason": "why", "hazards": []}
-    write(tmp_path / "trades.json", verify_document() | {"as": outlook})
+    compatibility = {"preset": "questdb-9.4.2", "readable": True, "writable": writable, "reason": "why", "hazards": []}
+    write(tmp_path / "trades.json", verify_document() | {"as": compatibility})
     suite = suites_of(tmp_path, page("table-1", "VALID"))["verify data/trades"]
     assert kinds_of(suite)["as questdb-9.4.2"] == kind
 

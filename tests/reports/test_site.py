@@ -136,10 +136,10 @@ def test_a_finding_whose_page_cannot_be_made_is_left_out_aloud(tmp_path: Path) -
 def test_a_report_that_would_be_too_large_lists_the_findings_that_have_no_page(tmp_path: Path) -> None:
     stems = [f"product-{number:03}" for number in range(80)]
     write_run(tmp_path, 1, invalid_run(*stems))
-    story = ["Because " + "the same reason, " * 70] * 40
+    narrative = ["Because " + "the same reason, " * 70] * 40
     for number, stem in enumerate(stems):
         sentence = f"reader {'x' * number}: no answer"
-        write(tmp_path / f"findings/{stem}.json", finding_document({"story": story}, sentence=sentence))
+        write(tmp_path / f"findings/{stem}.json", finding_document({"story": narrative}, sentence=sentence))
     site = site_of(tmp_path)
     size_bytes = len(site.html.encode())
     shown = [key for key in keys_of(site) if key.startswith("finding-")]

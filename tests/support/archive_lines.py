@@ -22,8 +22,8 @@ def write_lines(folder: Path) -> Path:
 
 def arguments_in(folder: Path) -> list[str]:
     """Return how to archive them."""
-    source, table, told = (str(folder / name) for name in ("in", "table", "told.json"))
-    return ["archive", source, "--to", table, "--partition-by", "month", "--json", told]
+    source, table, reported = (str(folder / name) for name in ("in", "table", "told.json"))
+    return ["archive", source, "--to", table, "--partition-by", "month", "--json", reported]
 
 
 def demand_archived(done: Run, folder: Path) -> None:
@@ -32,14 +32,14 @@ def demand_archived(done: Run, folder: Path) -> None:
     assert "5 lines read = 4 rows + 1 rejects; 2 files read, 0 skipped" in done.out
     assert "table: version 1, 1 partitions made, 0 added to" in done.out
     assert done.err == ""
-    told = json.loads((folder / "told.json").read_text())
-    assert told["counts"] == {"sources": 2, "skipped": 0, "lines": 5, "rows": 4, "rejects": 1, "blank": 0}
-    assert told["reject_reasons"] == {"value of the wrong type": 1}
-    assert told["partitions"] == {"new": ["2024-01"], "grown": []}
-    assert told["columns"] == [
+    reported = json.loads((folder / "told.json").read_text())
+    assert reported["counts"] == {"sources": 2, "skipped": 0, "lines": 5, "rows": 4, "rejects": 1, "blank": 0}
+    assert reported["reject_reasons"] == {"value of the wrong type": 1}
+    assert reported["partitions"] == {"new": ["2024-01"], "grown": []}
+    assert reported["columns"] == [
         {"name": "ts", "type": "TIMESTAMP", "keys": ["ts"], "designated": True},
         {"name": "v", "type": "DOUBLE", "keys": ["v"], "designated": False},
     ]
-    (kept,) = map(json.loads, Path(told["rejects"]).read_text().splitlines())
+    (kept,) = map(json.loads, Path(reported["rejects"]).read_text().splitlines())
     assert (kept["file"], kept["line"]) == (str(folder / "in" / "b.jsonl"), 1)
     assert sorted(rows_of(snapshot_of(folder / "table"))["v"].to_pylist()) == [1.5, 1.5, 2, 2]

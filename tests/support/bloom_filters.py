@@ -10,7 +10,7 @@ import pyarrow as pa
 from real_tables import resolved_partitions
 
 from tornproof.impl.chunk.chunk import decode_chunk
-from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.bloom_position import bitset_of
 from tornproof.impl.pm.header import Column
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition import read_chunk

@@ -38,7 +38,7 @@ def brute_force(events: Sequence[Event], *, excused: Collection[str] = (), seen_
         return Found("UNKNOWN", {})
     anomalies = [*of_writer(events), *of_observations(events, seen_survives), *of_reads(events, excused)]
     is_vacuous = not anomalies and not any(
-        event.kind is K.READ_END or is_restart(events, place) for place, event in enumerate(events)
+        event.kind is K.READ_END or is_restart(events, position) for position, event in enumerate(events)
     )
     return Found("INVALID" if anomalies else "UNKNOWN" if is_vacuous else "VALID", dict(Counter(anomalies)))
 
@@ -59,8 +59,8 @@ def demand_sense_of_processes(events: Sequence[Event]) -> None:
 
 
 def demand_sense_of_clients(events: Sequence[Event]) -> None:
-    for place, event in enumerate(events):
-        start, pin = open_read(events, place), held_pin(events, place)
+    for position, event in enumerate(events):
+        start, pin = open_read(events, position), held_pin(events, position)
         match event.kind:
             case K.READ_START:
                 demand(start is None)
@@ -73,43 +73,43 @@ def demand_sense_of_clients(events: Sequence[Event]) -> None:
 
 
 def demand_sense_of_writer(events: Sequence[Event]) -> None:
-    for place, event in enumerate(events):
-        commit = open_commit(events, place)
+    for position, event in enumerate(events):
+        commit = open_commit(events, position)
         match event.kind:
             case K.COMMIT_START:
-                demand(commit is None and not writer_is_dead(events, place))
+                demand(commit is None and not writer_is_dead(events, position))
             case K.COMMIT_ACKNOWLEDGED | K.COMMIT_FAILED:
                 demand(commit is not None and events[commit].client == event.client)
             case K.RECOVERED:
-                demand(commit is None and (event.digest is not None or is_restart(events, place)))
+                demand(commit is None and (event.digest is not None or is_restart(events, position)))
 
 
-def last_of(events: Sequence[Event], place: int, client: str, kinds: Collection[EventKind]) -> int | None:
-    for other in reversed(range(place)):
+def last_of(events: Sequence[Event], position: int, client: str, kinds: Collection[EventKind]) -> int | None:
+    for other in reversed(range(position)):
         if events[other].client == client and events[other].kind in kinds:
             return other
     return None
 
 
-def open_read(events: Sequence[Event], place: int) -> int | None:
-    last = last_of(events, place, events[place].client, (K.READ_START, *READ_ENDS, K.KILLED))
+def open_read(events: Sequence[Event], position: int) -> int | None:
+    last = last_of(events, position, events[position].client, (K.READ_START, *READ_ENDS, K.KILLED))
     return last if last is not None and events[last].kind is K.READ_START else None
 
 
-def held_pin(events: Sequence[Event], place: int) -> int | None:
-    last = last_of(events, place, events[place].client, (K.PIN, K.UNPIN, K.KILLED))
+def held_pin(events: Sequence[Event], position: int) -> int | None:
+    last = last_of(events, position, events[position].client, (K.PIN, K.UNPIN, K.KILLED))
     return last if last is not None and events[last].kind is K.PIN else None
 
 
-def writer_before(events: Sequence[Event], place: int) -> str | None:
+def writer_before(events: Sequence[Event], position: int) -> str | None:
     """Who last started a commit or recovered."""
-    writers = [event.client for event in events[:place] if event.kind in (K.COMMIT_START, K.RECOVERED)]
+    writers = [event.client for event in events[:position] if event.kind in (K.COMMIT_START, K.RECOVERED)]
     return writers[-1] if writers else None
 
 
-def open_commit(events: Sequence[Event], place: int) -> int | None:
+def open_commit(events: Sequence[Event], position: int) -> int | None:
     """The commit under way: it was not acknowledged, did not fail, and its writer lives."""
-    for other in reversed(range(place)):
+    for other in reversed(range(position)):
         match events[other].kind:
             case K.COMMIT_START:
                 return other
@@ -120,8 +120,8 @@ def open_commit(events: Sequence[Event], place: int) -> int | None:
     return None
 
 
-def writer_is_dead(events: Sequence[Event], place: int) -> bool:
-    for other in reversed(range(place)):
+def writer_is_dead(events: Sequence[Event], position: int) -> bool:
+    for other in reversed(range(position)):
         if events[other].kind is K.RECOVERED:
             return False
         if events[other].kind is K.KILLED and events[other].client == writer_before(events, other):
@@ -130,12 +130,12 @@ def writer_is_dead(events: Sequence[Event], place: int) -> bool:
 
 
 def first_of_writer(events: Sequence[Event]) -> int | None:
-    return next((place for place, each in enumerate(events) if each.kind in (K.COMMIT_START, K.RECOVERED)), None)
+    return next((position for position, each in enumerate(events) if each.kind in (K.COMMIT_START, K.RECOVERED)), None)
 
 
-def is_restart(events: Sequence[Event], place: int) -> bool:
+def is_restart(events: Sequence[Event], position: int) -> bool:
     """Whether a writer recovered here, other than to begin the history."""
-    return events[place].kind is K.RECOVERED and place != first_of_writer(events)
+    return events[position].kind is K.RECOVERED and position != first_of_writer(events)
 
 
 def version_of(event: Event) -> int:
@@ -143,10 +143,10 @@ def version_of(event: Event) -> int:
     return event.version
 
 
-def settled(events: Sequence[Event], place: int) -> Iterator[int]:
+def settled(events: Sequence[Event], position: int) -> Iterator[int]:
     """The versions that were there to stay before an event: the version before the first commit is, too."""
     first = first_of_writer(events)
-    for other in range(place):
+    for other in range(position):
         event = events[other]
         if other == first and event.kind is K.COMMIT_START:
             yield version_of(event) - 1
@@ -159,25 +159,25 @@ def settled(events: Sequence[Event], place: int) -> Iterator[int]:
 
 
 def of_writer(events: Sequence[Event]) -> Iterator[str]:
-    for place, event in enumerate(events):
-        before = list(settled(events, place))
+    for position, event in enumerate(events):
+        before = list(settled(events, position))
         match event.kind:
             case K.COMMIT_START if before and event.version != before[-1] + 1:
                 yield "version_not_next"
             case K.COMMIT_ACKNOWLEDGED:
-                commit = open_commit(events, place)
+                commit = open_commit(events, position)
                 assert commit is not None
                 if events[commit].version != event.version:
                     yield "acknowledged_as_another"
-            case K.RECOVERED if is_restart(events, place):
+            case K.RECOVERED if is_restart(events, position):
                 if version_of(event) < before[-1]:
                     yield "acknowledged_version_lost"
-                if version_of(event) > max([before[-1], *tried_since_settling(events, place)]):
+                if version_of(event) > max([before[-1], *tried_since_settling(events, position)]):
                     yield "recovered_too_new"
 
 
-def tried_since_settling(events: Sequence[Event], place: int) -> Iterator[int]:
-    for event in reversed(events[:place]):
+def tried_since_settling(events: Sequence[Event], position: int) -> Iterator[int]:
+    for event in reversed(events[:position]):
         if event.kind in (K.COMMIT_ACKNOWLEDGED, K.RECOVERED):
             return
         if event.kind is K.COMMIT_START:
@@ -186,28 +186,30 @@ def tried_since_settling(events: Sequence[Event], place: int) -> Iterator[int]:
 
 def attempts(events: Sequence[Event]) -> list[int]:
     return [
-        place for place, event in enumerate(events) if event.kind is K.COMMIT_START or place == first_of_writer(events)
+        position
+        for position, event in enumerate(events)
+        if event.kind is K.COMMIT_START or position == first_of_writer(events)
     ]
 
 
 def end_of_attempt(events: Sequence[Event], attempt: int) -> int | None:
     """The event that says that the attempt is gone: a recovery to less, or another attempt at its version."""
     version = version_of(events[attempt])
-    for place in range(attempt + 1, len(events)):
-        if is_restart(events, place) and version_of(events[place]) < version:
-            return place
-        if events[place].kind is K.COMMIT_START and events[place].version == version:
-            return place
+    for position in range(attempt + 1, len(events)):
+        if is_restart(events, position) and version_of(events[position]) < version:
+            return position
+        if events[position].kind is K.COMMIT_START and events[position].version == version:
+            return position
     return None
 
 
 def of_observations(events: Sequence[Event], seen_survives: bool) -> Iterator[str]:
-    for place, event in enumerate(events):
+    for position, event in enumerate(events):
         if event.kind is K.READ_END:
-            start = open_read(events, place)
+            start = open_read(events, position)
             assert start is not None
             since_ns = events[start].time_ns
-        elif is_restart(events, place) and event.digest is not None:
+        elif is_restart(events, position) and event.digest is not None:
             since_ns = event.time_ns
         else:
             continue
@@ -262,7 +264,7 @@ def of_reads(events: Sequence[Event], excused: Collection[str]) -> Iterator[str]
 
 def due_at(events: Sequence[Event], start: int) -> Iterator[int]:
     """The versions that were acknowledged or recovered before the time of an event."""
-    for place, event in enumerate(events):
+    for position, event in enumerate(events):
         if event.kind in (K.COMMIT_ACKNOWLEDGED, K.RECOVERED) and event.time_ns < events[start].time_ns:
-            commit = open_commit(events, place)
+            commit = open_commit(events, position)
             yield version_of(event if commit is None else events[commit])

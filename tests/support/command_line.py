@@ -106,14 +106,14 @@ class WarmRunner:
 
 
 @contextmanager
-def warm_runner(*program: str, variables: Mapping[str, str] | None = None) -> Iterator[WarmRunner]:
+def warm_runner(*body: str, variables: Mapping[str, str] | None = None) -> Iterator[WarmRunner]:
     """Start a server for as long as the block runs: of the command line, or of another `program` that it knows."""
     with tempfile.TemporaryDirectory(prefix="tornproof-") as name:
         folder = Path(name)
         # A child that has given up being root must be able to write its outputs.
         folder.chmod(0o777)
         with subprocess.Popen(
-            [sys.executable, str(SERVER), *program],
+            [sys.executable, str(SERVER), *body],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**environment(), **(variables or {})},

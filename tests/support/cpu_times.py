@@ -25,7 +25,7 @@ RECORD = ROOT / "tests" / "cpu_seconds.json"
 PROPERTY = "cpu_seconds"
 SLOWEST_COUNT = 10
 UNRECORDED_SECONDS = 1.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # One Java, one browser and one warm command line serve all modules of their folder, as long as one worker runs them.
 TOGETHER = ("tests/cli", "tests/pipeline", "tests/reports")
 ALONE = ("tests/cli/test_interrupting.py", "tests/cli/test_same_answer.py")
@@ -96,7 +96,7 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._looked_at_seconds, self._ended_seconds, self._running_seconds = -LOOK_SECONDS, 0.0, 0.0
+        self._looked_at_seconds, self._ended_seconds, self._running_seconds = -POLL_SECONDS, 0.0, 0.0
         self._before_seconds = self._used_seconds()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -113,7 +113,7 @@ class Meter:
     def _used_seconds(self) -> float:
         own = os.times()
         ended_seconds, now_seconds = own.children_user + own.children_system, time.monotonic()
-        if ended_seconds != self._ended_seconds or now_seconds - self._looked_at_seconds >= LOOK_SECONDS:
+        if ended_seconds != self._ended_seconds or now_seconds - self._looked_at_seconds >= POLL_SECONDS:
             self._looked_at_seconds, self._ended_seconds = now_seconds, ended_seconds
             self._running_seconds = running_seconds()
         return own.user + own.system + ended_seconds + self._running_seconds

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 def flipped(content: bytes, bit: int) -> bytes:
     """Return the content with one bit flipped, counted from the lowest of the first byte."""
-    place = bit // 8
-    return content[:place] + bytes([content[place] ^ 1 << bit % 8]) + content[place + 1 :]
+    position = bit // 8
+    return content[:position] + bytes([content[position] ^ 1 << bit % 8]) + content[position + 1 :]
 
 
 def each_flipped(content: bytes, step: int = 1, start: int = 0) -> Iterator[bytes]:

@@ -9,9 +9,9 @@ DECISION = "writer@commit 0: unmap 2024-01-01T00/_pm #1 -> reader 1"
 HOSTILE = "<script>alert('x')</script>"
 
 
-def lane_row(lane: str, client: str, operation: str, *does: str, **others: Any) -> dict[str, Any]:
+def lane_row(lane: str, process: str, operation: str, *does: str, **others: Any) -> dict[str, Any]:
     """Return a row of the lanes."""
-    row = {"lane": lane, "client": client, "operation": operation, "does": list(does), "ends": [], "disk": ""}
+    row = {"lane": lane, "client": process, "operation": operation, "does": list(does), "ends": [], "disk": ""}
     return {**row, "happens": "", "is_decisive": False, **others}
 
 

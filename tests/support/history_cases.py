@@ -146,27 +146,27 @@ def version_of(event: Event) -> int:
 
 
 def starts(events: Sequence[Event]) -> list[int]:
-    return [place for place, event in enumerate(events) if event.kind is K.COMMIT_START]
+    return [position for position, event in enumerate(events) if event.kind is K.COMMIT_START]
 
 
-def own_before(events: Sequence[Event], place: int) -> list[Event]:
+def own_before(events: Sequence[Event], position: int) -> list[Event]:
     """What the client did in this life, the last first."""
     own: list[Event] = []
-    for event in reversed(events[:place]):
-        if event.client == events[place].client:
+    for event in reversed(events[:position]):
+        if event.client == events[position].client:
             if event.kind is K.KILLED:
                 break
             own.append(event)
     return own
 
 
-def pin_of(events: Sequence[Event], place: int) -> Event | None:
-    last = next((event for event in own_before(events, place) if event.kind in (K.PIN, K.UNPIN)), None)
+def pin_of(events: Sequence[Event], position: int) -> Event | None:
+    last = next((event for event in own_before(events, position) if event.kind in (K.PIN, K.UNPIN)), None)
     return last if last and last.kind is K.PIN else None
 
 
-def start_of(events: Sequence[Event], place: int) -> Event:
-    return next(event for event in own_before(events, place) if event.kind is K.READ_START)
+def start_of(events: Sequence[Event], position: int) -> Event:
+    return next(event for event in own_before(events, position) if event.kind is K.READ_START)
 
 
 def settled_before(events: Sequence[Event], time_ns: int) -> list[int]:
@@ -177,9 +177,9 @@ def settled_before(events: Sequence[Event], time_ns: int) -> list[int]:
 def acknowledged_contents(events: Sequence[Event]) -> dict[int, Event]:
     """The commits that were acknowledged, by version."""
     found = {}
-    for place, event in enumerate(events):
+    for position, event in enumerate(events):
         if event.kind is K.COMMIT_ACKNOWLEDGED:
-            found[version_of(event)] = next(each for each in reversed(events[:place]) if each.kind is K.COMMIT_START)
+            found[version_of(event)] = next(each for each in reversed(events[:position]) if each.kind is K.COMMIT_START)
     return found
 
 
@@ -188,115 +188,115 @@ def seeing(event: Event, commit: Event) -> Event:
 
 
 def of_reads(change: Change) -> Change:
-    def only_reads(events: Sequence[Event], place: int) -> Iterator[Event]:
-        if events[place].kind is K.READ_END:
-            yield from change(events, place)
+    def only_reads(events: Sequence[Event], position: int) -> Iterator[Event]:
+        if events[position].kind is K.READ_END:
+            yield from change(events, position)
 
     return only_reads
 
 
 @of_reads
-def unknown_version(events: Sequence[Event], place: int) -> Iterator[Event]:
-    yield dataclasses.replace(events[place], version=1_000)
+def unknown_version(events: Sequence[Event], position: int) -> Iterator[Event]:
+    yield dataclasses.replace(events[position], version=1_000)
 
 
 @of_reads
-def torn_content(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if any(events[start].version == events[place].version for start in starts(events)):
-        yield dataclasses.replace(events[place], digest="half")
+def torn_content(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if any(events[start].version == events[position].version for start in starts(events)):
+        yield dataclasses.replace(events[position], digest="half")
 
 
 @of_reads
-def content_of_another_version(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if any(events[start].version == events[place].version for start in starts(events)):
+def content_of_another_version(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if any(events[start].version == events[position].version for start in starts(events)):
         for start in starts(events):
-            if events[start].version != events[place].version:
-                yield dataclasses.replace(events[place], digest=events[start].digest)
+            if events[start].version != events[position].version:
+                yield dataclasses.replace(events[position], digest=events[start].digest)
 
 
 @of_reads
-def future_read(events: Sequence[Event], place: int) -> Iterator[Event]:
+def future_read(events: Sequence[Event], position: int) -> Iterator[Event]:
     for start in starts(events):
-        if events[start].time_ns > events[place].time_ns:
-            yield seeing(events[place], events[start])
+        if events[start].time_ns > events[position].time_ns:
+            yield seeing(events[position], events[start])
 
 
 @of_reads
-def seen_version_lost(events: Sequence[Event], place: int) -> Iterator[Event]:
+def seen_version_lost(events: Sequence[Event], position: int) -> Iterator[Event]:
     for start in starts(events):
         after = events[start + 1 :]
         ending = next((event for event in after if event.kind in (K.COMMIT_START, K.RECOVERED)), None)
         is_lost = ending and ending.kind is K.RECOVERED and version_of(ending) < version_of(events[start])
-        if is_lost and start < place:
-            yield seeing(events[place], events[start])
+        if is_lost and start < position:
+            yield seeing(events[position], events[start])
 
 
 @of_reads
-def two_contents(events: Sequence[Event], place: int) -> Iterator[Event]:
+def two_contents(events: Sequence[Event], position: int) -> Iterator[Event]:
     for start in starts(events):
         after = events[start + 1 :]
         ending = next((event for event in after if event.kind in (K.COMMIT_START, K.RECOVERED)), None)
         is_replaced = ending and ending.kind is K.COMMIT_START and ending.version == events[start].version
-        if is_replaced and start < place:
-            yield seeing(events[place], events[start])
+        if is_replaced and start < position:
+            yield seeing(events[position], events[start])
 
 
 @of_reads
-def stale_read(events: Sequence[Event], place: int) -> Iterator[Event]:
-    start, pin = start_of(events, place), pin_of(events, place)
+def stale_read(events: Sequence[Event], position: int) -> Iterator[Event]:
+    start, pin = start_of(events, position), pin_of(events, position)
     due = settled_before(events, start.time_ns)
     for version, commit in acknowledged_contents(events).items():
         if (pin is None or pin.sequence > start.sequence) and due and version < max(due):
-            yield seeing(events[place], commit)
+            yield seeing(events[position], commit)
 
 
 @of_reads
-def went_back(events: Sequence[Event], place: int) -> Iterator[Event]:
-    earlier = next((event for event in own_before(events, place) if event.kind is K.READ_END), None)
+def went_back(events: Sequence[Event], position: int) -> Iterator[Event]:
+    earlier = next((event for event in own_before(events, position) if event.kind is K.READ_END), None)
     for version, commit in acknowledged_contents(events).items():
         if earlier and version < version_of(earlier):
-            yield seeing(events[place], commit)
+            yield seeing(events[position], commit)
 
 
 @of_reads
-def pin_moved(events: Sequence[Event], place: int) -> Iterator[Event]:
-    pin = pin_of(events, place)
+def pin_moved(events: Sequence[Event], position: int) -> Iterator[Event]:
+    pin = pin_of(events, position)
     for version, commit in acknowledged_contents(events).items():
         if pin and version != pin.version:
-            yield seeing(events[place], commit)
+            yield seeing(events[position], commit)
 
 
 @of_reads
-def pinned_read_refused(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if pin_of(events, place):
-        yield dataclasses.replace(events[place], kind=K.READ_FAILED, version=None, digest=None, details=EXCUSED)
+def pinned_read_rejected(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if pin_of(events, position):
+        yield dataclasses.replace(events[position], kind=K.READ_FAILED, version=None, digest=None, details=EXCUSED)
 
 
 @of_reads
-def refused_read(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if not pin_of(events, place):
-        yield dataclasses.replace(events[place], kind=K.READ_FAILED, version=None, digest=None, details="short")
+def rejected_read(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if not pin_of(events, position):
+        yield dataclasses.replace(events[position], kind=K.READ_FAILED, version=None, digest=None, details="short")
 
 
-def acknowledged_version_lost(events: Sequence[Event], place: int) -> Iterator[Event]:
-    before = settled_before(events, events[place].time_ns)
-    if events[place].kind is K.RECOVERED and before:
-        yield dataclasses.replace(events[place], version=before[-1] - 1, digest=None)
+def acknowledged_version_lost(events: Sequence[Event], position: int) -> Iterator[Event]:
+    before = settled_before(events, events[position].time_ns)
+    if events[position].kind is K.RECOVERED and before:
+        yield dataclasses.replace(events[position], version=before[-1] - 1, digest=None)
 
 
-def recovered_too_new(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if events[place].kind is K.RECOVERED and place > 0:
-        yield dataclasses.replace(events[place], version=version_of(events[place]) + 2, digest=None)
+def recovered_too_new(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if events[position].kind is K.RECOVERED and position > 0:
+        yield dataclasses.replace(events[position], version=version_of(events[position]) + 2, digest=None)
 
 
-def version_not_next(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if events[place].kind is K.COMMIT_START and place > 0:
-        yield dataclasses.replace(events[place], version=version_of(events[place]) + 1)
+def version_not_next(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if events[position].kind is K.COMMIT_START and position > 0:
+        yield dataclasses.replace(events[position], version=version_of(events[position]) + 1)
 
 
-def acknowledged_as_another(events: Sequence[Event], place: int) -> Iterator[Event]:
-    if events[place].kind is K.COMMIT_ACKNOWLEDGED:
-        yield dataclasses.replace(events[place], version=version_of(events[place]) + 1)
+def acknowledged_as_another(events: Sequence[Event], position: int) -> Iterator[Event]:
+    if events[position].kind is K.COMMIT_ACKNOWLEDGED:
+        yield dataclasses.replace(events[position], version=version_of(events[position]) + 1)
 
 
 PLANTS: dict[str, Change] = {
@@ -309,8 +309,8 @@ PLANTS: dict[str, Change] = {
     "stale_read": stale_read,
     "went_back": went_back,
     "pin_moved": pin_moved,
-    "pinned_read_refused": pinned_read_refused,
-    "refused_read": refused_read,
+    "pinned_read_refused": pinned_read_rejected,
+    "refused_read": rejected_read,
     "acknowledged_version_lost": acknowledged_version_lost,
     "recovered_too_new": recovered_too_new,
     "version_not_next": version_not_next,
@@ -321,11 +321,11 @@ PLANTS: dict[str, Change] = {
 def planted_history(kind: str, seed: int) -> list[Event] | None:
     """A right history with one event changed, or nothing where this one has no place for such an anomaly."""
     events = right_history(seed)
-    changes = [(place, event) for place in range(len(events)) for event in PLANTS[kind](events, place)]
+    changes = [(position, event) for position in range(len(events)) for event in PLANTS[kind](events, position)]
     if not changes:
         return None
-    place, event = changes[int(np.random.default_rng(seed).integers(len(changes)))]
-    return [*events[:place], event, *events[place + 1 :]]
+    position, event = changes[int(np.random.default_rng(seed).integers(len(changes)))]
+    return [*events[:position], event, *events[position + 1 :]]
 
 
 def mixed_history(seed: int) -> list[Event]:
@@ -333,8 +333,8 @@ def mixed_history(seed: int) -> list[Event]:
     draw = np.random.default_rng(seed)
     events = right_history(seed)
     for _ in range(int(draw.integers(1, 3))):
-        place = int(draw.integers(len(events)))
-        event = events[place]
+        position = int(draw.integers(len(events)))
+        event = events[position]
         match int(draw.integers(7)):
             case 0 if event.version is not None:
                 event = dataclasses.replace(event, version=event.version + int(draw.integers(-2, 3)))
@@ -347,21 +347,21 @@ def mixed_history(seed: int) -> list[Event]:
             case 4:
                 event = dataclasses.replace(event, time_ns=event.time_ns + int(draw.integers(-30, 31)))
             case 5:
-                events = numbered([*events[:place], *events[place + 1 :]])
+                events = numbered([*events[:position], *events[position + 1 :]])
                 continue
             case _:
-                events = numbered([*events[:place], event, *events[place:]])
+                events = numbered([*events[:position], event, *events[position:]])
                 continue
-        events[place] = event
+        events[position] = event
     return events
 
 
 def border_history(seed: int) -> list[Event] | None:
     """A right history in which a read ends at the very time at which the commit starts that it sees, if it has one."""
     events = right_history(seed)
-    for place, (read, commit) in enumerate(itertools.pairwise(events)):
+    for position, (read, commit) in enumerate(itertools.pairwise(events)):
         if read.kind is K.READ_END and commit.kind is K.COMMIT_START:
-            events[place] = dataclasses.replace(seeing(read, commit), time_ns=commit.time_ns)
+            events[position] = dataclasses.replace(seeing(read, commit), time_ns=commit.time_ns)
             return events
     return None
 
@@ -379,10 +379,10 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 def incomplete_history(seed: int) -> list[Event]:
     """A right history of which one event was not recorded, or twice."""
     events = right_history(seed)
-    last = {event.process: place for place, event in enumerate(events)}
-    inner = [place for place, event in enumerate(events) if place != last[event.process]]
-    place = inner[int(np.random.default_rng(seed).integers(len(inner)))]
-    return events[:place] + ([events[place]] * 2 if seed % 2 else []) + events[place + 1 :]
+    last = {event.process: position for position, event in enumerate(events)}
+    inner = [position for position, event in enumerate(events) if position != last[event.process]]
+    position = inner[int(np.random.default_rng(seed).integers(len(inner)))]
+    return events[:position] + ([events[position]] * 2 if seed % 2 else []) + events[position + 1 :]
 
 
 @functools.cache

@@ -184,10 +184,10 @@ def meta_cases() -> dict[str, Make]:
 
 def pm_cases() -> dict[str, Make]:
     """Numbers of `_pm` at the edges, with right checksums where a reader gets to see the numbers at all."""
-    place = pm.newest(metadata())
+    position = pm.newest(metadata())
     descriptor = pm.descriptor_offset(1)
-    block = place.fixed.prev_parquet_meta_file_size + pm.read(metadata(), place.token).blocks[0].offset_bytes
-    entry = place.offset_bytes + pm_layout.Footer.layout.size_bytes
+    block = position.fixed.prev_parquet_meta_file_size + pm.read(metadata(), position.token).blocks[0].offset_bytes
+    entry = position.offset_bytes + pm_layout.Footer.layout.size_bytes
     edges32, edges64 = (0, 1, 2**27, 2**31, U32_MAX), (0, 1, 2**31, 2**32 + 3, 2**62, 2**63, U64_MAX)
     targets: list[tuple[type[Record], int, Mapping[str, tuple[int, ...]]]] = [
         (
@@ -234,7 +234,7 @@ def pm_cases() -> dict[str, Make]:
         ),
         (
             pm_layout.Footer,
-            place.offset_bytes,
+            position.offset_bytes,
             {
                 "parquet_footer_offset": edges64,
                 "parquet_footer_length": edges32,
@@ -243,15 +243,15 @@ def pm_cases() -> dict[str, Make]:
                 "prev_parquet_meta_file_size": (
                     *edges64,
                     len(metadata()),
-                    place.offset_bytes,
-                    place.offset_bytes + 8,
+                    position.offset_bytes,
+                    position.offset_bytes + 8,
                     76,
                 ),
                 "footer_feature_flags": (1, 2**31, 2**62, U64_MAX),
             },
         ),
         (pm_layout.RowGroupEntry, entry, {"block_offset": (0, 1, 4, 2**31, U32_MAX, entry >> 3)}),
-        (pm_layout.Trailer, place.checksum_offset, {"footer_length": (0, 43, 44, 2**27, 2**31, U32_MAX)}),
+        (pm_layout.Trailer, position.checksum_offset, {"footer_length": (0, 43, 44, 2**27, 2**31, U32_MAX)}),
     ]
     return {
         f"_pm: {field} = {value}": with_file("_pm", _sealed(record, offset, field, value))

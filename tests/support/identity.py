@@ -17,10 +17,10 @@ class Identities:
     def of(self, world: World) -> bytes:
         """Return the key of a world; who saw what does not count, as it is judged and can no longer change anything."""
         kernel, number = world.kernel, self._number
-        files = frozenset((place, number(state)) for place, state in kernel.files.items())
-        names = frozenset((place, frozenset(entries.items())) for place, entries in kernel.directories.items())
+        files = frozenset((position, number(state)) for position, state in kernel.files.items())
+        names = frozenset((position, frozenset(entries.items())) for position, entries in kernel.directories.items())
         parts = (
-            id(world.cast),
+            id(world.process_group),
             number(files),
             number((names, kernel.entry_changes)),
             number((frozenset(kernel.handles.items()), frozenset(kernel.mappings.items()), kernel.leases)),

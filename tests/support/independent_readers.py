@@ -86,7 +86,7 @@ def ours_and_content(snapshot: Snapshot, partition: Partition) -> tuple[pa.Table
     resolved = snapshot.resolve(partition)
     bare = replace(open_snapshot(replace(snapshot.table, metadata=None)), transaction=snapshot.transaction)
     by_id = {column.id: column.name for column in bare.columns}
-    names = [by_id[column_key(place, column)] for place, column in enumerate(resolved.metadata.header.columns)]
+    names = [by_id[column_key(position, column)] for position, column in enumerate(resolved.metadata.header.columns)]
     with resolved.files.open_data() as handle:
         return rows_of(only(bare, partition), names), handle.pread(partition.token, 0)
 

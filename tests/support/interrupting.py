@@ -16,7 +16,7 @@ import quick_java
 from command_line import TIMEOUT_SECONDS, environment
 
 PROCESSES, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")
-LOOK_SECONDS = 0.002
+POLL_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def start(arguments: Sequence[object], folder: Path) -> subprocess.Popen[bytes]:
 def interrupt(process: subprocess.Popen[bytes], after_seconds: float, number: int = signal.SIGINT) -> None:
     """Send a signal to the process group, as a terminal does, so long after tornproof's own first line has run."""
     while process.poll() is None and not _has_begun(process.pid):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     with suppress(subprocess.TimeoutExpired):
         process.wait(after_seconds)
     if process.poll() is None:
@@ -85,7 +85,7 @@ def run_whole(arguments: Sequence[object], folder: Path) -> tuple[int, float]:
     """Run a command to its end, and return its exit code and how long it took after its first line."""
     process = start(arguments, folder)
     while process.poll() is None and not _has_begun(process.pid):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     begin = time.monotonic()
     return process.wait(TIMEOUT_SECONDS), time.monotonic() - begin
 
@@ -102,12 +102,12 @@ def _has_begun(process: int) -> bool:
 def processes_of(session: int) -> tuple[Process, ...]:
     """Return what still runs in a session, or is stopped."""
     found = []
-    for place in PROCESSES.glob("[0-9]*"):
+    for position in PROCESSES.glob("[0-9]*"):
         with suppress(OSError):
             # The name may hold anything; after it come state, parent, group and session.
-            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            fields = (position / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == session and fields[0] not in "ZX":
-                found.append(Process(int(place.name), fields[0], (place / "cmdline").read_text()))
+                found.append(Process(int(position.name), fields[0], (position / "cmdline").read_text()))
     return tuple(found)
 
 
@@ -119,4 +119,4 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so, or for so long that it hangs."""
     end = time.monotonic() + TIMEOUT_SECONDS
     while not is_so() and time.monotonic() < end:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)

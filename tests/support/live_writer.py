@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-LIFE_SECONDS = 60
+SESSION_SECONDS = 60
 PAUSE_SECONDS = 0.002
 VERSION_BYTES = SIZE_BYTES = 8
 
@@ -84,7 +84,7 @@ def main() -> None:
     """Write until standard input ends, a minute at most; a round that was begun is ended."""
     rounds: dict[str, Callable[[Path, Path, Path], None]] = {"commit": commit, "mischief": mischief}
     kind, table, older, newer = sys.argv[1:]
-    deadline = time.monotonic() + LIFE_SECONDS
+    deadline = time.monotonic() + SESSION_SECONDS
     print("ready", flush=True)
     while time.monotonic() < deadline and not is_over():
         rounds[kind](Path(table), Path(older), Path(newer))

@@ -15,7 +15,7 @@ from parquet_files import written
 
 from tornproof.impl.layout.parquet import MAGIC, ParquetTail
 from tornproof.impl.migrate.convert import ConversionMode, convert
-from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.migrate.rejections import Cause, RejectedCorruptError, RejectedUnsupportedError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, Value, decode, encode
 from tornproof.impl.pm.block import Chunk
@@ -30,7 +30,7 @@ TOOL, SERVER = ConversionMode.TOOL, ConversionMode.SERVER
 REGENERATED = golden_data.files("tables/*/*/regenerated/*")
 MIGRATED = golden_data.files("legacy/*/*/migrated/*")
 EXTERNAL = tuple(name.removesuffix(".pm") for name in golden_data.files("external/*.pm"))
-REFUSED = tuple(
+REJECTED = tuple(
     name.removesuffix(".footer")
     for name in golden_data.files("external/*.footer")
     if name.removesuffix(".footer") not in EXTERNAL
@@ -65,8 +65,8 @@ def external(questdb_data: Path, name: str) -> Source:
 
 def partition(questdb_data: Path, pm_name: str) -> Source:
     """Return the data.parquet of a table from which the converter made `pm_name`."""
-    place = PurePosixPath(pm_name)
-    data = questdb_data / place.parents[1] / "table" / place.stem / "data.parquet"
+    position = PurePosixPath(pm_name)
+    data = questdb_data / position.parents[1] / "table" / position.stem / "data.parquet"
     return whole(data.read_bytes())
 
 
@@ -79,16 +79,16 @@ def converted(source: Source | bytes, mode: ConversionMode = SERVER, *, as_quest
 def decoded(pm: bytes) -> Metadata:
     """Return the only generation of a `_pm` after checking that it is published, and its CRC."""
     assert int.from_bytes(pm[:8], "little") == len(pm)
-    (place,) = walk(pm, file="_pm")
-    check_checksum(pm, place, file="_pm")
-    return decode_metadata(pm, place, file="_pm")
+    (position,) = walk(pm, file="_pm")
+    check_checksum(pm, position, file="_pm")
+    return decode_metadata(pm, position, file="_pm")
 
 
 def cause_of(source: Source | bytes, mode: ConversionMode = SERVER, *, as_questdb: bool = False) -> Cause | None:
     """Return why a file is refused, None for one that is converted."""
     try:
         converted(source, mode, as_questdb=as_questdb)
-    except (RefusedCorruptError, RefusedUnsupportedError) as error:
+    except (RejectedCorruptError, RejectedUnsupportedError) as error:
         assert error.problem.file == FILE
         return error.cause
     return None
@@ -130,9 +130,9 @@ def changed(node: Any, path: tuple[int | list[int], ...], change: Change, kind: 
         return change(node)
     step, *rest = path
     if isinstance(step, list):
-        (place,) = step
-        value = changed(node.elements[place], tuple(rest), change, kind)
-        return node._replace(elements=(*node.elements[:place], value, *node.elements[place + 1 :]))
+        (position,) = step
+        value = changed(node.elements[position], tuple(rest), change, kind)
+        return node._replace(elements=(*node.elements[:position], value, *node.elements[position + 1 :]))
     old = next((field for field in node.fields if field.id == step), None)
     value = changed(old.value if old else None, tuple(rest), change, kind)
     fields = [field for field in node.fields if field.id != step]

@@ -15,18 +15,23 @@ from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.explorer import IN_ORDER, explore_power
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.models import CDIR, Model
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.migration import MigrationTarget, parquet_partitions
 
 PHASE = "migration"
 
 
-def migration_situation(image: DiskImage, path: str) -> Situation:
+def migration_case(image: DiskImage, path: str) -> TestCase:
     """Return a run over each parquet partition of a table, and the same after a crash; raises as reading it does."""
     names = tuple(parquet_partitions(image, path))
     numbers = tuple(range(len(names)))
-    return Situation(
-        target=MigrationTarget(), path=path, operations=names, first_life=numbers, second_life=numbers, start=image
+    return TestCase(
+        target=MigrationTarget(),
+        path=path,
+        operations=names,
+        first_session=numbers,
+        second_session=numbers,
+        start=image,
     )
 
 
@@ -45,7 +50,7 @@ def must_reach(models: Sequence[Model]) -> tuple[str, ...]:
 
 
 def explore_migration(
-    situation: Situation,
+    case: TestCase,
     *,
     models: Sequence[Model] = IN_ORDER,
     settings: Settings | None = None,
@@ -54,7 +59,7 @@ def explore_migration(
 ) -> Phase:
     """Cut the power of a migration at every step; raises NotExplorableError where it fails by itself."""
     phase = explore_power(
-        situation,
+        case,
         models=models,
         settings=settings,
         has_time=has_time,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import PlantedFault, Planting
+from tornproof.harness.mutation.fault import Mutant, PlantedFault
 from tornproof.impl.write.commit import HARDENED, Protocol
 
 NOTICED = (
@@ -18,7 +18,7 @@ NOTICED = (
     dataclasses.replace(
         fault_named("header after the version"),
         name="header never patched",
-        place="Protocol.update",
+        position="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=HARDENED.update[:4]),
     ),
     fault_named("failed sync ignored"),
@@ -40,7 +40,7 @@ NOT_FOR_CRASHES = {"pinned directories taken for unborn", "pins not asked for"}
 def planted(fault: PlantedFault) -> AbstractContextManager[None]:
     """Hold a fault at its place while the block runs, another order of actions included."""
     substitute = fault.substitute
-    return in_any_writer(substitute) if isinstance(substitute, Protocol) else Planting(fault).planted()
+    return in_any_writer(substitute) if isinstance(substitute, Protocol) else Mutant(fault).planted()
 
 
 def protocol(**actions: Any) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from tornproof.impl.pm.encode import (
     encode_file,
     patch_header,
 )
-from tornproof.impl.pm.footer import FooterPlace, FooterSections, locate_footer
+from tornproof.impl.pm.footer import FooterPosition, FooterSections, locate_footer
 from tornproof.impl.pm.header import Column, FileHeader, decode_header, encode_header
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
@@ -142,7 +142,7 @@ def append(
     data: bytes,
     *row_groups: NewRowGroup | ReusedRowGroup,
     footer: FooterFacts,
-    anchor: FooterPlace | None = None,
+    anchor: FooterPosition | None = None,
     reuse: bool = True,
 ) -> bytes:
     """Return `data` with one more published generation, which continues `anchor` (by default the newest one).
@@ -177,14 +177,14 @@ def chain_of(*tokens: int, of: FileHeader | None = None) -> bytes:
     )
 
 
-def newest(data: bytes) -> FooterPlace:
+def newest(data: bytes) -> FooterPosition:
     """Return the footer that ends where `data` ends."""
     return locate_footer(data, len(data), file=FILE)
 
 
 def read(data: bytes, token: int = TOKEN) -> Metadata:
     """Resolve and decode."""
-    return decode_metadata(data, resolve(data, token, file=FILE).place, file=FILE)
+    return decode_metadata(data, resolve(data, token, file=FILE).position, file=FILE)
 
 
 def problems(data: bytes, token: int = TOKEN) -> list[Problem]:
@@ -229,9 +229,9 @@ def descriptor_offset(column: int) -> int:
 
 def seal(data: bytes) -> bytes:
     """Return `data` with the checksum of every generation that its chain still reaches repaired, oldest first."""
-    for place in reversed(list(walk(data, file=FILE))):
-        value = checksum_of(data, place)
-        data = set_field(data, layout.Trailer, place.checksum_offset, "checksum", value)
+    for position in reversed(list(walk(data, file=FILE))):
+        value = checksum_of(data, position)
+        data = set_field(data, layout.Trailer, position.checksum_offset, "checksum", value)
     return data
 
 

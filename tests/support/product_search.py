@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from identity import Identities
 
-from tornproof.harness.search.crash_world import WRITER_PLACE, Action, Disks, Lives
+from tornproof.harness.search.crash_world import WRITER_PLACE, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
+from tornproof.harness.simulator.process.bodies import FAILED
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.programs import FAILED
 from tornproof.harness.simulator.process.world import World
 
 Path: TypeAlias = "tuple[Path, Action] | None"
@@ -38,9 +38,9 @@ class ProductCounts:
 class ProductSearch:
     """One search of a situation under one model of persistence, "A", "D", or that of `disks`."""
 
-    def __init__(self, lives: Lives, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
+    def __init__(self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
         """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
-        self._lives = lives
+        self._sessions = sessions
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
@@ -51,7 +51,7 @@ class ProductSearch:
     def run(self) -> ProductCounts:
         """Search to the end."""
         counts = self.counts
-        start = self._lives.situation.begin(self._lives.first)
+        start = self._sessions.case.begin(self._sessions.first)
         pending: list[tuple[World, Path]] = [(start, None)]
         while pending:
             if not self._goes_on(counts.states):
@@ -68,27 +68,27 @@ class ProductSearch:
             followers = list(self._followers(world, path))
             pending += followers
             if not followers:
-                has_crashed = world.cast is self._lives.second
+                has_crashed = world.process_group is self._sessions.second
                 counts.outcomes.add((said_by(world.nodes[1]), len(world.progress.committed), has_crashed))
         counts.is_complete = True
         return counts
 
     def _followers(self, world: World, path: Path) -> Iterator[tuple[World, Path]]:
-        places = world.enabled
-        if world.cast is self._lives.first:
+        positions = world.enabled
+        if world.process_group is self._sessions.first:
             has_ended = world.nodes[WRITER_PLACE].call is None
-            for action, crashed in () if has_ended else self._lives.crashes(world, self._model, self._disks):
+            for action, crashed in () if has_ended else self._sessions.crashes(world, self._model, self._disks):
                 self.counts.crashes += 1
                 self._count(world, crashed)
                 yield crashed, (path, action)
             if any(mark.kind == FAILED for mark in world.nodes[WRITER_PLACE].marks):
                 # It stopped at a call that failed, and its process ends.
-                yield self._lives.after_kill(world), (path, ("kill",))
-        alone = next((place for place in places if not world.touches(place)), None)
-        for place in places if alone is None else [alone]:
+                yield self._sessions.after_kill(world), (path, ("kill",))
+        alone = next((position for position in positions if not world.accesses(position)), None)
+        for position in positions if alone is None else [alone]:
             following = world.fork()
-            following.step(place)
-            yield following, (path, ("step", place))
+            following.step(position)
+            yield following, (path, ("step", position))
 
     def _count(self, before: World, after: World) -> None:
         reached, progress = self.counts.reached, before.progress

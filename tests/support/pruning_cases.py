@@ -200,7 +200,7 @@ def cases(draw: st.DrawFn, kind: str | None = None) -> Case:
     kinds = [kind] if kind else draw(st.lists(KINDS, min_size=1, max_size=2))
     columns = [draw(case_columns(each, number, row_count)) for number, each in enumerate(kinds)]
     stored = [each for each in columns if each.chunk is not None]
-    bitsets = {place: each.bitset for place, each in enumerate(stored) if each.bitset is not None}
+    bitsets = {position: each.bitset for position, each in enumerate(stored) if each.bitset is not None}
     header = pm.header(
         *(header_column(each) for each in stored),
         # A partition without any of the columns still has another one.

@@ -14,12 +14,12 @@ from tornproof.harness.common.remembered_codecs import remembered_decoding, reme
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.make import finding_of
-from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, Model
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableTarget
@@ -33,8 +33,8 @@ HEADER_BEFORE_BODY = dataclasses.replace(
 VERSION_BEFORE_RECORD = dataclasses.replace(HARDENED, publish=(*HARDENED.publish[3:5], *HARDENED.publish[0:2]))
 
 
-def toy_situation(target: Target, **settings: Any) -> Situation:
-    return Situation(
+def toy_case(target: Target, **settings: Any) -> TestCase:
+    return TestCase(
         **{
             "target": target,
             "path": "toy",
@@ -46,46 +46,46 @@ def toy_situation(target: Target, **settings: Any) -> Situation:
     )
 
 
-def table_situation(preset: str = "hardened", *, readers: int = 2, reads: int = 1, **overrides: Any) -> Situation:
+def table_case(preset: str = "hardened", *, readers: int = 2, reads: int = 1, **overrides: Any) -> TestCase:
     image = made_image()
-    return Situation(
+    return TestCase(
         target=TableTarget.of(PRESETS[preset], **{"encode": remembered_encoder(), **overrides}),
         path=MADE_PATH,
         operations=crash_operations(image, MADE_PATH),
-        first_life=(0, 1, 2),
-        second_life=(3,),
+        first_session=(0, 1, 2),
+        second_session=(3,),
         readers=(Readers(count=readers, read_count=reads),),
         start=image,
     )
 
 
 @dataclasses.dataclass(slots=True)
-class Course:
+class Trace:
     """A run by chance; a crash is "kill", "fail" (a sync) or a model of persistence."""
 
-    lives: Lives
+    sessions: Sessions
     chance: np.random.Generator
     crashes: list[str | Model]
-    turn_probability: float
+    transition_probability: float
     step_count_max: int
     moves: Moves = dataclasses.field(default_factory=list)
 
     def run(self) -> World:
-        world = self.lives.situation.begin(self.lives.first)
-        place, crash_at = -1, self._later()
+        world = self.sessions.case.begin(self.sessions.first)
+        position, crash_at = -1, self._later()
         while not world.progress.violations:
             enabled = world.enabled
             if self.crashes and (not enabled or len(self.moves) >= crash_at):
                 crashed = self._crash(world)
                 if crashed is not None:
-                    world, place, crash_at = crashed, -1, self._later()
+                    world, position, crash_at = crashed, -1, self._later()
                     continue
             if not enabled:
                 break
-            if place not in enabled or self.chance.random() < self.turn_probability:
-                place = enabled[int(self.chance.integers(len(enabled)))]
-            world.step(place)
-            self.moves.append((place, 1))
+            if position not in enabled or self.chance.random() < self.transition_probability:
+                position = enabled[int(self.chance.integers(len(enabled)))]
+            world.step(position)
+            self.moves.append((position, 1))
         return world
 
     def _later(self) -> int:
@@ -95,61 +95,59 @@ class Course:
         match crash := self.crashes[0]:
             case "kill":
                 self.moves.append(("kill",))
-                world = self.lives.after_kill(world)
+                world = self.sessions.after_kill(world)
             case "fail":
                 if world.nodes[0].call is None or world.call(0).kind not in BARRIERS:
                     return None
                 self.moves.append(("fail",))
-                world = self.lives.after_failed_sync(world)
+                world = self.sessions.after_failed_sync(world)
             case Model():
                 disks = legal_disks(world.kernel, crash)
                 picked = list(disks)[int(self.chance.integers(disks.tried_count))]
                 self.moves.append(("power", crash, disks.choice(picked)))
-                world = self.lives.after_power_cut(picked.disk.kernel(), world.progress)
+                world = self.sessions.after_power_cut(picked.disk.kernel(), world.progress)
         self.crashes.pop(0)
         return world
 
 
-def courses(
-    situation: Situation,
+def traces(
+    case: TestCase,
     *crashes: str | Model,
     seed: int = 0,
-    turn_probability: float = 0.15,
+    transition_probability: float = 0.15,
     step_count_max: int = 60,
 ) -> Iterator[tuple[World, Moves]]:
     """Yield the ends of runs without end."""
     chance = np.random.default_rng(seed)
-    with remembered_decoding(), closing(Lives.of(situation, fails="fail" in crashes)) as lives:
+    with remembered_decoding(), closing(Sessions.of(case, fails="fail" in crashes)) as sessions:
         while True:
-            course = Course(lives, chance, list(crashes), turn_probability, step_count_max)
-            world = course.run()
-            yield world, course.moves
+            trace = Trace(sessions, chance, list(crashes), transition_probability, step_count_max)
+            world = trace.run()
+            yield world, trace.moves
 
 
-def broken_run(
-    situation: Situation, *crashes: str | Model, tries: int = 3000, **settings: Any
-) -> tuple[Moves, Violation]:
+def broken_run(case: TestCase, *crashes: str | Model, tries: int = 3000, **settings: Any) -> tuple[Moves, Violation]:
     """Return the first run that breaks a property after all of the crashes."""
-    for _, (world, moves) in zip(range(tries), courses(situation, *crashes, **settings), strict=False):
-        disturbed = sum(isinstance(move[0], str) for move in moves)
-        if world.progress.violations and disturbed == len(crashes):
+    for _, (world, moves) in zip(range(tries), traces(case, *crashes, **settings), strict=False):
+        faulty = sum(isinstance(move[0], str) for move in moves)
+        if world.progress.violations and faulty == len(crashes):
             return moves, world.progress.violations[0]
     raise AssertionError(f"nothing broken in {tries} runs")
 
 
-def found(situation: Situation, *crashes: str | Model, **settings: Any) -> Finding:
+def found(case: TestCase, *crashes: str | Model, **settings: Any) -> Finding:
     """Return the finding of the first run that breaks a property."""
-    moves, violation = broken_run(situation, *crashes, **settings)
-    return finding_of(situation, moves, violation, phase="schedules")
+    moves, violation = broken_run(case, *crashes, **settings)
+    return finding_of(case, moves, violation, phase="schedules")
 
 
 @functools.cache
 def turned_finding() -> Finding:
     """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
-    return found(table_situation(protocol=HEADER_BEFORE_BODY))
+    return found(table_case(protocol=HEADER_BEFORE_BODY))
 
 
 @functools.cache
 def cut_finding(model: Model = C_8) -> Finding:
     """Return the finding of a power cut that a commit as the specification has it does not survive."""
-    return found(table_situation("specification"), model)
+    return found(table_case("specification"), model)

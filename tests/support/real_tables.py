@@ -85,8 +85,8 @@ def seen_with(questdb_data: Path, file: str, change: Callable[[bytes], bytes]) -
     """Return what is wrong with the chain table once a file's content is changed; unchanged it must be sound."""
     path, image = table_image(questdb_data)
     assert verified(path, image).sound
-    place = f"{path}/{file}"
-    return seen(verified(path, image.with_file(place, change(image.files[place]))))
+    position = f"{path}/{file}"
+    return seen(verified(path, image.with_file(position, change(image.files[position]))))
 
 
 def put(offset_bytes: int, raw: bytes) -> Callable[[bytes], bytes]:
@@ -134,7 +134,7 @@ def read_json(path: Path) -> Any:
 
 def sql_rows(rows: pa.Table, sql_types: list[str]) -> list[list[Any]]:
     """Return rows in the text forms that SQL answers in, one type for each column."""
-    columns = [sql_values(rows.column(place), sql_type) for place, sql_type in enumerate(sql_types)]
+    columns = [sql_values(rows.column(position), sql_type) for position, sql_type in enumerate(sql_types)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -170,7 +170,7 @@ def geohash(bits: int, precision: str) -> str:
     count = int(precision[:-1])
     if precision.endswith("b"):
         return f"{bits:0{count}b}"
-    return "".join(GEOHASH_DIGITS[bits >> 5 * place & 31] for place in reversed(range(count)))
+    return "".join(GEOHASH_DIGITS[bits >> 5 * position & 31] for position in reversed(range(count)))
 
 
 def long256(raw: bytes) -> str:

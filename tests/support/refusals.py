@@ -9,7 +9,7 @@ import pytest
 from tornproof.impl.errors import CorruptError, Problem, ProblemError
 
 
-def refusal(call: Callable[[], object], kind: type[ProblemError] = CorruptError) -> Problem:
+def rejection(call: Callable[[], object], kind: type[ProblemError] = CorruptError) -> Problem:
     """Demand that `call` raises `kind` and return what the error says."""
     with pytest.raises(kind) as caught:
         call()

@@ -18,7 +18,7 @@ BUSY_SECONDS = 0.05
 
 def square(worker: Worker, number: int) -> int:
     """Return a square, plus what the question says."""
-    worker.tell(1, 1)
+    worker.report_progress(1, 1)
     return number * number + int(worker.question)
 
 
@@ -32,14 +32,14 @@ def count_until_stopped(worker: Worker) -> int:
     count = 0
     while worker.has_time():
         count += 1
-        worker.tell(count, None)
+        worker.report_progress(count, None)
     return count
 
 
 def never_return(worker: Worker) -> None:
     """Do not look whether there is time."""
     while True:
-        worker.tell(1, None)
+        worker.report_progress(1, None)
 
 
 def say_so_and_never_return(worker: Worker) -> None:
@@ -58,12 +58,12 @@ def fail(worker: Worker) -> None:
     raise ZeroDivisionError("a defect")
 
 
-def refuse(worker: Worker) -> None:
+def reject(worker: Worker) -> None:
     """Raise what is no defect."""
     raise TornproofError("not this table")
 
 
-def take_place(worker: Worker) -> int:
+def take_position(worker: Worker) -> int:
     """Be busy for a moment, and return the how-manieth task of the process this is."""
     begun = worker.once(_begun)
     begun.append(worker)

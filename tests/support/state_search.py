@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeVar
 from identity import Identities
 
 from tornproof.harness.search.contention import Contention
-from tornproof.harness.search.turns import Moment
+from tornproof.harness.search.transitions import State
 from tornproof.harness.simulator.process.world import World
 
-Forking = TypeVar("Forking", World, Moment)
+Forking = TypeVar("Forking", World, State)
 
 
 class StateCounts(NamedTuple):
@@ -30,20 +30,20 @@ def search_states(
     world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
 ) -> StateCounts:
     """Go from state to state by single calls, and hand over each end once."""
-    return _search(world.fork(), lambda moment: moment, World.step, lambda moment: moment.enabled, on_end, has_time)
+    return _search(world.fork(), lambda state: state, World.step, lambda state: state.enabled, on_end, has_time)
 
 
-def search_turns(
+def search_transitions(
     world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
 ) -> StateCounts:
     """Go from state to state by turns, and hand over each end; again from the start where a belief was refuted."""
     contention = Contention(len(world.nodes))
     while True:
         counts = _search(
-            Moment.begin(world, contention),
-            lambda moment: moment.world,
-            Moment.take_turn,
-            lambda moment: moment.open_places,
+            State.begin(world, contention),
+            lambda state: state.world,
+            State.take_transition,
+            lambda state: state.open_positions,
             on_end,
             lambda: not contention.is_refuted and has_time(),
         )
@@ -65,14 +65,14 @@ def _search(
     while pending:
         if not has_time():
             return StateCounts(len(seen), end_count, False)
-        moment = pending.pop()
-        enabled = enabled_in(moment)
+        state = pending.pop()
+        enabled = enabled_in(state)
         if not enabled:
             end_count += 1
-            on_end(world_of(moment))
-        for place in enabled:
-            following = moment.fork()
-            go_on(following, place)
+            on_end(world_of(state))
+        for process_index in enabled:
+            following = state.fork()
+            go_on(following, process_index)
             identity = identities.of(world_of(following))
             if identity not in seen:
                 seen.add(identity)
@@ -84,13 +84,13 @@ def enumerate_schedules(world: World, on_end: Callable[[World], None]) -> int:
     """Run every schedule, call by call, hand over each end, and return how many there are."""
     pending, count = [world.fork()], 0
     while pending:
-        moment = pending.pop()
-        enabled = moment.enabled
+        state = pending.pop()
+        enabled = state.enabled
         if not enabled:
             count += 1
-            on_end(moment)
-        for place in enabled:
-            following = moment.fork()
-            following.step(place)
+            on_end(state)
+        for process_index in enabled:
+            following = state.fork()
+            following.step(process_index)
             pending.append(following)
     return count

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process.client import Client, Program, Say
 from tornproof.harness.simulator.process.observer import Judge, Progress
-from tornproof.harness.simulator.process.world import Cast, World
+from tornproof.harness.simulator.process.simulated_process import Body, Process, Say
+from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage
 
 CELLS = "cells"
@@ -25,7 +25,7 @@ class Step:
     value: int = 0
 
 
-def process(steps: Sequence[Step]) -> Program:
+def process(steps: Sequence[Step]) -> Body:
     """Return a process that says at its end all that it was answered."""
 
     def run(storage: Storage, say: Say) -> None:
@@ -49,7 +49,7 @@ def process(steps: Sequence[Step]) -> Program:
     return run
 
 
-def looks(name: str, count: int) -> Program:
+def looks(name: str, count: int) -> Body:
     """Return a process of so many steps, none of which another process can notice."""
 
     def run(storage: Storage, say: Say) -> None:
@@ -59,8 +59,8 @@ def looks(name: str, count: int) -> Program:
     return run
 
 
-def world_of(programs: Sequence[Program], files: dict[str, bytes] | None = None) -> World:
+def world_of(bodies: Sequence[Body], files: dict[str, bytes] | None = None) -> World:
     """Return processes on a disk of a few files."""
     image = DiskImage(files or {CELLS: bytes(CELL_COUNT)}, frozenset({"/", "."}))
-    clients = tuple(Client(f"process {number}", program) for number, program in enumerate(programs))
-    return Cast(clients=clients, judge=Judge(lambda operations: None)).begin(Kernel.of(image), Progress())
+    processes = tuple(Process(f"process {number}", body) for number, body in enumerate(bodies))
+    return ProcessGroup(processes=processes, judge=Judge(lambda operations: None)).begin(Kernel.of(image), Progress())

@@ -109,7 +109,7 @@ class Run:
         assert self.writer.commit() == before.version + 1
         self.remember()
         self._check_committed_bytes(before.partitions, files)
-        self._tell_what_was_done({each.timestamp: each for each in before.partitions})
+        self._report_progress_what_was_done({each.timestamp: each for each in before.partitions})
 
     def remember(self) -> None:
         """Keep each partition's committed rows, to be read again under later versions."""
@@ -128,7 +128,7 @@ class Run:
                 published = int.from_bytes(before[pm][:SIZE_BYTES], "little")
                 assert after[pm][SIZE_BYTES:published] == before[pm][SIZE_BYTES:published]
 
-    def _tell_what_was_done(self, before: dict[int, Partition]) -> None:
+    def _report_progress_what_was_done(self, before: dict[int, Partition]) -> None:
         self.changed.clear()
         for partition in self.writer.transaction.partitions:
             old = before.get(partition.timestamp)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings, finding_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import explore_model
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.preset import leaving_out
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
@@ -101,12 +101,12 @@ class Workload:
     def __init__(self) -> None:
         start = made_image()
         self._target = TableTarget(encode=remembered_encoder())
-        self._hardened = Situation(
+        self._hardened = TestCase(
             target=self._target,
             path=MADE_PATH,
             operations=crash_operations(start, MADE_PATH),
-            first_life=(0, 1, 2),
-            second_life=(3,),
+            first_session=(0, 1, 2),
+            second_session=(3,),
             start=start,
         )
         self.judge = PowerJudge(self._hardened)
@@ -114,10 +114,10 @@ class Workload:
     def outcomes(self, barriers: Names, models: Sequence[Model]) -> Iterator[Outcome]:
         """Yield what is found of a set of barriers under each model."""
         target = dataclasses.replace(self._target, protocol=protocol_with(barriers), name=" ".join(barriers))
-        situation = dataclasses.replace(self._hardened, target=target)
-        courses = Courses(situation)
+        case = dataclasses.replace(self._hardened, target=target)
+        traces = Traces(case)
         for model in models:
-            exploration = explore_model(self.judge, courses, model, settings_of(model))
+            exploration = explore_model(self.judge, traces, model, settings_of(model))
             found = min(exploration.found.values(), key=lambda each: len(each.cuts), default=None)
             yield Outcome(
                 barriers=barriers,

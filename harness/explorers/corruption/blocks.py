@@ -14,7 +14,7 @@ BLOCKS_MAX = 65_536
 Contents = Mapping[str, bytes]
 
 
-def places(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
+def positions(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
     """Return where the blocks of a file start that are damaged: all of them, or an even sample of `blocks_max`."""
     count = -(-size_bytes // block_bytes)
     step = max(1, -(-count // blocks_max))
@@ -25,7 +25,7 @@ def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int)
     """Yield the file with one aligned word or block of zeros, wherever it is not zero already."""
     content = contents[file]
     for block_bytes in sizes:
-        for start in places(len(content), block_bytes, blocks_max):
+        for start in positions(len(content), block_bytes, blocks_max):
             edit = difference(file, content, start, bytes(block_bytes))
             if edit is not None:
                 kind = Kind.ZEROED_WORD if block_bytes == WORD_BYTES else Kind.ZEROED_BLOCK
@@ -38,7 +38,7 @@ def stale(
     """Yield the file with one block as it was in each of the `older` contents, newest first; before its end, zeros."""
     content = contents[file]
     for block_bytes in sizes:
-        for start in places(len(content), block_bytes, blocks_max):
+        for start in positions(len(content), block_bytes, blocks_max):
             seen: set[bytes] = set()
             for back, version in enumerate(older, 1):
                 held = _block(version[file], start, block_bytes) if file in version else None
@@ -48,8 +48,8 @@ def stale(
                 edit = difference(file, content, start, held)
                 if edit is not None:
                     kind = Kind.STALE_WORD if block_bytes == WORD_BYTES else Kind.STALE_BLOCK
-                    told = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
-                    yield Overwrite(kind, (edit,), told)
+                    reported = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
+                    yield Overwrite(kind, (edit,), reported)
 
 
 def misdirected(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:
@@ -61,17 +61,17 @@ def misdirected(contents: Contents, file: str, sizes: Sequence[int], blocks_max:
     content = contents[file]
     others = _others(contents, file)
     for block_bytes in sizes:
-        for start in places(len(content), block_bytes, blocks_max):
+        for start in positions(len(content), block_bytes, blocks_max):
             seen: set[bytes] = set()
-            sources = [(file, place) for place in (start - block_bytes, start + block_bytes, 0) if place >= 0]
-            for source, place in (*sources, *((other, start) for other in others)):
-                held = contents[source][place : place + block_bytes]
+            sources = [(file, position) for position in (start - block_bytes, start + block_bytes, 0) if position >= 0]
+            for source, position in (*sources, *((other, start) for other in others)):
+                held = contents[source][position : position + block_bytes]
                 edit = difference(file, content, start, held)
                 if edit is not None and held not in seen:
                     seen.add(held)
                     kind = Kind.MISDIRECTED_WORD if block_bytes == WORD_BYTES else Kind.MISDIRECTED_BLOCK
-                    told = f"{len(held)} bytes at {start} of {file} overwritten by those at {place} of {source}"
-                    yield Overwrite(kind, (edit,), told)
+                    reported = f"{len(held)} bytes at {start} of {file} overwritten by those at {position} of {source}"
+                    yield Overwrite(kind, (edit,), reported)
 
 
 def lost(
@@ -86,17 +86,17 @@ def lost(
         return
     others = _others(contents, file)[:1]
     for block_bytes in sizes:
-        for start in places(len(content), block_bytes, blocks_max):
+        for start in positions(len(content), block_bytes, blocks_max):
             missing = difference(file, content, start, _block(before, start, block_bytes))
             if missing is None:
                 continue
             written = content[start : start + block_bytes]
             kind = Kind.LOST_WORD if block_bytes == WORD_BYTES else Kind.LOST_BLOCK
-            for target, place in ((file, start + block_bytes), *((other, start) for other in others)):
-                doubled = difference(target, contents[target], place, written)
+            for target, position in ((file, start + block_bytes), *((other, start) for other in others)):
+                doubled = difference(target, contents[target], position, written)
                 if doubled is not None:
-                    told = f"{block_bytes} bytes of {file} written to {place} of {target} instead of {start}"
-                    yield Overwrite(kind, (missing, doubled), told)
+                    reported = f"{block_bytes} bytes of {file} written to {position} of {target} instead of {start}"
+                    yield Overwrite(kind, (missing, doubled), reported)
 
 
 def _block(content: bytes, start: int, block_bytes: int) -> bytes:

@@ -35,7 +35,7 @@ def failed_controls(judge: Judge) -> list[str]:
     """Return the controls that failed, in words; an empty list when the explorer can be trusted on this table."""
     failures: list[str] = []
     for directory, resolved in judge.partitions.items():
-        committed = resolved.resolved.place
+        committed = resolved.resolved.position
         checksum = Flip(f"{directory}/{PM_FILE}", committed.checksum_offset * BITS_IN_BYTE)
         if judge.judge(checksum)[0] is not Outcome.REJECTED:
             failures.append(f"{checksum} was not rejected, although it is the checksum")
@@ -58,7 +58,7 @@ def failed_controls_of_kinds(judge: Judge) -> list[str]:
         return [
             f"with the checks of _pm switched off, none of the {kind.value} was silent"
             for kind in kinds
-            if not any(_is_convicted(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
+            if not any(_is_detected(judge.of(kind), damage) for damage in _metadata_damages(judge, kind))
         ]
 
 
@@ -66,14 +66,14 @@ def failed_controls_of_kinds(judge: Judge) -> list[str]:
 def blind_to_contradictions() -> Iterator[None]:
     """A reader that neither checks the CRC of `_pm` nor compares anything with anything: what decodes, it reads."""
     with blind_to_metadata(), ExitStack() as stack:
-        for place in ("tornproof.impl.verify.verify:check_partition", "tornproof.impl.verify.verify:check_metadata"):
-            stack.enter_context(replaced(place, lambda *_, **__: iter(())))
-        for place in (
+        for position in ("tornproof.impl.verify.verify:check_partition", "tornproof.impl.verify.verify:check_metadata"):
+            stack.enter_context(replaced(position, lambda *_, **__: iter(())))
+        for position in (
             "tornproof.impl.read.reader:raise_first",
             "tornproof.impl.chunk.chunk:check_counts",
             "tornproof.impl.chunk.chunk:check_bounds",
         ):
-            stack.enter_context(replaced(place, lambda *_, **__: None))
+            stack.enter_context(replaced(position, lambda *_, **__: None))
         yield
 
 
@@ -81,7 +81,7 @@ def _is_noticed(judge: Judge, flip: Flip) -> bool:
     return judge.judge(flip)[0] in (Outcome.REJECTED, Outcome.EXPOSURE)
 
 
-def _is_convicted(judge: Judge, damage: Damage) -> bool:
+def _is_detected(judge: Judge, damage: Damage) -> bool:
     try:
         return judge.judge(damage)[0] in (Outcome.SILENT, Outcome.FORGED)
     except (pa.ArrowException, ValueError, AssertionError):
@@ -116,7 +116,7 @@ def _descriptor_flips(judge: Judge) -> Iterator[Flip]:
     descriptor, header = layout.ColumnDescriptor.layout, layout.Header.layout
     for directory, resolved in judge.partitions.items():
         for index in range(len(resolved.metadata.header.columns)):
-            place = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
-            yield from (Flip(f"{directory}/{PM_FILE}", place * BITS_IN_BYTE + bit) for bit in range(4))
+            position = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
+            yield from (Flip(f"{directory}/{PM_FILE}", position * BITS_IN_BYTE + bit) for bit in range(4))
         for column_name_byte in range(resolved.metadata.header.size_bytes - 1, header.size_bytes, -1):
             yield Flip(f"{directory}/{PM_FILE}", column_name_byte * BITS_IN_BYTE)

@@ -84,7 +84,7 @@ def _weight(judge: Judge, file: str) -> int:
     directory, _, name = file.partition("/")
     size_bytes = judge.size_bytes(file)
     if name == DATA_FILE:
-        size_bytes = judge.partitions[directory].metadata.generation.place.fixed.parquet_footer_length
+        size_bytes = judge.partitions[directory].metadata.generation.position.fixed.parquet_footer_length
     return max(1, size_bytes // WEIGHT_BYTES)
 
 
@@ -192,5 +192,5 @@ def _judge_in_worker(worker: Worker, task: Task) -> Tally | None:
     if not worker.has_time():
         return None
     tally = judge_task(worker.once(_judge_of), task)
-    worker.tell(tally.tried, task.size)
+    worker.report_progress(tally.tried, task.size)
     return tally

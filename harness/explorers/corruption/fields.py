@@ -11,7 +11,7 @@ from tornproof.impl.layout import pm as pm_layout
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.layout.record import Layout
 from tornproof.impl.pm.chain import CHECKSUM_START, checksum_of, decode_chain, walk
-from tornproof.impl.pm.footer import FOOTER_BYTES, FooterPlace
+from tornproof.impl.pm.footer import FOOTER_BYTES, FooterPosition
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import ENTRY_BYTES, RECORD_BYTES, SIZE_BYTES, SYMBOL_BYTES, Area, area_of
 
@@ -60,20 +60,20 @@ def pm_spots(resolved: ResolvedPartition) -> Iterator[Spot]:
     field that of the row group before, or of the next column where there is one row group; of a descriptor's the next.
     """
     content, metadata = resolved.published.content, resolved.metadata
-    places = list(walk(content, file=resolved.files.pm_label))
-    ends = [place.end_bytes for place in places]
+    positions = list(walk(content, file=resolved.files.pm_label))
+    ends = [position.end_bytes for position in positions]
     yield from _record(pm_layout.Header.layout, 0, None, skipped="parquet_meta_file_size")
     size = pm_layout.Header.layout.field("parquet_meta_file_size")
-    older_end = places[0].offset_bytes + pm_layout.Footer.layout.offset_of("prev_parquet_meta_file_size")
+    older_end = positions[0].offset_bytes + pm_layout.Footer.layout.offset_of("prev_parquet_meta_file_size")
     yield Spot(size.offset_bytes, size.wire.size_bytes, older_end if len(ends) > 1 else None)
     columns = len(metadata.header.columns)
     yield from _table(pm_layout.ColumnDescriptor.layout, pm_layout.Header.layout.size_bytes, columns)
     descriptors_end = pm_layout.Header.layout.size_bytes + columns * pm_layout.ColumnDescriptor.layout.size_bytes
     yield from _table(pm_layout.SortingColumn.layout, descriptors_end, len(metadata.header.sorting_columns))
     yield from _blocks(resolved, columns)
-    for index, place in enumerate(places):
-        like = places[index + 1] if index + 1 < len(places) else places[index - 1] if index else None
-        yield from _footer(place, like)
+    for index, position in enumerate(positions):
+        like = positions[index + 1] if index + 1 < len(positions) else positions[index - 1] if index else None
+        yield from _footer(position, like)
 
 
 def field_damages(spots: Sequence[Spot], file: str, content: bytes) -> Iterator[Overwrite]:
@@ -84,8 +84,8 @@ def field_damages(spots: Sequence[Spot], file: str, content: bytes) -> Iterator[
             edit = difference(file, content, spot.offset_bytes, value)
             if edit is not None and value not in seen:
                 seen.add(value)
-                told = f"the number of {spot.size_bytes} bytes at {spot.offset_bytes} of {file} set to {name}"
-                yield Overwrite(Kind.FIELD, (edit,), told)
+                reported = f"the number of {spot.size_bytes} bytes at {spot.offset_bytes} of {file} set to {name}"
+                yield Overwrite(Kind.FIELD, (edit,), reported)
 
 
 def forged_damages(spots: Sequence[Spot], file: str, resolved: ResolvedPartition) -> Iterator[Overwrite]:
@@ -94,19 +94,21 @@ def forged_damages(spots: Sequence[Spot], file: str, resolved: ResolvedPartition
     A writer's mistake rather than a disk's: the writer computes the checksum of what it has made.
     """
     content, label = resolved.published.content, resolved.files.pm_label
-    places = sorted(walk(content, file=label), key=lambda place: place.checksum_offset)
-    covered = [spot for spot in spots if CHECKSUM_START <= spot.offset_bytes < resolved.resolved.place.checksum_offset]
+    positions = sorted(walk(content, file=label), key=lambda position: position.checksum_offset)
+    covered = [
+        spot for spot in spots if CHECKSUM_START <= spot.offset_bytes < resolved.resolved.position.checksum_offset
+    ]
     for damage in field_damages(covered, file, content):
         edits: list[Edit] = list(damage.edits)
         forged = bytearray(damage.apply(content))
-        for place in places:
-            if place.checksum_offset > damage.offset_bytes:
-                checksum = checksum_of(forged, place).to_bytes(4, "little")
-                repaired = difference(file, bytes(forged), place.checksum_offset, checksum)
+        for position in positions:
+            if position.checksum_offset > damage.offset_bytes:
+                checksum = checksum_of(forged, position).to_bytes(4, "little")
+                repaired = difference(file, bytes(forged), position.checksum_offset, checksum)
                 if repaired is not None:
                     edits.append(repaired)
                     forged[repaired.offset_bytes : repaired.end_bytes] = repaired.content
-        yield Overwrite(Kind.FORGED, tuple(edits), f"{damage.told}, and the checksums made to hold")
+        yield Overwrite(Kind.FORGED, tuple(edits), f"{damage.reported}, and the checksums made to hold")
 
 
 def _values(spot: Spot, content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -169,7 +171,7 @@ def _table(layout: Layout, start: int, count: int) -> Iterator[Spot]:
 def _blocks(resolved: ResolvedPartition, columns: int) -> Iterator[Spot]:
     header, chunk = pm_layout.RowGroupHeader.layout, pm_layout.ColumnChunk.layout
     content, label = resolved.published.content, resolved.files.pm_label
-    chain = decode_chain(content, file=label, end_bytes=resolved.resolved.place.end_bytes)
+    chain = decode_chain(content, file=label, end_bytes=resolved.resolved.position.end_bytes)
     offsets = sorted({offset for metadata in chain for offset in metadata.generation.block_offsets})
     for index, offset in enumerate(offsets):
         if len(offsets) == 1:
@@ -183,7 +185,9 @@ def _blocks(resolved: ResolvedPartition, columns: int) -> Iterator[Spot]:
             yield from _record(chunk, offset + within, like + within)
 
 
-def _footer(place: FooterPlace, like: FooterPlace | None) -> Iterator[Spot]:
-    yield from _record(pm_layout.Footer.layout, place.offset_bytes, like.offset_bytes if like else None)
-    yield from _table(pm_layout.RowGroupEntry.layout, place.offset_bytes + FOOTER_BYTES, place.fixed.row_group_count)
-    yield from _record(pm_layout.Trailer.layout, place.checksum_offset, like.checksum_offset if like else None)
+def _footer(position: FooterPosition, like: FooterPosition | None) -> Iterator[Spot]:
+    yield from _record(pm_layout.Footer.layout, position.offset_bytes, like.offset_bytes if like else None)
+    yield from _table(
+        pm_layout.RowGroupEntry.layout, position.offset_bytes + FOOTER_BYTES, position.fixed.row_group_count
+    )
+    yield from _record(pm_layout.Trailer.layout, position.checksum_offset, like.checksum_offset if like else None)

@@ -35,14 +35,14 @@ def choose_pairs(different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], 
     Of more than `pairs_max` pairs come first those with a flip of `different`, which led to another answer, up to half
     of the places; the rest is drawn with the seed SEED, each pair of fields being as likely as any other.
     """
-    named = [*sorted(different, key=_place), *sorted(harmless, key=_place)]
+    named = [*sorted(different, key=_position), *sorted(harmless, key=_position)]
     total = len(named) * (len(named) - 1) // 2
     if total <= pairs_max:
         chosen = set(itertools.combinations(range(len(named)), 2))
     else:
         telling = ((first, second) for first in range(len(different)) for second in range(first + 1, len(named)))
         chosen = set(itertools.islice(telling, pairs_max // 2))
-        for pair in _drawn(named, DRAWS_PER_PAIR * pairs_max):
+        for pair in _random(named, DRAWS_PER_PAIR * pairs_max):
             if len(chosen) == pairs_max:
                 break
             chosen.add(pair)
@@ -50,7 +50,7 @@ def choose_pairs(different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], 
     return ChosenPairs(tuple(sorted(pairs, key=lambda pair: pair.first.file != pair.second.file)), total)
 
 
-def _drawn(named: Sequence[NamedFlip], count: int) -> Iterator[tuple[int, int]]:
+def _random(named: Sequence[NamedFlip], count: int) -> Iterator[tuple[int, int]]:
     """Yield at most `count` pairs of places, some of them more than once."""
     fields: dict[tuple[str, str], list[int]] = {}
     for number, (flip, name) in enumerate(named):
@@ -76,5 +76,5 @@ def pair_tasks(pairs: Sequence[Pair], size: int) -> Iterator[Task]:
             yield Task(file=file, kind=Kind.PAIR, start=0, stop=len(piece), pairs=piece)
 
 
-def _place(named: NamedFlip) -> tuple[str, int]:
+def _position(named: NamedFlip) -> tuple[str, int]:
     return named[0].file, named[0].bit

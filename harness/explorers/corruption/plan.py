@@ -118,7 +118,7 @@ class Overwrite:
 
     kind: Kind
     edits: tuple[Edit, ...]
-    told: str
+    reported: str
 
     @property
     def file(self) -> str:
@@ -147,7 +147,7 @@ class Overwrite:
         return bytes(damaged)
 
     def __str__(self) -> str:
-        return self.told
+        return self.reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +244,6 @@ def difference(file: str, content: bytes, offset_bytes: int, stands: bytes) -> E
     own = content[offset_bytes : offset_bytes + len(stands)]
     if stands == own:
         return None
-    changed = [place for place, (left, right) in enumerate(zip(own, stands, strict=True)) if left != right]
+    changed = [position for position, (left, right) in enumerate(zip(own, stands, strict=True)) if left != right]
     first, last = changed[0], changed[-1]
     return Edit(file, offset_bytes + first, stands[first : last + 1])

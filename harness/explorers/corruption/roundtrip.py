@@ -17,7 +17,7 @@ from tornproof.impl.pm.encode import (
     patch_header,
 )
 from tornproof.impl.pm.extent import find_generation
-from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.footer import FooterPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +48,15 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
     if published is not None:
         mismatches.append(Mismatch(generation_end_bytes=len(data), offset_bytes=published))
     for metadata, older in itertools.zip_longest(generations, generations[1:]):
-        end_bytes = metadata.generation.place.end_bytes
-        start, encoded = _encode(data, metadata, older.generation.place if older else None, file)
+        end_bytes = metadata.generation.position.end_bytes
+        start, encoded = _encode(data, metadata, older.generation.position if older else None, file)
         difference = _first_difference(encoded, data[start:end_bytes])
         if difference is not None:
             mismatches.append(Mismatch(generation_end_bytes=end_bytes, offset_bytes=start + difference))
     return RoundTrip(generation_count=len(generations), mismatches=tuple(mismatches))
 
 
-def _encode(data: bytes, metadata: Metadata, older: FooterPlace | None, file: str) -> tuple[int, bytes]:
+def _encode(data: bytes, metadata: Metadata, older: FooterPosition | None, file: str) -> tuple[int, bytes]:
     """Return the bytes that the generation's writer would have written, and where; the header's size left out."""
     generation = metadata.generation
     facts = FooterFacts.of(generation)
@@ -74,17 +74,17 @@ def _encode(data: bytes, metadata: Metadata, older: FooterPlace | None, file: st
     return base_bytes, append_generation(metadata.header, point, row_groups, facts)
 
 
-def _append_base(data: bytes, metadata: Metadata, older: FooterPlace, file: str) -> int:
+def _append_base(data: bytes, metadata: Metadata, older: FooterPosition, file: str) -> int:
     """Return where the generation's own bytes start: after the older one, or after the orphans that it jumps."""
     generation = metadata.generation
     own = (offset for offset in generation.block_offsets if offset >= older.end_bytes)
-    orphan = find_generation(data, older.end_bytes, min(own, default=generation.place.offset_bytes), file=file)
+    orphan = find_generation(data, older.end_bytes, min(own, default=generation.position.offset_bytes), file=file)
     return orphan.end_bytes if orphan else older.end_bytes
 
 
 def _new_row_group(data: bytes, metadata: Metadata, ordinal: int, file: str) -> NewRowGroup:
     block, references = metadata.blocks[ordinal], metadata.generation.blooms[ordinal]
-    limit_bytes = metadata.generation.place.offset_bytes
+    limit_bytes = metadata.generation.position.offset_bytes
     placed = [bloom.offset_bytes for bloom in references if bloom and bloom.length_bytes is None]
     by_column = any(offset_bytes < block.end_bytes for offset_bytes in placed)
     return NewRowGroup(

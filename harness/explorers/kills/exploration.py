@@ -68,17 +68,17 @@ class Plan:
     @classmethod
     def of(cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int) -> Plan:
         """Plan about so many cuts, or all."""
-        course = judge.course
+        trace = judge.trace
         return cls(
-            commit_count=len(course.started),
-            step_count=len(course.steps),
-            cuts=Cuts.at_most(cuts_max, course.steps),
+            commit_count=len(trace.started),
+            step_count=len(trace.steps),
+            cuts=Cuts.at_most(cuts_max, trace.steps),
             recovery_kills_max=recovery_kills_max,
         )
 
     def shares(self, judge: Judge, size: int) -> list[Share]:
         """Cut all that is visited into shares of at most so many points."""
-        steps = judge.course.steps
+        steps = judge.trace.steps
         counts = {
             WHOLE: len(steps) + 1,
             FAILING: sum(1 for _ in judge.failures()),
@@ -140,20 +140,20 @@ class Exploration:
         )
 
     def _kill(self, share: Share) -> None:
-        course, is_cut = self._judge.course, share.kind == CUT
-        points = crash_points(course.start, course.steps, self._cuts.of if is_cut else lambda step: ())
+        trace, is_cut = self._judge.trace, share.kind == CUT
+        points = crash_points(trace.start, trace.steps, self._cuts.of if is_cut else lambda step: ())
         wanted = (point for point in points if bool(point[2]) is is_cut)
         for storage, step_count, cut_bytes in islice(wanted, share.start, share.stop):
             if self._begins(share.kind):
-                low, high = course.bounds(step_count, cut_bytes)
+                low, high = trace.bounds(step_count, cut_bytes)
                 self._visit(storage, low, high, Origin((Kill(step_count, cut_bytes),)))
 
     def _fail(self, share: Share) -> None:
         for failure in islice(self._judge.failures(), share.start, share.stop):
             if not self._begins(FAILING):
                 continue
-            origin, course = Origin(failure=failure), self._judge.course
-            base = replay_prefix(course.start, course.steps, course.started[failure.operation])
+            origin, trace = Origin(failure=failure), self._judge.trace
+            base = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
             try:
                 failed = self._judge.fail(base, failure)
             except Violation as violation:
@@ -211,14 +211,14 @@ class Exploration:
     def _find(self, violation: Violation, origin: Origin) -> None:
         """Keep the first finding of each signature, and count the rest."""
         self._counts["violations"] += 1
-        disturbance, place = self._describe(origin)
-        signature = violation.violated, place, origin.recovery_kill_count > 0
+        disturbance, position = self._describe(origin)
+        signature = violation.violated, position, origin.recovery_kill_count > 0
         if signature not in self._findings:
             self._findings[signature] = Finding(
                 property=violation.violated.value,
                 phase=PHASE,
                 sentence=f"{disturbance}: {violation.reason}.",
-                evidence={"target": self._target, **self._judge.course.place(origin), **origin.evidence()},
+                evidence={"target": self._target, **self._judge.trace.position(origin), **origin.evidence()},
             )
 
     def _describe(self, origin: Origin) -> tuple[str, tuple[object, ...]]:
@@ -229,7 +229,7 @@ class Exploration:
             words = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
             part = f" after {fault.written_bytes} bytes" if fault.written_bytes else ""
             return f"{words}{part} ({fault.reason}){recovery}", ("failure", call.path.rpartition("/")[2])
-        steps, kill = self._judge.course.steps, origin.kills[0]
+        steps, kill = self._judge.trace.steps, origin.kills[0]
         where = steps[min(kill.step_count, len(steps) - 1)] if steps else None
         inside = f" and {kill.cut_bytes} bytes of the next" if kill.cut_bytes else ""
         next_words = f", before the call to {where.kind} {where.path}" if where and kill.step_count < len(steps) else ""

@@ -34,7 +34,7 @@ from tornproof.harness.systems.toy import (
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
     (HeaderFirst(), Property.READABLE),
-    (AcknowledgesFirst(), Property.UNDISTURBED),
+    (AcknowledgesFirst(), Property.FAULT_FREE),
     (SwallowsErrors(), Property.SYNCED),
     (RecoversInPlace(), Property.DURABLE),
     (NeverDone(), Property.IDEMPOTENT),
@@ -63,7 +63,7 @@ def explore_crashes(
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
     except Violation as violation:
-        return undisturbed_phase(target, violation)
+        return fault_free_phase(target, violation)
     plan = Plan.of(judge, cuts_max, recovery_kills_max)
     result = Exploration(judge, target.name, plan, has_time, on_progress).run()
     return crash_phase(plan, [result]).with_controls(failed)
@@ -102,7 +102,7 @@ def replay_crash(
     """
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
-        if finding.property == Property.UNDISTURBED:
+        if finding.property == Property.FAULT_FREE:
             return Verdict.VALID
         _replay(judge, origin_of(finding.evidence))
     except Violation as violation:
@@ -113,15 +113,15 @@ def replay_crash(
 
 
 def _replay(judge: Judge, origin: Origin) -> None:
-    course = judge.course
+    trace = judge.trace
     kills = list(origin.kills)
     if origin.failure is None:
         first = kills.pop(0)
-        storage = replay_prefix(course.start, course.steps, first.step_count, first.cut_bytes)
-        low, high = course.bounds(first.step_count, first.cut_bytes)
+        storage = replay_prefix(trace.start, trace.steps, first.step_count, first.cut_bytes)
+        low, high = trace.bounds(first.step_count, first.cut_bytes)
     else:
-        at = course.started[origin.failure.operation]
-        failed = judge.fail(replay_prefix(course.start, course.steps, at), origin.failure)
+        at = trace.started[origin.failure.operation]
+        failed = judge.fail(replay_prefix(trace.start, trace.steps, at), origin.failure)
         if failed is None:
             raise ValueError("the call never came")
         storage, low, high = failed
@@ -133,7 +133,7 @@ def _replay(judge: Judge, origin: Origin) -> None:
     judge.examine(storage, low, high, seen)
 
 
-def undisturbed_phase(target: Target, violation: Violation) -> Phase:
+def fault_free_phase(target: Target, violation: Violation) -> Phase:
     """Return the phase of a target that is wrong even where nothing disturbs it."""
     finding = Finding(
         property=violation.violated.value,

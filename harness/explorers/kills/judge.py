@@ -24,7 +24,7 @@ SHOWN_MAX = 120
 class Property(enum.StrEnum):
     """What a finding violates."""
 
-    UNDISTURBED = "without a disturbance, every commit is acknowledged and then visible"
+    FAULT_FREE = "without a disturbance, every commit is acknowledged and then visible"
     DURABLE = "an acknowledged commit survives"
     ATOMIC = "a reader sees exactly what one commit left"
     READABLE = "a reader can read"
@@ -46,7 +46,7 @@ class Violation(Exception):  # noqa: N818  # a judgement, raised by the judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Trace:
     """The undisturbed run: its steps, where among them each commit started and was acknowledged, and what was read.
 
     `observations` starts with the one before the first commit.
@@ -64,7 +64,7 @@ class Course:
         high = sum(step_count > index or (cut_bytes > 0 and step_count == index) for index in self.started)
         return low, max(low, high)
 
-    def place(self, origin: Origin) -> dict[str, Any]:
+    def position(self, origin: Origin) -> dict[str, Any]:
         """Return where in the run an origin began: commits acknowledged and started, and the step that came next."""
         if origin.failure is not None:
             return {"acknowledged": origin.failure.operation, "started": origin.failure.operation + 1}
@@ -101,10 +101,10 @@ class Judge:
         self._operations = operations
         self._path = path
         self._ends: dict[tuple[bytes, int], Violation | None] = {}
-        self.course = self._undisturbed(start, expected)
+        self.trace = self._fault_free(start, expected)
 
-    def _undisturbed(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Course:
-        with self._orderly(Property.UNDISTURBED, "the undisturbed run"):
+    def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
+        with self._orderly(Property.FAULT_FREE, "the undisturbed run"):
             storage = MemoryStorage() if start is None else MemoryStorage.of(start)
             if start is None:
                 self._target.create(storage, self._path)
@@ -119,14 +119,14 @@ class Judge:
                     observations.append(self._read(storage.copy()))
             last = self._read(storage)
         if last != observations[-1]:
-            raise Violation(Property.UNDISTURBED, "closing the writer changed what a reader sees")
+            raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
         for number, (seen, right) in enumerate(zip(observations, expected or observations, strict=True)):
             if seen != right:
                 raise Violation(
-                    Property.UNDISTURBED,
+                    Property.FAULT_FREE,
                     f"after {number} commits a reader sees {_shown(seen)} instead of {_shown(right)}",
                 )
-        return Course(
+        return Trace(
             start=before,
             steps=tuple(recording.steps),
             started=tuple(started),
@@ -161,11 +161,11 @@ class Judge:
 
     def failures(self) -> Iterator[Failure]:
         """Yield every way in which a call of a commit may fail, commit by commit."""
-        course = self.course
-        for operation, step_count in enumerate(course.started):
+        trace = self.trace
+        for operation, step_count in enumerate(trace.started):
             # Where a commit cannot go on from here, the kill before it shows the same, with its own finding.
             with suppress(Violation):
-                calls = self.calls_of_commit(replay_prefix(course.start, course.steps, step_count), operation)
+                calls = self.calls_of_commit(replay_prefix(trace.start, trace.steps, step_count), operation)
                 yield from failures(operation, calls)
 
     def fail(self, storage: MemoryStorage, failure: Failure) -> tuple[MemoryStorage, int, int] | None:
@@ -181,7 +181,7 @@ class Judge:
                     faulty.arm(failure.fault)
                     writer.commit(self._operations[failure.operation])
                     is_acknowledged = True
-            except self._target.refusals:
+            except self._target.rejections:
                 pass
         if not faulty.fired[failure.fault]:
             return None
@@ -190,7 +190,7 @@ class Judge:
         left = storage.copy()
         with (
             self._orderly(Property.OPENS, "opening another writer after the refusal"),
-            self._target.open_writer(storage.fork_life(), self._path),
+            self._target.open_writer(storage.fork_process(), self._path),
         ):
             pass
         return left, failure.operation + is_acknowledged, failure.operation + 1
@@ -220,18 +220,18 @@ class Judge:
                 writer.commit(operation)
         with self._orderly(Property.GOES_ON, "reading after going on"):
             seen = self._read(storage)
-        if seen != self.course.observations[-1]:
+        if seen != self.trace.observations[-1]:
             raise Violation(
                 Property.GOES_ON,
                 f"after the remaining {len(self._operations) - index} operations a reader sees {_shown(seen)} "
-                f"instead of {_shown(self.course.observations[-1])}",
+                f"instead of {_shown(self.trace.observations[-1])}",
             )
 
     def _observe(self, storage: MemoryStorage, low: int, high: int, seen_before: int) -> int:
         """Return the number of commits in what a reader sees, the largest that fits."""
         with self._orderly(Property.READABLE, "reading"):
-            seen = self._read(storage.fork_life())
-        fitting = [number for number, right in enumerate(self.course.observations) if right == seen]
+            seen = self._read(storage.fork_process())
+        fitting = [number for number, right in enumerate(self.trace.observations) if right == seen]
         if not fitting:
             raise Violation(Property.ATOMIC, f"a reader sees {_shown(seen)}, which no commit left")
         allowed = [number for number in fitting if low <= number <= high]
@@ -247,7 +247,7 @@ class Judge:
         return self._target.read(storage, self._path)
 
     @contextmanager
-    def _orderly(self, refused: Property | None, doing: str) -> Iterator[None]:
+    def _orderly(self, rejected: Property | None, doing: str) -> Iterator[None]:
         """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
         try:
             yield
@@ -256,8 +256,8 @@ class Judge:
         except BusError as error:
             raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
         except Exception as error:
-            if refused is not None and isinstance(error, self._target.refusals):
-                raise Violation(refused, f"{doing} was refused: {error}") from error
+            if rejected is not None and isinstance(error, self._target.rejections):
+                raise Violation(rejected, f"{doing} was refused: {error}") from error
             raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
 
 

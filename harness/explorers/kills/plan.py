@@ -8,7 +8,7 @@ from typing import Any
 
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, GROWING, Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
 EVERY_CALL = frozenset(CallKind)
 WHOLE_BYTES = 1024
@@ -81,7 +81,7 @@ def origin_of(evidence: dict[str, Any]) -> Origin:
         return Origin(kills)
     fault = Fault(
         at=int(failure["call"]),
-        reason=Refusal(failure["reason"]),
+        reason=StorageReason(failure["reason"]),
         among=EVERY_CALL,
         written_bytes=int(failure["written_bytes"]),
     )
@@ -151,11 +151,11 @@ def sampled_cuts(step: Call) -> Sequence[int]:
 def failures(operation: int, calls: Sequence[Call]) -> Iterator[Failure]:
     """Yield every way in which each call of a commit may fail: input/output error, no space, part of a write."""
     for number, call in enumerate(calls):
-        ways = [(Refusal.INPUT_OUTPUT, 0)] if call.kind in FALLIBLE else []
+        ways = [(StorageReason.INPUT_OUTPUT, 0)] if call.kind in FALLIBLE else []
         if call.kind in GROWING:
-            ways.append((Refusal.NO_SPACE, 0))
+            ways.append((StorageReason.NO_SPACE, 0))
         if call.kind is CallKind.PWRITE:
-            ways += [(Refusal.NO_SPACE, written) for written in few_cuts(call)]
+            ways += [(StorageReason.NO_SPACE, written) for written in few_cuts(call)]
         for reason, written_bytes in ways:
             fault = Fault(at=number, reason=reason, among=EVERY_CALL, written_bytes=written_bytes)
             yield Failure(operation, fault, call)

@@ -12,7 +12,7 @@ from tornproof.harness.explorers.memory.trace import WriterTrace
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer
 from tornproof.harness.simulator.memory_model.memory_views import (
-    PLACE_BYTES,
+    POSITION_BYTES,
     SIZE_BYTES,
     SIZE_OFFSET_BYTES,
     Loaded,
@@ -22,9 +22,9 @@ from tornproof.harness.simulator.memory_model.memory_views import (
     View,
     is_system_call,
 )
-from tornproof.harness.simulator.process.client import READ, Client, Mark, Node
+from tornproof.harness.simulator.process.bodies import REJECTED, SEEN
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.programs import REFUSED, SEEN
+from tornproof.harness.simulator.process.simulated_process import READ, Mark, Node, Process
 from tornproof.impl.txn.transaction import Transaction
 
 OLDER_WORD = "a load returned an older store than those seen before it lead to"
@@ -38,7 +38,7 @@ _SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.UNMAP, Ca
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Baseline:
     """What an exploration stands on: a writer's life and its stores, and what processor and system promise."""
 
     trace: WriterTrace
@@ -47,7 +47,7 @@ class Ground:
     system_calls_are_fences: bool
 
     @classmethod
-    def of(cls, trace: WriterTrace, model: MemoryModel, *, system_calls_are_fences: bool) -> Ground:
+    def of(cls, trace: WriterTrace, model: MemoryModel, *, system_calls_are_fences: bool) -> Baseline:
         """Put the stores of a life under a model; raises NotMappedError."""
         history = trace.history(system_calls_are_fences=system_calls_are_fences)
         return cls(trace=trace, history=history, model=model, system_calls_are_fences=system_calls_are_fences)
@@ -85,9 +85,9 @@ class Look(NamedTuple):
         return self.offset_bytes == 0
 
     @property
-    def places(self) -> range:
+    def positions(self) -> range:
         """The locations that it covers."""
-        return range(self.offset_bytes, self.offset_bytes + len(self.content), PLACE_BYTES)
+        return range(self.offset_bytes, self.offset_bytes + len(self.content), POSITION_BYTES)
 
 
 class Standing(NamedTuple):
@@ -120,7 +120,7 @@ class Explored:
 
     executions: set[int] = field(default_factory=set)
     broken: dict[str, set[int]] = field(default_factory=dict)
-    convicted: dict[str, Standing] = field(default_factory=dict)
+    detected: dict[str, Standing] = field(default_factory=dict)
     reached: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(POINTS, 0)))
     seen: set[tuple[int, ...]] = field(default_factory=set)
     is_complete: bool = True
@@ -134,12 +134,12 @@ class Explored:
 class MemoryExploration:
     """Visits every execution of a reader."""
 
-    def __init__(self, ground: Ground, reader: Client) -> None:
+    def __init__(self, baseline: Baseline, reader: Process) -> None:
         """Explore on this ground."""
         self.explored = Explored()
-        self._ground = ground
+        self._baseline = baseline
         self._reader = reader
-        self._commits = {version: number for number, version in enumerate(ground.trace.versions)}
+        self._commits = {version: number for number, version in enumerate(baseline.trace.versions)}
 
     def run(self, has_time: HasTime = always) -> Explored:
         """Go depth first, the oldest stores first, for as long as there is time."""
@@ -160,7 +160,7 @@ class MemoryExploration:
 
     def after(self, call: Call, standing: Standing) -> Iterator[tuple[Answer, Standing]]:
         """Yield the answers that a call may get and where the reader stands then."""
-        for answer, loaded, view in self._ground.answers(call, standing.view):
+        for answer, loaded, view in self._baseline.answers(call, standing.view):
             if loaded is None:
                 yield answer, standing._replace(view=view)
             else:
@@ -180,8 +180,8 @@ class MemoryExploration:
         match mark.kind:
             case kind if kind == READ:
                 return standing._replace(versions=())
-            case kind if kind == REFUSED:
-                return standing.broken(Property.REFUSED, f"the reader is refused: {mark.value}")
+            case kind if kind == REJECTED:
+                return standing.broken(Property.REJECTED, f"the reader is refused: {mark.value}")
             case kind if kind == SEEN:
                 assert isinstance(mark.value, Transaction)
                 return self._saw(mark.value, standing)
@@ -197,12 +197,12 @@ class MemoryExploration:
             return standing.broken(Property.WENT_BACK, sentence)
         reached = self.explored.reached
         reached[RETRIED] += len(standing.versions) > 2
-        reached[GREW] += has_grown(self._ground.trace, commit)
+        reached[GREW] += has_grown(self._baseline.trace, commit)
         return standing._replace(seen=(*standing.seen, commit))
 
     def _looked(self, standing: Standing, look: Look, view: View) -> Standing:
         reached = self.explored.reached
-        led_to = (self._ground.history.latest(place, standing.newest) for place in look.places)
+        led_to = (self._baseline.history.latest(position, standing.newest) for position in look.positions)
         reached[OLDER_WORD] += any(map(int.__lt__, look.stores, led_to))
         reached[TWO_STORES] += len(set(look.stores)) > 1
         versions = standing.versions
@@ -215,7 +215,7 @@ class MemoryExploration:
 
     def _is_mixed(self, look: Look | None) -> bool:
         """Say whether no version ever stood in the file as it was loaded since the last look at VERSION."""
-        possible = self._ground.trace.contents
+        possible = self._baseline.trace.contents
         while look is not None and not look.is_at_version:
             start, content = look.offset_bytes, look.content
             if start >= 0:
@@ -228,7 +228,7 @@ class MemoryExploration:
         self.explored.seen.add(standing.seen)
         if standing.violated:
             self.explored.broken.setdefault(standing.violated, set()).add(node.number)
-            self.explored.convicted.setdefault(standing.violated, standing)
+            self.explored.detected.setdefault(standing.violated, standing)
 
 
 def has_grown(trace: WriterTrace, commit: int) -> bool:

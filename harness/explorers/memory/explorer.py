@@ -18,14 +18,14 @@ from tornproof.harness.explorers.memory.exploration import (
     GREW,
     OLDER_WORD,
     POINTS,
+    Baseline,
     Explored,
-    Ground,
     Look,
     MemoryExploration,
     Standing,
     has_grown,
 )
-from tornproof.harness.explorers.memory.story import story
+from tornproof.harness.explorers.memory.narrative import narrative
 from tornproof.harness.explorers.memory.trace import WriterTrace, mapped_reader, trace_writer
 from tornproof.harness.explorers.memory.variants import (
     ALL_FENCES,
@@ -38,8 +38,8 @@ from tornproof.harness.explorers.memory.variants import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Answer
 from tornproof.harness.simulator.memory_model.memory_views import MemoryModel, NotMappedError
-from tornproof.harness.simulator.process.client import Client, Node
 from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.write.commit import HARDENED
 
@@ -51,7 +51,7 @@ INNOCENT = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySituation:
+class MemoryTestCase:
     """Commits of one life at a table, the first `settled_count` of which are there before the reader begins."""
 
     target: TableTarget
@@ -62,18 +62,18 @@ class MemorySituation:
 
     def trace(self, variant: MemoryVariant = ALL_FENCES) -> WriterTrace:
         """Run the writer; raises NotExplorableError."""
-        life = trace_writer(variant.of(self.target), self.operations, start=self.start, path=self.path)
-        return life.settled(self.settled_count)
+        session = trace_writer(variant.of(self.target), self.operations, start=self.start, path=self.path)
+        return session.settled(self.settled_count)
 
     @contextmanager
-    def reader(self, variant: MemoryVariant = ALL_FENCES, read_count: int = 1) -> Iterator[Client]:
+    def reader(self, variant: MemoryVariant = ALL_FENCES, read_count: int = 1) -> Iterator[Process]:
         """Start the reader, patched as the variant says while the block runs."""
         with variant.planted():
-            client = Client("reader", mapped_reader(self.path, read_count))
+            process = Process("reader", mapped_reader(self.path, read_count))
             try:
-                yield client
+                yield process
             finally:
-                client.close()
+                process.close()
 
 
 def explore_memory(
@@ -92,66 +92,66 @@ def explore_memory(
     The first `settled_count` operations are committed before the reader begins. Raises NotExplorableError where the
     writer fails.
     """
-    situation = MemorySituation(
+    test_case = MemoryTestCase(
         target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
     )
-    failed = failed_controls(situation)
+    failed = failed_controls(test_case)
     on_progress(1, 1 + len(cases))
-    trace = situation.trace()
+    trace = test_case.trace()
     results: dict[MemoryCase, Explored] = {}
     findings: dict[str, Finding] = {}
     notes: list[str] = []
-    with situation.reader(read_count=READ_COUNT) as reader:
+    with test_case.reader(read_count=READ_COUNT) as reader:
         for number, case in enumerate(cases, start=2):
             try:
-                ground = ground_of(trace, case)
-                results[case] = MemoryExploration(ground, reader).run(has_time)
+                baseline = baseline_of(trace, case)
+                results[case] = MemoryExploration(baseline, reader).run(has_time)
             except NotMappedError as error:
                 notes.append(str(error))
                 break
-            for violated, standing in results[case].convicted.items():
-                findings.setdefault(violated, _finding(ground, case, violated, standing, settled_count))
+            for violated, standing in results[case].detected.items():
+                findings.setdefault(violated, _finding(baseline, case, violated, standing, settled_count))
             on_progress(number, 1 + len(cases))
     phase = _phase(trace, results, tuple(findings.values()), notes).with_controls(failed)
     return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases))
 
 
-def ground_of(trace: WriterTrace, case: MemoryCase) -> Ground:
+def baseline_of(trace: WriterTrace, case: MemoryCase) -> Baseline:
     """Put a writer's life under the rules of a case; raises NotMappedError."""
-    return Ground.of(trace, case.model, system_calls_are_fences=case.system_calls_are_fences)
+    return Baseline.of(trace, case.model, system_calls_are_fences=case.system_calls_are_fences)
 
 
 def explore_variant(
-    situation: MemorySituation, variant: MemoryVariant, cases: Sequence[MemoryCase] = CASES, *, read_count: int = 1
+    test_case: MemoryTestCase, variant: MemoryVariant, cases: Sequence[MemoryCase] = CASES, *, read_count: int = 1
 ) -> tuple[Explored, ...]:
     """Explore one variant in every case, however long it takes; raises NotExplorableError, NotMappedError."""
-    trace = situation.trace(variant)
-    with situation.reader(variant, read_count) as reader:
-        return tuple(MemoryExploration(ground_of(trace, case), reader).run() for case in cases)
+    trace = test_case.trace(variant)
+    with test_case.reader(variant, read_count) as reader:
+        return tuple(MemoryExploration(baseline_of(trace, case), reader).run() for case in cases)
 
 
-def failed_controls(situation: MemorySituation) -> list[str]:
+def failed_controls(test_case: MemoryTestCase) -> list[str]:
     """Return in words what was not convicted and must be, and what was and must not be.
 
     The controls leave something out of the hardened commit and of our own reader, whatever is explored.
     """
-    hardened = dataclasses.replace(situation, target=dataclasses.replace(situation.target, protocol=HARDENED))
+    hardened = dataclasses.replace(test_case, target=dataclasses.replace(test_case.target, protocol=HARDENED))
     failures: list[str] = []
     for variant, case in CONTROLS:
-        if not _is_convicted(hardened, variant, case):
+        if not _is_detected(hardened, variant, case):
             failures.append(f"{variant.name} was not convicted under {case}")
     variant, case = INNOCENT
-    if _is_convicted(hardened, variant, case):
+    if _is_detected(hardened, variant, case):
         failures.append(f"{variant.name} was convicted under {case}")
     return failures
 
 
-def _is_convicted(situation: MemorySituation, variant: MemoryVariant, case: MemoryCase) -> bool:
+def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase) -> bool:
     """Go on until the first accepted mix."""
-    with situation.reader(variant) as reader:
-        exploration = MemoryExploration(ground_of(situation.trace(variant), case), reader)
-        explored = exploration.run(lambda: Property.WRONG_SNAPSHOT not in exploration.explored.convicted)
-    return Property.WRONG_SNAPSHOT in explored.convicted
+    with test_case.reader(variant) as reader:
+        exploration = MemoryExploration(baseline_of(test_case.trace(variant), case), reader)
+        explored = exploration.run(lambda: Property.WRONG_SNAPSHOT not in exploration.explored.detected)
+    return Property.WRONG_SNAPSHOT in explored.detected
 
 
 def replay_memory(
@@ -181,18 +181,18 @@ def seen_again(
     evidence = finding.evidence
     case = MemoryCase(model=MemoryModel(evidence["model"]), system_calls_are_fences=evidence["system_calls_are_fences"])
     settled_count = evidence["settled_count"]
-    situation = MemorySituation(
+    test_case = MemoryTestCase(
         target=target, operations=tuple(operations), path=path, start=start, settled_count=settled_count
     )
-    ground = ground_of(situation.trace(), case)
-    with situation.reader(read_count=READ_COUNT) as reader:
-        standing = _again(MemoryExploration(ground, reader), reader, evidence["loads"])
+    baseline = baseline_of(test_case.trace(), case)
+    with test_case.reader(read_count=READ_COUNT) as reader:
+        standing = _again(MemoryExploration(baseline, reader), reader, evidence["loads"])
     if standing is None or not standing.violated:
         return None
-    return _finding(ground, case, standing.violated, standing, settled_count)
+    return _finding(baseline, case, standing.violated, standing, settled_count)
 
 
-def _again(exploration: MemoryExploration, reader: Client, loads: Sequence[Mapping[str, Any]]) -> Standing | None:
+def _again(exploration: MemoryExploration, reader: Process, loads: Sequence[Mapping[str, Any]]) -> Standing | None:
     """Let the reader load the same words once more; None where it can not, and ValueError where it asks for others."""
     node: Node = reader.root
     standing = exploration.observed(node, Standing())
@@ -223,17 +223,17 @@ def _chosen(choices: list[tuple[Answer, Standing]], load: Mapping[str, Any]) -> 
     return None
 
 
-def _finding(ground: Ground, case: MemoryCase, violated: str, standing: Standing, settled_count: int) -> Finding:
-    told = story(ground, standing)
+def _finding(baseline: Baseline, case: MemoryCase, violated: str, standing: Standing, settled_count: int) -> Finding:
+    reported = narrative(baseline, standing)
     return Finding(
         property=violated,
         phase=PHASE,
-        sentence=f"Under {case}: {told['then']}, because {told['because']}.",
+        sentence=f"Under {case}: {reported['then']}, because {reported['because']}.",
         evidence={
             "model": case.model.value,
             "system_calls_are_fences": case.system_calls_are_fences,
             "settled_count": settled_count,
-            **told,
+            **reported,
         },
     )
 

@@ -11,10 +11,10 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, NoError
 from tornproof.harness.simulator.memory_model.memory_views import StoreHistory
-from tornproof.harness.simulator.process.client import READ, Program, Say
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, COMMIT, FAILED, REJECTED, SEEN
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Progress
-from tornproof.harness.simulator.process.programs import ACKNOWLEDGED, COMMIT, FAILED, REFUSED, SEEN
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.simulator.process.simulated_process import READ, Body, Say
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.txn.mapped import MappedTransactions
@@ -52,12 +52,12 @@ class WriterTrace:
 def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage | None, path: str) -> WriterTrace:
     """Run one life of the real writer that commits all operations; raises NotExplorableError where it fails."""
     numbers = tuple(range(len(operations)))
-    situation = Situation(target=target, path=path, operations=tuple(operations), first_life=numbers, start=start)
-    cast = situation.cast()
+    test_case = TestCase(target=target, path=path, operations=tuple(operations), first_session=numbers, start=start)
+    process_group = test_case.process_group()
     try:
-        world = cast.begin(situation.kernel(), Progress())
-        place = f"{path}/{TXN_FILE}"
-        contents = [_content(world.kernel, place)]
+        world = process_group.begin(test_case.kernel(), Progress())
+        position = f"{path}/{TXN_FILE}"
+        contents = [_content(world.kernel, position)]
         calls: list[tuple[Call, int]] = []
         commit = 0
         while world.nodes[0].call is not None:
@@ -69,16 +69,16 @@ def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage 
                     raise NotExplorableError(f"the writer fails where nothing disturbs it: {mark.value}")
                 commit += mark.kind == COMMIT
                 if mark.kind == ACKNOWLEDGED:
-                    contents.append(_content(world.kernel, place))
+                    contents.append(_content(world.kernel, position))
         if world.nodes[0].outcome:
             raise NotExplorableError(f"the writer ends with {world.nodes[0].outcome}")
     finally:
-        cast.close()
+        process_group.close()
     versions = tuple(decode_transaction(content, file=TXN_FILE) for content in contents)
-    return WriterTrace(path=place, calls=tuple(calls), contents=tuple(contents), versions=versions)
+    return WriterTrace(path=position, calls=tuple(calls), contents=tuple(contents), versions=versions)
 
 
-def mapped_reader(path: str, read_count: int) -> Program:
+def mapped_reader(path: str, read_count: int) -> Body:
     """Return a life that maps `_txn` once and reads the committed version so often."""
 
     def run(storage: Storage, say: Say) -> None:
@@ -88,7 +88,7 @@ def mapped_reader(path: str, read_count: int) -> Program:
                 try:
                     seen = transactions.read()
                 except TornproofError as error:
-                    say(REFUSED, f"{type(error).__name__}: {error}")
+                    say(REJECTED, f"{type(error).__name__}: {error}")
                 else:
                     say(SEEN, seen)
 

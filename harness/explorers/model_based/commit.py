@@ -9,8 +9,8 @@ from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Fact
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.locks import Killed
-from tornproof.impl.errors import RowsRefusedError, StorageError
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.errors import RowsRejectedError, StorageError
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.model.step import Outcome, step
@@ -39,7 +39,7 @@ STAGE_WORDS = {
 def fault_of(kind: str, at: int, *, kills: bool, written_bytes: int = 0) -> Fault:
     """Return the fault that a step names; only a write can be done in part."""
     written_bytes = written_bytes if kind == "write" else 0
-    reason = None if kills else Refusal.NO_SPACE if written_bytes else Refusal.INPUT_OUTPUT
+    reason = None if kills else StorageReason.NO_SPACE if written_bytes else StorageReason.INPUT_OUTPUT
     among, count = FAULT_KINDS[kind]
     return Fault(at=at % count, reason=reason, among=frozenset({among}), written_bytes=written_bytes)
 
@@ -81,7 +81,7 @@ def _partition_of(world: World, timestamp: int, starts: Mapping[int, object]) ->
     return max((start for start in starts if low <= start <= timestamp), default=low)
 
 
-def _is_refused(world: World, changes: Changes) -> bool:
+def _is_rejected(world: World, changes: Changes) -> bool:
     """Whether a partition whose rows are not in Parquet would become the table's first or last one."""
     before = world.state.entries
     after = sorted((before.keys() | changes.keys()) - {key for key, rows in changes.items() if rows is None})
@@ -94,10 +94,10 @@ def _is_refused(world: World, changes: Changes) -> bool:
 
 def _commit(world: World, fault: Fault | None) -> None:
     changes = expected_changes(world)
-    is_refused = _is_refused(world, changes)
+    is_rejected = _is_rejected(world, changes)
     world.process.arm(*([fault] if fault else []))
     try:
-        with world.orderly("commit", StorageError, RowsRefusedError):
+        with world.orderly("commit", StorageError, RowsRejectedError):
             version = world.open_writer.commit()
     except (StorageError, Killed) as error:
         calls, has_fired = world.process.calls, bool(world.process.fired)
@@ -105,9 +105,9 @@ def _commit(world: World, fault: Fault | None) -> None:
         if fault is None or not has_fired:
             raise ViolationError(ORDERLY, f"commit: {type(error).__name__}: {error}") from error
         _stopped(world, changes, _stage(calls, fault), is_killed=isinstance(error, Killed))
-    except RowsRefusedError as error:
+    except RowsRejectedError as error:
         world.process.arm()
-        if not is_refused:
+        if not is_rejected:
             raise ViolationError(ORDERLY, f"commit: {error}") from error
         world.reached["commit refused"] += 1
         world.accept([_unchanged(world.state)], [], "a refused commit")
@@ -116,7 +116,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         world.process.arm()
         if has_fired:
             raise ViolationError(ALLOWED, "a commit was acknowledged although one of its calls had failed")
-        if is_refused:
+        if is_rejected:
             raise ViolationError(ORDERLY, "commit: a partition that is not in Parquet became the first or last one")
         _done(world, changes, version)
 
@@ -212,13 +212,13 @@ def _write(
         token = max(1, world.files.data_size_bytes(name))
         return Write(partition=key, rows=rows, token=token, generation_end=1, in_place=False)
     newest = world.state.directory(old.directory).generations[-1]
-    place = world.files.chain(old.directory).places[0]
-    is_seen = place.end_bytes > newest.end
+    position = world.files.chain(old.directory).positions[0]
+    is_seen = position.end_bytes > newest.end
     return Write(
         partition=key,
         rows=rows,
-        token=place.token if is_seen else old.token + 1,
-        generation_end=place.end_bytes if is_seen else newest.end + 1,
+        token=position.token if is_seen else old.token + 1,
+        generation_end=position.end_bytes if is_seen else newest.end + 1,
         in_place=True,
     )
 

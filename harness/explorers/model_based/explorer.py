@@ -63,14 +63,14 @@ class Control:
     """A broken function that the same machine must convict before its other verdicts count."""
 
     name: str
-    place: str
+    position: str
     broken: Callable[[Callable[..., Any]], Callable[..., Any]]
 
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Put the broken function in the place of the right one."""
-        module, _, name = self.place.partition(":")
-        with replaced(self.place, self.broken(getattr(importlib.import_module(module), name))):
+        module, _, name = self.position.partition(":")
+        with replaced(self.position, self.broken(getattr(importlib.import_module(module), name))):
             yield
 
 
@@ -80,16 +80,18 @@ def _forgets_last(grow: Callable[..., Any]) -> Callable[..., Any]:
 
 def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:
     chain = importlib.import_module("tornproof.impl.pm.chain")
-    return lambda data, token, *, file: chain.Resolved(place=next(chain.walk(data, file=file)), orphan_count=0)
+    return lambda data, token, *, file: chain.Resolved(position=next(chain.walk(data, file=file)), orphan_count=0)
 
 
 CONTROLS = (
     Control(
         name="a writer that forgets a row group",
-        place="tornproof.impl.write.partition_change:next_in_place",
+        position="tornproof.impl.write.partition_change:next_in_place",
         broken=_forgets_last,
     ),
-    Control(name="a reader of the newest footer", place="tornproof.impl.table.partition:resolve", broken=_takes_newest),
+    Control(
+        name="a reader of the newest footer", position="tornproof.impl.table.partition:resolve", broken=_takes_newest
+    ),
 )
 
 
@@ -139,7 +141,7 @@ def explore_stateful(
 def parts(steps: int, seed: int) -> list[tuple[int, int]]:
     """Return the seed of each part of the programs, and how many rules it takes."""
     starts = range(0, steps, STEPS_IN_PART)
-    return [(seed * SEED_STRIDE + place, min(STEPS_IN_PART, steps - start)) for place, start in enumerate(starts)]
+    return [(seed * SEED_STRIDE + position, min(STEPS_IN_PART, steps - start)) for position, start in enumerate(starts)]
 
 
 class Stateful:
@@ -151,7 +153,7 @@ class Stateful:
             self.start = prepare(image, path)
         except ProblemError as error:
             raise NothingToExploreError(str(error)) from error
-        if not self.start.places:
+        if not self.start.positions:
             raise NothingToExploreError("no partition of the table can be written to")
         self._kind = storage_kind
         self._encode = remembered_encoder()
@@ -249,7 +251,7 @@ def _finding(search: Search, seed: int) -> Finding:
     failure = search.failure
     assert failure is not None
     again = replay(search, failure.options, failure.steps)
-    story = ", then ".join(_told(each) for each in failure.steps) or "nothing at all"
+    story = ", then ".join(_reported(each) for each in failure.steps) or "nothing at all"
     return Finding(
         property=failure.violation.broken,
         phase=PHASE,
@@ -269,6 +271,6 @@ def _is_same(again: Exception | None, failure: Failure) -> bool:
     return again is not None and str(again) == str(failure.violation)
 
 
-def _told(step: Step) -> str:
+def _reported(step: Step) -> str:
     arguments = ", ".join(f"{key} {value}" for key, value in step.items() if key != "rule")
     return f"{step['rule']} ({arguments})" if arguments else str(step["rule"])

@@ -12,7 +12,7 @@ from tornproof.impl.errors import ProblemError
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.pm.footer import FooterPlace, decode_block_offsets
+from tornproof.impl.pm.footer import FooterPosition, decode_block_offsets
 from tornproof.impl.pm.header import decode_header
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.interface import EntryKind, LockMode, Storage
@@ -65,19 +65,19 @@ class Process(FaultyStorage):
 class Chain:
     """The published generations of a directory, newest first, in the bytes that hold them."""
 
-    places: tuple[FooterPlace, ...]
+    positions: tuple[FooterPosition, ...]
     content: bytes
     file: str
 
     @property
     def end_bytes(self) -> int:
         """The published size."""
-        return self.places[0].end_bytes
+        return self.positions[0].end_bytes
 
-    def blocks_of(self, place: FooterPlace) -> frozenset[int]:
+    def blocks_of(self, position: FooterPosition) -> frozenset[int]:
         """Return where the row group blocks of a generation begin."""
         header = decode_header(self.content, file=self.file)
-        return frozenset(decode_block_offsets(self.content, place, header, file=self.file))
+        return frozenset(decode_block_offsets(self.content, position, header, file=self.file))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,8 +128,8 @@ class Files:
         self._check_unchanged(directory, self._published, published, PUBLISHED_SIZE_BYTES, PM_FILE)
         known = self._chains.get(directory)
         if known is None or known.content != published:
-            places = tuple(walk(published, file=files.pm_label))
-            known = self._chains[directory] = Chain(places=places, content=published, file=files.pm_label)
+            positions = tuple(walk(published, file=files.pm_label))
+            known = self._chains[directory] = Chain(positions=positions, content=published, file=files.pm_label)
         return known
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:

@@ -10,7 +10,7 @@ from tornproof.harness.explorers.model_based.world import ALLOWED, ORDERLY, Stag
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.impl.errors import BusyError, StorageError
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.write.table_writer import WriterDeadError, open_writer
 from tornproof.model.step import newest_orphans, step
 from tornproof.model.table import Recover
@@ -40,7 +40,7 @@ def reopen_killed(world: World, *, at: int) -> None:
 
 def reopen_fails(world: World, *, at: int) -> None:
     """Open a writer while a call of the recovery fails."""
-    _open(world, Fault(at=at % RECOVERY_STEPS, reason=Refusal.INPUT_OUTPUT))
+    _open(world, Fault(at=at % RECOVERY_STEPS, reason=StorageReason.INPUT_OUTPUT))
 
 
 def open_second(world: World) -> None:
@@ -89,9 +89,9 @@ def _open(world: World, fault: Fault | None) -> None:
     with world.orderly("looking at what a recovery has written"):
         ends = {key: world.files.chain(name).end_bytes for key, name in names.items()}
     restated = tuple((key, ends[key] if ends[key] > end else end + 1) for key, end in sorted(orphans.items()))
-    unborn = [name for name in world.state.unnamed if name[1] >= world.state.version]
+    uncommitted = [name for name in world.state.unnamed if name[1] >= world.state.version]
     outcomes = step(world.state, Recover(restated=restated, crash=is_crash))
     world.accept(outcomes, names.values(), "a recovery")
     if not is_crash:
         world.reached["orphan restated"] += bool(orphans)
-        world.reached["directory of a stopped commit removed"] += bool(unborn)
+        world.reached["directory of a stopped commit removed"] += bool(uncommitted)

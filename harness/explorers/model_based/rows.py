@@ -47,21 +47,23 @@ class RowShape:
         metadata = snapshot.table.metadata
         assert metadata is not None
         by_id = {column.id: column for column in metadata.columns}
-        places = [by_id[column.id] for column in snapshot.columns]
+        positions = [by_id[column.id] for column in snapshot.columns]
         timestamp = [column.id for column in snapshot.columns].index(snapshot.timestamp_id)
-        keys = tuple(place for place, column in enumerate(places) if column.is_dedup_key and place != timestamp)
+        keys = tuple(
+            position for position, column in enumerate(positions) if column.is_dedup_key and position != timestamp
+        )
         return cls(
             schema=snapshot.schema,
-            tags=tuple(tag_of(column.type) for column in places),
+            tags=tuple(tag_of(column.type) for column in positions),
             timestamp=timestamp,
             keys=keys,
-            has_keys=places[timestamp].is_dedup_key,
+            has_keys=positions[timestamp].is_dedup_key,
         )
 
     @property
     def can_repeat_keys(self) -> bool:
         """Whether rows with the keys of other rows can be made."""
-        return self.has_keys and all(self.tags[place] in _KEY_TAGS for place in self.keys)
+        return self.has_keys and all(self.tags[position] in _KEY_TAGS for position in self.keys)
 
 
 @dataclass(slots=True)
@@ -88,11 +90,11 @@ class Rows:
     def key(self, identity: int) -> Content:
         """Return what makes a row replace another one: time and key columns."""
         content = self.contents[identity]
-        return (content[self.shape.timestamp], *(content[place] for place in self.shape.keys))
+        return (content[self.shape.timestamp], *(content[position] for position in self.shape.keys))
 
     def make(self, points: Sequence[Point]) -> tuple[pa.Table, tuple[int, ...]]:
         """Return new rows, each with a value that no other row has, and their identities."""
-        arrays = [self._column(place, points) for place in range(len(self.shape.schema))]
+        arrays = [self._column(position, points) for position in range(len(self.shape.schema))]
         self._made_count += len(points)
         rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
         return rows, self.identify(rows)
@@ -117,26 +119,26 @@ class Rows:
             self.contents.append(content)
         return known
 
-    def _column(self, place: int, points: Sequence[Point]) -> pa.Array:
-        column = self.shape.schema.field(place)
-        if place == self.shape.timestamp:
+    def _column(self, position: int, points: Sequence[Point]) -> pa.Array:
+        column = self.shape.schema.field(position)
+        if position == self.shape.timestamp:
             return pa.array([point.timestamp for point in points], pa.int64()).cast(column.type)
-        tag = self.shape.tags[place]
-        if place in self.shape.keys and tag in _KEY_TAGS:
-            nth = self.shape.keys.index(place)
+        tag = self.shape.tags[position]
+        if position in self.shape.keys and tag in _KEY_TAGS:
+            nth = self.shape.keys.index(position)
             numbers = [point.key if isinstance(point.key, int) else point.key[nth] for point in points]
             values = [
-                self._value(place, tag, value) if isinstance(point.key, int) else _restored(tag, value)
+                self._value(position, tag, value) if isinstance(point.key, int) else _restored(tag, value)
                 for point, value in zip(points, numbers, strict=True)
             ]
         else:
-            values = [self._value(place, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
+            values = [self._value(position, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
         if values[0] is None and column.nullable:
             return _nulls(column.type, len(points))
         missing = False if column.type == pa.bool_() else 0
         return pa.array([missing if value is None else value for value in values], column.type)
 
-    def _value(self, place: int, tag: TypeTag | None, number: int) -> Any:
+    def _value(self, position: int, tag: TypeTag | None, number: int) -> Any:
         if tag in _WHOLE:
             return number
         if tag in _SMALL:
@@ -147,7 +149,7 @@ class Rows:
             return f"row {number}"
         if tag is TypeTag.SYMBOL:
             # The dictionary is the server's: only symbols that some row has can be written again.
-            symbols = sorted({content[place] for content in self.contents if content[place] is not None})
+            symbols = sorted({content[position] for content in self.contents if content[position] is not None})
             return symbols[number % len(symbols)] if symbols else None
         return None
 

@@ -36,9 +36,9 @@ KEY_COUNT = 3
 READER_COUNT = 3
 
 
-def append(world: World, *, place: int, count: int) -> None:
+def append(world: World, *, position: int, count: int) -> None:
     """Write rows behind all others of an interval."""
-    where = world.start.places[place % len(world.start.places)]
+    where = world.start.positions[position % len(world.start.positions)]
     entries = world.state.committed.entries
     known = [world.rows.timestamp(identity) for entry in entries for identity in entry.rows]
     known += map(world.rows.timestamp, world.staged.rows)
@@ -48,12 +48,12 @@ def append(world: World, *, place: int, count: int) -> None:
 
 def insert(world: World, *, rows: Sequence[int]) -> None:
     """Write rows at any times of any intervals, in any order; each is a number for interval, time and key."""
-    places = world.start.places
+    positions = world.start.positions
     points = []
     for number in rows:
         time, key = divmod(number, KEY_COUNT)
-        place = places[time // TIMES_IN_PLACE % len(places)]
-        points.append(Point(place.times[time % len(place.times)], key))
+        position = positions[time // TIMES_IN_PLACE % len(positions)]
+        points.append(Point(position.times[time % len(position.times)], key))
     _write(world, points)
 
 
@@ -102,11 +102,11 @@ def _pick(items: Sequence[int], nth: int) -> int:
 
 def _parquet(world: World) -> list[int]:
     """Return the committed partitions that a writer may change."""
-    starts = world.start.places
+    starts = world.start.positions
     return sorted(
         key
         for key, entry in world.state.entries.items()
-        if entry.token >= 0 and any(place.start <= key < place.end for place in starts)
+        if entry.token >= 0 and any(position.start <= key < position.end for position in starts)
     )
 
 

@@ -28,7 +28,7 @@ from tornproof.model.table import DirectoryName
 
 TABLE_NAME = "table"
 TIMES_IN_PLACE = 8
-PLACE_COUNT = 3
+POSITION_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
 
@@ -45,7 +45,7 @@ class StorageKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """An interval of the table that rows may be written to, and times in it, ascending; `end` is behind all of it."""
 
     start: int
@@ -65,7 +65,7 @@ class Start:
     rows: Rows
     metadata: TableMetadata
     transaction: Transaction
-    places: tuple[Place, ...]
+    positions: tuple[Position, ...]
     left_over: dict[DirectoryName, str]
     absent: frozenset[str]
 
@@ -93,7 +93,7 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         rows=rows,
         metadata=table.metadata,
         transaction=snapshot.transaction,
-        places=tuple(_places(table, snapshot.transaction, rows, known)),
+        positions=tuple(_positions(table, snapshot.transaction, rows, known)),
         left_over=_left_over(table, snapshot.transaction),
         absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
     )
@@ -130,7 +130,7 @@ def placed(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Stor
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _places(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Place]:
+def _positions(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Position]:
     """Yield the last interval that a writer may change, then empty ones behind and before all."""
     metadata = table.metadata
     assert metadata is not None
@@ -152,14 +152,14 @@ def _places(table: Table, transaction: Transaction, rows: Rows, known: list[int]
     found = list(used)
     if used and interval(lowest[0] - 1)[0] >= 0:
         found.append(interval(lowest[0] - 1))
-    while len(found) < PLACE_COUNT:
+    while len(found) < POSITION_COUNT:
         highest = interval(highest[1])
         found.append(highest)
     for start, end in found:
         inside = [identity for identity in known if start <= rows.timestamp(identity) < end]
         if not rows.has_duplicates(inside):
             # What becomes of duplicates that are already there depends on the row groups that they are in.
-            yield Place(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
+            yield Position(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
 
 
 def _is_open(table: Table, partition: Partition) -> bool:

@@ -62,11 +62,11 @@ class Facts:
     @classmethod
     def of(cls, chain: Chain, token: int) -> Facts:
         """Return the facts of the generation with a token, which need not be the newest: an orphan may follow it."""
-        place = next(each for each in chain.places if each.token == token)
+        position = next(each for each in chain.positions if each.token == token)
         return cls(
-            unused_bytes=place.fixed.unused_bytes,
-            footer_bytes=place.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
-            blocks=chain.blocks_of(place),
+            unused_bytes=position.fixed.unused_bytes,
+            footer_bytes=position.fixed.parquet_footer_length + ParquetTail.layout.size_bytes,
+            blocks=chain.blocks_of(position),
             token=token,
         )
 
@@ -187,7 +187,7 @@ class World:
         if self.files.name_of(name) not in there or known == () or known == NATIVE:
             return None
         self.files.check_data(name, max((each.token for each in known or () if not each.orphan), default=0))
-        return tuple((place.end_bytes, place.token) for place in self.files.chain(name).places)
+        return tuple((position.end_bytes, position.token) for position in self.files.chain(name).positions)
 
     def _difference(
         self,
@@ -251,15 +251,15 @@ class World:
         if entry.token < 0:
             yield from NATIVE
             return
-        places = self.files.chain(entry.directory).places
-        resolved = next(place for place in places if place.token == entry.token)
-        for place in reversed(places):
+        positions = self.files.chain(entry.directory).positions
+        resolved = next(position for position in positions if position.token == entry.token)
+        for position in reversed(positions):
             yield Generation(
-                end=place.end_bytes,
-                prev=place.fixed.prev_parquet_meta_file_size,
-                token=place.token,
-                rows=entry.rows if place is resolved else (),
-                orphan=place.end_bytes > resolved.end_bytes,
+                end=position.end_bytes,
+                prev=position.fixed.prev_parquet_meta_file_size,
+                token=position.token,
+                rows=entry.rows if position is resolved else (),
+                orphan=position.end_bytes > resolved.end_bytes,
             )
 
 

@@ -19,16 +19,16 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.plain_data import document_of
 from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
 from tornproof.harness.explorers.kills.judge import Property, Violation
-from tornproof.harness.explorers.own_system.retelling import (
+from tornproof.harness.explorers.own_system.execution import Choose, Execution, counted
+from tornproof.harness.explorers.own_system.replaying import (
     COMMITS,
     OPENINGS,
     OTHER_STEPS,
     Step,
+    reported,
     retold,
-    told,
     without_needless_steps,
 )
-from tornproof.harness.explorers.own_system.story import Choose, Story, counted
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
     HeaderFirst,
@@ -43,7 +43,7 @@ MUST_REACH = (OLD_STATE, FAILED_CALL)
 Operations: TypeAlias = "Sequence[Any] | st.SearchStrategy[Any]"
 
 
-def explore_stories(
+def explore_executions(
     target: Target,
     operations: Operations,
     *,
@@ -68,11 +68,11 @@ def explore_stories(
     findings = (search.failure.finding(target.name, seed),) if search.failure and is_steady else ()
     phase = Phase(
         name=PHASE,
-        explored=search.story_count,
+        explored=search.execution_count,
         complete=False,
-        bound=f"a sample: {search.story_count} stories of up to {steps} steps, drawn from seed {seed}",
+        bound=f"a sample: {search.execution_count} stories of up to {steps} steps, drawn from seed {seed}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        counts={"stories": search.story_count, **search.counts},
+        counts={"stories": search.execution_count, **search.counts},
         reached={**dict.fromkeys(POINTS, 0), **search.reached},
         note="; ".join(notes),
         findings=findings,
@@ -80,13 +80,13 @@ def explore_stories(
     return phase.with_controls(failed)
 
 
-def replay_story(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:
+def replay_execution(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:
     """Return INVALID when the finding's story violates the same property again, VALID when not.
 
     UNKNOWN when it cannot be tried: the target does other steps now, or an operation is no plain data.
     """
     try:
-        violation = told(target, path, finding.evidence["steps"], _listed(operations))
+        violation = reported(target, path, finding.evidence["steps"], _listed(operations))
     except OTHER_STEPS:
         return Verdict.UNKNOWN
     if violation is None:
@@ -132,7 +132,7 @@ class _Search:
     path: str
     counts: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
-    story_count: int = 0
+    execution_count: int = 0
     failure: _Failure | None = None
 
     def run(self, *, steps: int, examples: int, seed: int) -> bool:
@@ -166,10 +166,10 @@ class _Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._steps: list[Step] = []
-        self._story: Story | None = None
+        self._execution: Execution | None = None
         self._is_counted = self.search.failure is None
         with self._kept():
-            self._story = Story(self.search.target, self.search.path)
+            self._execution = Execution(self.search.target, self.search.path)
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
@@ -192,29 +192,29 @@ class _Machine(RuleBasedStateMachine):
         self._open("recovery killed", data)
 
     def teardown(self) -> None:
-        if self._story is None:
+        if self._execution is None:
             return
-        self._story.end()
+        self._execution.end()
         if self._is_counted:
-            self.search.story_count += 1
-            self.search.counts += self._story.counts
-            self.search.reached += self._story.reached
+            self.search.execution_count += 1
+            self.search.counts += self._execution.counts
+            self.search.reached += self._execution.reached
 
     def _commit(self, do: str, data: st.DataObject) -> None:
         document, operation = self.search.draw(data)
         choose = self._begin({"do": do, "operation": document}, data)
         with self._kept():
-            COMMITS[do](self._told, operation, choose)
+            COMMITS[do](self._reported, operation, choose)
 
     def _open(self, do: str, data: st.DataObject) -> None:
         choose = self._begin({"do": do}, data)
         with self._kept():
-            OPENINGS[do](self._told, choose)
+            OPENINGS[do](self._reported, choose)
 
     @property
-    def _told(self) -> Story:
-        assert self._story is not None
-        return self._story
+    def _reported(self) -> Execution:
+        assert self._execution is not None
+        return self._execution
 
     def _begin(self, step: Step, data: st.DataObject) -> Choose:
         choices: list[int] = []
@@ -232,7 +232,7 @@ class _Machine(RuleBasedStateMachine):
         try:
             yield
         except Violation as violation:
-            lines = tuple(self._story.lines) if self._story else ()
+            lines = tuple(self._execution.lines) if self._execution else ()
             self.search.failure = _Failure(violation=violation, steps=tuple(self._steps), lines=lines)
             raise
 
@@ -246,7 +246,7 @@ def _step(do: str, operation: bytes | None = None, *choices: int) -> Step:
 
 CONTROLS: tuple[tuple[Target, Property, tuple[Step, ...]], ...] = (
     (HeaderFirst(), Property.READABLE, (_step("commit killed", b"one", 2, 0),)),
-    (AcknowledgesFirst(), Property.UNDISTURBED, (_step("commit", b"one"), _step("reopen"))),
+    (AcknowledgesFirst(), Property.FAULT_FREE, (_step("commit", b"one"), _step("reopen"))),
     (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11),)),
     (
         RecoversInPlace(),
@@ -268,8 +268,8 @@ def failed_controls() -> list[str]:
     """Tell each broken toy's story, and return in words which was not convicted, and which the sound toy failed."""
     failures = []
     for target, violated, steps in CONTROLS:
-        violation = told(target, "toy", steps)
+        violation = reported(target, "toy", steps)
         if violation is None or violation.violated is not violated:
             failures.append(f"the toy that {target.name!r} was not convicted: {violated}")
-    innocent = told(Toy(), "toy", SOUND)
+    innocent = reported(Toy(), "toy", SOUND)
     return failures if innocent is None else [*failures, f"the sound toy was convicted: {innocent}"]

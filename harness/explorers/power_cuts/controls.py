@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import explore_model
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import CDIR, Model
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.toy import HeaderFirst, NeverSyncs, NeverSyncsNames, RecoversInPlace, SwallowsErrors, Toy
 
 OPERATIONS = (b"one", b"t", b"three")
@@ -25,28 +25,28 @@ def failed_controls(models: Sequence[Model]) -> list[str]:
     failures = []
     for model in models:
         for target in (Toy(), NeverSyncs(), NeverSyncsNames(), SwallowsErrors(), HeaderFirst(), RecoversInPlace()):
-            is_convicted, must_be = convicts(model, target), _must_convict(model, target)
-            if is_convicted is not must_be and must_be is not None:
-                failures.append(f"the toy {target.name!r} was {'' if is_convicted else 'not '}convicted in {model}")
+            is_detected, must_be = detects(model, target), _must_detect(model, target)
+            if is_detected is not must_be and must_be is not None:
+                failures.append(f"the toy {target.name!r} was {'' if is_detected else 'not '}convicted in {model}")
     return failures
 
 
-def convicts(model: Model, target: Target) -> bool:
+def detects(model: Model, target: Target) -> bool:
     """Explore a toy, and say whether anything was found."""
-    situation = toy_situation(target)
-    judge = PowerJudge(situation)
-    courses = Courses(situation)
-    found = explore_model(judge, courses, model, Settings(stops_at_first=True)).found
+    case = toy_case(target)
+    judge = PowerJudge(case)
+    traces = Traces(case)
+    found = explore_model(judge, traces, model, Settings(stops_at_first=True)).found
     judge.close()
-    return bool(found) or bool(courses.of(model).violations)
+    return bool(found) or bool(traces.of(model).violations)
 
 
-def toy_situation(target: Target) -> Situation:
+def toy_case(target: Target) -> TestCase:
     """Return a toy that commits twice, and once more after a crash."""
-    return Situation(target=target, path=PATH, operations=OPERATIONS, first_life=(0, 1), second_life=(2,))
+    return TestCase(target=target, path=PATH, operations=OPERATIONS, first_session=(0, 1), second_session=(2,))
 
 
-def _must_convict(model: Model, target: Target) -> bool | None:
+def _must_detect(model: Model, target: Target) -> bool | None:
     """Say whether a model sees what is wrong with a toy; None where the toy is about other models."""
     match target:
         case NeverSyncs():

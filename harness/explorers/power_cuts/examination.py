@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.process.client import Program, Say
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
+from tornproof.harness.simulator.process.simulated_process import Body, Say
 from tornproof.impl.storage.interface import Storage
 
-BEGUN, SAW, REFUSED = "begun", "saw", "refused"
+BEGUN, SAW, REJECTED = "begun", "saw", "refused"
 
 
 class Stage(enum.StrEnum):
@@ -27,7 +27,7 @@ class Stage(enum.StrEnum):
     READ_LAST = "a reader of that commit"
 
 
-def settling(target: Target, path: str) -> Program:
+def settling(target: Target, path: str) -> Body:
     """Return the program that reads, recovers, reads again and recovers again; the first refusal ends it."""
 
     def run(session: _Session) -> None:
@@ -37,17 +37,17 @@ def settling(target: Target, path: str) -> Program:
         session.open(target, path, Stage.RECOVER_AGAIN)
         session.begin(Stage.COMMIT)
 
-    return _program(target, run)
+    return _body(target, run)
 
 
-def committing(target: Target, path: str, operations: Sequence[Any]) -> Program:
+def committing(target: Target, path: str, operations: Sequence[Any]) -> Body:
     """Return the program that goes on from a recovered disk: it commits, and reads that."""
 
     def run(session: _Session) -> None:
         session.open(target, path, Stage.COMMIT, operations)
         session.read(target, path, Stage.READ_LAST)
 
-    return _program(target, run)
+    return _body(target, run)
 
 
 @dataclass(slots=True)
@@ -71,15 +71,15 @@ class _Session:
                 writer.commit(operation)
 
 
-def _program(target: Target, run: Callable[[_Session], None]) -> Program:
-    def program(storage: Storage, say: Say) -> None:
+def _body(target: Target, run: Callable[[_Session], None]) -> Body:
+    def body(storage: Storage, say: Say) -> None:
         session = _Session(storage, say)
         try:
             run(session)
-        except target.refusals as error:
-            say(REFUSED, (session.stage, f"{type(error).__name__}: {error}"))
+        except target.rejections as error:
+            say(REJECTED, (session.stage, f"{type(error).__name__}: {error}"))
 
-    return program
+    return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,14 +90,14 @@ class Facts:
     """
 
     seen: dict[Stage, Hashable]
-    refused: tuple[Stage, str] | None
+    rejected: tuple[Stage, str] | None
     broke: str
     is_idempotent: bool
     recovery: tuple[Call, ...]
 
     def answers(self) -> tuple[object, ...]:
         """Return all of it as a value."""
-        return tuple(self.seen.items()), self.refused, self.broke, self.is_idempotent, self.recovery
+        return tuple(self.seen.items()), self.rejected, self.broke, self.is_idempotent, self.recovery
 
 
 class Bounds(NamedTuple):
@@ -119,16 +119,16 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
     """Compare what a disk answered up to the second recovery with the commits that may be there."""
     if facts.broke:
         return Verdict((), Property.DISORDERLY, f"a process ended with {facts.broke}")
-    if facts.refused is not None and facts.refused[0] is Stage.READ:
-        return Verdict((), Property.REFUSED, f"{Stage.READ} is refused: {facts.refused[1]}")
+    if facts.rejected is not None and facts.rejected[0] is Stage.READ:
+        return Verdict((), Property.REJECTED, f"{Stage.READ} is refused: {facts.rejected[1]}")
     found = count_of(facts.seen[Stage.READ], bounds, oracle)
     if found is None:
         return Verdict((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
     operations = bounds.operations[:found]
     if found < bounds.low:
         return Verdict(operations, Property.LOST, f"a reader sees commit {found}, though {bounds.low} was acknowledged")
-    if facts.refused is not None:
-        return _refused(operations, *facts.refused)
+    if facts.rejected is not None:
+        return _rejected(operations, *facts.rejected)
     again = count_of(facts.seen[Stage.READ_AGAIN], bounds, oracle)
     if again is None or again < found:
         sentence = f"a reader sees commit {found}, and after a recovery {facts.seen[Stage.READ_AGAIN]}"
@@ -142,15 +142,15 @@ def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operati
     """Compare what the commits of `later` gave with what they must give on top of those that were found."""
     if facts.broke:
         return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
-    if facts.refused is not None:
-        return _refused(found, *facts.refused)
+    if facts.rejected is not None:
+        return _rejected(found, *facts.rejected)
     last = facts.seen[Stage.READ_LAST]
     if last != oracle((*found, *later)):
         return Verdict(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
     return Verdict(found)
 
 
-def _refused(found: Operations, stage: Stage, words: str) -> Verdict:
+def _rejected(found: Operations, stage: Stage, words: str) -> Verdict:
     violated = {
         Stage.RECOVER: Property.RECOVERY,
         Stage.RECOVER_AGAIN: Property.RECOVERY,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.course import CrashPoint, take_along
 from tornproof.harness.explorers.power_cuts.examination import Bounds, Facts, Verdict
-from tornproof.harness.explorers.power_cuts.judge import LIFE, PowerJudge
+from tornproof.harness.explorers.power_cuts.judge import SESSION, PowerJudge
+from tornproof.harness.explorers.power_cuts.trace import CrashPoint, take_along
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
@@ -109,7 +109,7 @@ class ModelExploration:
         disks = legal_disks(point.kernel, model, self._settings.limits, self._names_of(point.kernel))
         tally.legal += disks.legal_count
         tally.is_complete &= disks.is_complete
-        reached = set(power_points.reached_by_course(point))
+        reached = set(power_points.reached_by_trace(point))
         latest: Disk | None = None
         tried_before = tally.tried
         distinct = tally.distinct
@@ -230,8 +230,8 @@ class ModelExploration:
         """Keep the smallest finding of each signature, and count the rest."""
         self.tally.violations += 1
         before = found.point.before
-        place = None if before is None else (before.kind, before.path.rpartition("/")[2])
-        signature = found.verdict.violated, place, len(found.cuts) > 1, tuple(found.origin)
+        position = None if before is None else (before.kind, before.path.rpartition("/")[2])
+        signature = found.verdict.violated, position, len(found.cuts) > 1, tuple(found.origin)
         known = self.found.get(signature)
         if known is None or _size(found) < _size(known):
             self.found[signature] = found
@@ -242,7 +242,7 @@ def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list
     kernel = disk.kernel()
     steps = []
     for step, call in enumerate(recovery, start=1):
-        apply(kernel, LIFE, call)
+        apply(kernel, SESSION, call)
         take_along(kernel, call, model)
         steps.append((step, call, kernel.fork() if call.kind in STEPS else kernel))
     return steps

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.controls import failed_controls
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import PHASE, Settings, Tally, finding_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import explore_model
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import C_8, MODELS, Model
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 
 COUNTED_MAX = 1 << 53
 IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
@@ -43,10 +43,10 @@ class ModelResult:
 class Power:
     """Cuts the power of a situation's one writer; what is learnt under one model serves the others. Close after use."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, case: TestCase) -> None:
         """Explore nothing yet; raises NotExplorableError."""
-        self._courses = Courses(situation)
-        self._judge = PowerJudge(situation)
+        self._traces = Traces(case)
+        self._judge = PowerJudge(case)
 
     def close(self) -> None:
         """End all greenlets."""
@@ -60,34 +60,34 @@ class Power:
         on_point: OnProgress = lambda done, total: None,
     ) -> ModelResult:
         """Crash at every step of the first life under a model; raises NotExplorableError."""
-        course, target = self._courses.of(model), self._courses.situation.target.name
-        every = settings.every(len(course.points))
+        trace, target = self._traces.of(model), self._traces.case.target.name
+        every = settings.every(len(trace.points))
         exploration = explore_model(
             self._judge,
-            self._courses,
+            self._traces,
             model,
             settings,
             has_time=has_time,
-            on_point=lambda done: on_point(done, len(course.points[::every])),
+            on_point=lambda done: on_point(done, len(trace.points[::every])),
         )
         tally = exploration.tally
-        undisturbed = (_undisturbed(target, *violation[::2]) for violation in course.violations)
+        fault_free = (_fault_free(target, *violation[::2]) for violation in trace.violations)
         return ModelResult(
             model=model,
-            call_count=course.step_count,
-            point_count=len(course.points),
+            call_count=trace.step_count,
+            point_count=len(trace.points),
             distinct_count=len(tally.distinct),
             counts={f"{model}: {name}": count for name, count in _counts(tally).items()},
             reached=tally.reached,
             bound=_bound(model, tally, every),
             is_complete=tally.is_complete and not tally.is_out_of_time and every == 1,
             is_cut=tally.is_out_of_time,
-            findings=(*undisturbed, *(finding_of(each, target) for each in exploration.found.values())),
+            findings=(*fault_free, *(finding_of(each, target) for each in exploration.found.values())),
         )
 
 
 def explore_power(
-    situation: Situation,
+    case: TestCase,
     *,
     models: Sequence[Model] = IN_ORDER,
     settings: Settings | None = None,
@@ -99,17 +99,17 @@ def explore_power(
 
     `points` must be reached, by default those of a table's workload. Raises NotExplorableError.
     """
-    power = Power(situation)
+    power = Power(case)
     try:
         results = [power.explore(model, settings or Settings(), has_time, on_progress) for model in models]
     finally:
         power.close()
-    must_reach = power_points.must_reach_all(models) if points is None else points
-    return power_phase(situation, results, failed_controls(models), must_reach)
+    must_reach = power_points.all_coverage_goals(models) if points is None else points
+    return power_phase(case, results, failed_controls(models), must_reach)
 
 
 def power_phase(
-    situation: Situation, results: Sequence[ModelResult], failed: Sequence[str] | None, must_reach: Sequence[str] = ()
+    case: TestCase, results: Sequence[ModelResult], failed: Sequence[str] | None, must_reach: Sequence[str] = ()
 ) -> Phase:
     """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
     first = results[0]
@@ -128,7 +128,7 @@ def power_phase(
         name=PHASE,
         explored=sum(result.distinct_count for result in results),
         complete=not is_cut and all(result.is_complete for result in exhaustive),
-        bound=f"{len(situation.first_life)} commits with {first.call_count} calls, a crash at each of "
+        bound=f"{len(case.first_session)} commits with {first.call_count} calls, a crash at each of "
         f"{first.point_count} moments at which it can leave something else; "
         f"{'; '.join(result.bound for result in results)}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
@@ -165,7 +165,7 @@ def _bound(model: Model, tally: Tally, every: int) -> str:
     return f"{model} a sample of {tally.tried} of {legal} disks{at}, {len(tally.distinct)} distinct"
 
 
-def _undisturbed(target: str, violated: str, sentence: str) -> Finding:
+def _fault_free(target: str, violated: str, sentence: str) -> Finding:
     return Finding(
         property=violated,
         phase=PHASE,

@@ -15,20 +15,20 @@ from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import tree_of
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 
-LIFE = 0
+SESSION = 0
 
 
 class PowerJudge:
     """Judges disks of one situation; what it learns serves all models and all writers of the same files."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, case: TestCase) -> None:
         """Start the programs that disks are examined with."""
-        self.situation = situation
-        operations = [situation.operations[number] for number in situation.second_life]
-        self.settling = Examiner(settling(situation.target, situation.path))
-        self.committing = Examiner(committing(situation.target, situation.path, operations))
+        self.case = case
+        operations = [case.operations[number] for number in case.second_session]
+        self.settling = Examiner(settling(case.target, case.path))
+        self.committing = Examiner(committing(case.target, case.path, operations))
         self._verdicts: dict[tuple[Facts, Bounds], Verdict] = {}
         self._commits: dict[tuple[Facts, tuple[int, ...]], Verdict] = {}
 
@@ -42,7 +42,7 @@ class PowerJudge:
         facts = self.settling.examine(disk)
         verdict = self._verdicts.get((facts, bounds))
         if verdict is None:
-            verdict = self._verdicts[facts, bounds] = judge(facts, bounds, self.situation.oracle)
+            verdict = self._verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
         if commits and not verdict.violated:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
         return verdict, facts
@@ -52,8 +52,8 @@ class PowerJudge:
         found = verdict.found
         known = self._commits.get((facts, found))
         if known is None:
-            situation = self.situation
-            known = judge_commit(facts, found, situation.oracle, situation.second_life)
+            case = self.case
+            known = judge_commit(facts, found, case.oracle, case.second_session)
             self._commits[facts, found] = known
         return known
 
@@ -65,6 +65,6 @@ def recovered(disk: Disk, facts: Facts) -> Disk:
     kernel = disk.kernel()
     for call in facts.recovery:
         # One that was refused is refused again.
-        apply(kernel, LIFE, call)
+        apply(kernel, SESSION, call)
     tree, numbers = tree_of(kernel.directories)
     return Disk(tree, tuple(kernel.files[number].content for number in numbers))

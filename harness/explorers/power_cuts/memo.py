@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornproof.harness.explorers.power_cuts.examination import BEGUN, REFUSED, SAW, Facts, Stage
+from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, Facts, Stage
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import Tree
-from tornproof.harness.simulator.process.client import Client, Node, Program
+from tornproof.harness.simulator.process.simulated_process import Body, Node, Process
 
-_LIFE = 0
+_SESSION = 0
 _REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, CallKind.UNMAP}
 _READS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED, CallKind.LOAD, CallKind.VIEW})
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
@@ -24,33 +24,33 @@ _SIZES = frozenset({CallKind.SIZE, CallKind.MAP})
 
 
 class _Test:
-    __slots__ = ("answers", "place", "start", "stop")
+    __slots__ = ("answers", "position", "start", "stop")
 
     def __init__(self, read: Read) -> None:
-        self.place, self.start, self.stop = read
+        self.position, self.start, self.stop = read
         self.answers: dict[bytes | int, Any] = {}
 
 
 class Examiner:
     """Examines disks with one program; the facts about a disk are one object for all disks that read alike."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, body: Body) -> None:
         """Start the program."""
-        self.client = Client("examiner", program)
+        self.process = Process("examiner", body)
         self._first: dict[Tree, Any] = {}
         self.stepped_count = 0
         """How many disks were really examined."""
 
     def close(self) -> None:
         """End all greenlets."""
-        self.client.close()
+        self.process.close()
 
     def examine(self, disk: Disk) -> Facts:
         """Return the facts about a disk."""
         contents = disk.contents
         node = self._first.get(disk.tree)
         while node.__class__ is _Test:
-            content, stop = contents[node.place], node.stop
+            content, stop = contents[node.position], node.stop
             node = node.answers.get(content[node.start : stop] if stop else len(content))
         return self._remembered(disk) if node is None else node
 
@@ -58,11 +58,11 @@ class Examiner:
         """Examine a disk step by step, and return what was read of it, without what follows from earlier reads."""
         self.stepped_count += 1
         run = _Run(disk.tree, disk.kernel())
-        node = self.client.root
+        node = self.process.root
         run.listen(node)
         while node.call is not None:
             answer = run.step(node)
-            node = self.client.advance(node, answer)
+            node = self.process.advance(node, answer)
             run.listen(node)
         return run.facts(node.outcome), run.known.reads
 
@@ -74,7 +74,7 @@ class Examiner:
             test = answers.get(way)
             if test is None:
                 test = answers[way] = _Test(read)
-            assert (test.place, test.start, test.stop) == read, "a program that got the same bytes read others"
+            assert (test.position, test.start, test.stop) == read, "a program that got the same bytes read others"
             answers, way = test.answers, read.of(disk.contents)
         answers[way] = facts
         return facts
@@ -84,11 +84,11 @@ class _Run:
     """One examination on a kernel."""
 
     def __init__(self, tree: Tree, kernel: Kernel) -> None:
-        self.known: Known = Known(tree.places(), kernel)
+        self.known: Known = Known(tree.positions(), kernel)
         self._kernel = kernel
         self._stage = Stage.READ
         self._seen: dict[Stage, Any] = {}
-        self._refused: tuple[Stage, str] | None = None
+        self._rejected: tuple[Stage, str] | None = None
         self._recovery: list[Call] = []
         self._recovery_changes = False
         self._settled: tuple[object, object] | None = None
@@ -101,8 +101,8 @@ class _Run:
                     self._begin(stage)
                 case (kind, (Stage() as stage, value)) if kind == SAW:
                     self._seen[stage] = value
-                case (kind, (Stage() as stage, str() as words)) if kind == REFUSED:
-                    self._refused = stage, words
+                case (kind, (Stage() as stage, str() as words)) if kind == REJECTED:
+                    self._rejected = stage, words
 
     def step(self, node: Node) -> Answer:
         call, kernel = node.call, self._kernel
@@ -111,7 +111,7 @@ class _Run:
         if self._stage is Stage.RECOVER and call.kind in _REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
-        answer = node.make_call(kernel, _LIFE)
+        answer = node.make_call(kernel, _SESSION)
         if self._stage is Stage.RECOVER and kernel.entry_changes is not before:
             self._recovery_changes = True
         return answer
@@ -119,7 +119,7 @@ class _Run:
     def facts(self, outcome: str) -> Facts:
         return Facts(
             seen=self._seen,
-            refused=self._refused,
+            rejected=self._rejected,
             broke=outcome,
             is_idempotent=self._is_idempotent,
             recovery=tuple(self._recovery) if self._recovery_changes else (),
@@ -140,11 +140,11 @@ class _Run:
         """Note what an answer will depend on, and what nothing depends on any more because it is overwritten."""
         kind = call.kind
         if kind in _READS:
-            self.known.read(call, _LIFE)
+            self.known.read(call, _SESSION)
         elif kind in _SIZES:
-            self.known.size(call, _LIFE)
+            self.known.size(call, _SESSION)
         elif kind in _WRITES:
             is_compared = self._stage is Stage.RECOVER_AGAIN or kind is CallKind.STORE
-            is_same = self.known.write(call, _LIFE, is_compared=is_compared)
+            is_same = self.known.write(call, _SESSION, is_compared=is_compared)
             if self._stage is Stage.RECOVER and not (is_compared and is_same):
                 self._recovery_changes = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tornproof.harness.explorers.power_cuts.course import CrashPoint
+from tornproof.harness.explorers.power_cuts.trace import CrashPoint
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.models import CDIR, D, Model
@@ -23,7 +23,7 @@ PURGING = "crash inside a purge"
 OLD_STATE = "the state before the commit was found"
 NEW_STATE = "the state after the commit was found before its acknowledgement"
 RESTATED = "recovery restated a generation, as it met an orphan"
-UNBORN_REMOVED = "recovery removed a directory that never came about"
+UNCOMMITTED_REMOVED = "recovery removed a directory that never came about"
 NESTED = "crash inside a recovery that writes"
 NESTED_LOST = "crash inside a recovery lost what it wrote"
 WRITE_LOST = "unsynced write lost"
@@ -35,9 +35,9 @@ CUT_AFTER_FAILURE = "power cut after a failed sync"
 EVICTED = "unwritten pages evicted after a failed sync"
 CUT_AFTER_KILL = "power cut in the life after a kill"
 
-_COURSE: tuple[str, ...] = (DATA_WRITTEN, PM_WRITTEN, HEADER_PATCHED, INSIDE_RECORD, RECORD_STORED, VERSION_STORED)
-_COURSE += (DIRECTORY_MADE, PURGING)
-_DISKS = (OLD_STATE, NEW_STATE, RESTATED, UNBORN_REMOVED, NESTED)
+_TRACE: tuple[str, ...] = (DATA_WRITTEN, PM_WRITTEN, HEADER_PATCHED, INSIDE_RECORD, RECORD_STORED, VERSION_STORED)
+_TRACE += (DIRECTORY_MADE, PURGING)
+_DISKS = (OLD_STATE, NEW_STATE, RESTATED, UNCOMMITTED_REMOVED, NESTED)
 
 
 def must_reach(model: Model) -> tuple[str, ...]:
@@ -45,13 +45,13 @@ def must_reach(model: Model) -> tuple[str, ...]:
     if model is D:
         return (SYNC_FAILED, CUT_AFTER_FAILURE, EVICTED, CUT_AFTER_KILL)
     if not model.everything_dies:
-        return (*_COURSE, *_DISKS)
+        return (*_TRACE, *_DISKS)
     torn = (TORN,) if model.block_bytes is not None and model.block_bytes < SECTOR_BYTES else ()
     names = (NAME_LOST,) if model is CDIR else ()
-    return (*_COURSE, *_DISKS, NESTED_LOST, WRITE_LOST, WRITE_KEPT, *torn, *names)
+    return (*_TRACE, *_DISKS, NESTED_LOST, WRITE_LOST, WRITE_KEPT, *torn, *names)
 
 
-def reached_by_course(point: CrashPoint) -> Iterator[str]:
+def reached_by_trace(point: CrashPoint) -> Iterator[str]:
     """Yield the points that lie at a moment of the writer's life."""
     is_pending = point.operation is not None
     before = point.before
@@ -91,7 +91,7 @@ def reached_by_recovery(recovery: tuple[Call, ...]) -> Iterator[str]:
     if any(call.kind is CallKind.PWRITE and call.path.endswith(_PM) for call in recovery):
         yield RESTATED
     if any(call.kind is CallKind.RMDIR for call in recovery):
-        yield UNBORN_REMOVED
+        yield UNCOMMITTED_REMOVED
 
 
 def reached_by_disk(point: CrashPoint, latest: Disk, disk: Disk, model: Model) -> Iterator[str]:
@@ -120,6 +120,6 @@ def _is_torn(point: CrashPoint, disk: Disk) -> bool:
     return False
 
 
-def must_reach_all(models: Sequence[Model]) -> tuple[str, ...]:
+def all_coverage_goals(models: Sequence[Model]) -> tuple[str, ...]:
     """Return the points that a table's workload reaches under these models."""
     return tuple(dict.fromkeys(name for model in models for name in must_reach(model)))

@@ -7,32 +7,32 @@ from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.power_cuts.course import CrashPoint, bounds_of, course_of, points_of
 from tornproof.harness.explorers.power_cuts.examination import Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import (
+from tornproof.harness.explorers.power_cuts.sessions import (
     DIES,
     EVICTED,
-    LIFE,
-    begin_life,
+    SESSION,
+    begin_session,
     evicted_of,
-    second_cast,
+    second_process_group,
 )
+from tornproof.harness.explorers.power_cuts.trace import CrashPoint, bounds_of, points_of, trace_of
 from tornproof.harness.search.crash_world import fail_sync
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import chosen_disk
 from tornproof.harness.simulator.persistence.models import A, D, Model, choice_of, model_named
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.world import World
 
 
-def replay_power(situation: Situation, finding: Finding) -> Verdict:
+def replay_power(case: TestCase, finding: Finding) -> Verdict:
     """Return INVALID when the finding's cuts violate the same property again, VALID when they violate none.
 
     UNKNOWN when it cannot be tried: the run has other steps now, or the evidence is none.
     """
-    judge = PowerJudge(situation)
+    judge = PowerJudge(case)
     try:
         violated = _violated(judge, finding.evidence)
     except (KeyError, TypeError, ValueError, IndexError):
@@ -45,10 +45,10 @@ def replay_power(situation: Situation, finding: Finding) -> Verdict:
 
 
 def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
-    situation, cuts = judge.situation, evidence["cuts"]
+    case, cuts = judge.case, evidence["cuts"]
     if not cuts:
-        return _violated_by_life(situation, evidence.get("origin") or {})
-    point = _at(_points(situation, evidence["origin"], model_named(evidence["model"])), evidence["step"])
+        return _violated_by_session(case, evidence.get("origin") or {})
+    point = _at(_points(case, evidence["origin"], model_named(evidence["model"])), evidence["step"])
     kernel, bounds = point.kernel, point.bounds
     for number, cut in enumerate(cuts, start=1):
         choice = choice_of(cut["choice"])
@@ -63,25 +63,25 @@ def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
     raise AssertionError("there is a last cut")
 
 
-def _points(situation: Situation, origin: dict[str, Any], model: Model) -> Iterator[CrashPoint]:
+def _points(case: TestCase, origin: dict[str, Any], model: Model) -> Iterator[CrashPoint]:
     if not origin:
-        yield from course_of(situation, model).points
+        yield from trace_of(case, model).points
     elif origin["life"] == 1:
-        with _after_failed_sync(situation, origin["failed_step"]) as world:
+        with _after_failed_sync(case, origin["failed_step"]) as world:
             yield from points_of(world, model)
     else:
-        cast = second_cast(situation)
-        yield from points_of(begin_life(cast, *_left_by(situation, origin)), model)
-        cast.close()
+        process_group = second_process_group(case)
+        yield from points_of(begin_session(process_group, *_left_by(case, origin)), model)
+        process_group.close()
 
 
-def _violated_by_life(situation: Situation, origin: dict[str, Any]) -> set[str]:
+def _violated_by_session(case: TestCase, origin: dict[str, Any]) -> set[str]:
     if not origin:
-        return {violation.property for violation in course_of(situation, A).violations}
-    cast = second_cast(situation)
-    world = begin_life(cast, *_left_by(situation, origin))
-    world.run(LIFE)
-    cast.close()
+        return {violation.property for violation in trace_of(case, A).violations}
+    process_group = second_process_group(case)
+    world = begin_session(process_group, *_left_by(case, origin))
+    world.run(SESSION)
+    process_group.close()
     return {violation.property for violation in world.progress.violations}
 
 
@@ -93,27 +93,27 @@ def _at(points: Iterable[CrashPoint], step: int) -> CrashPoint:
 
 
 @contextmanager
-def _after_failed_sync(situation: Situation, step: int) -> Iterator[World]:
+def _after_failed_sync(case: TestCase, step: int) -> Iterator[World]:
     """Run the first life up to a sync that fails."""
-    cast = situation.cast(fails=True)
-    world = situation.begin(cast)
-    while world.nodes[LIFE].depth < step:
-        world.step(LIFE)
+    process_group = case.process_group(fails=True)
+    world = case.begin(process_group)
+    while world.nodes[SESSION].depth < step:
+        world.step(SESSION)
     fail_sync(world)
     yield world
-    cast.close()
+    process_group.close()
 
 
-def _left_by(situation: Situation, origin: dict[str, Any]) -> tuple[Kernel, Bounds]:
+def _left_by(case: TestCase, origin: dict[str, Any]) -> tuple[Kernel, Bounds]:
     """Return what the first life left: its page cache, and the commits that may be in it."""
     if "killed_step" in origin:
-        point = _at(course_of(situation, D).points, origin["killed_step"])
-        point.kernel.kill(LIFE)
+        point = _at(trace_of(case, D).points, origin["killed_step"])
+        point.kernel.kill(SESSION)
         return point.kernel, point.bounds
-    with _after_failed_sync(situation, origin["failed_step"]) as world:
+    with _after_failed_sync(case, origin["failed_step"]) as world:
         if not origin["process"].startswith(DIES):
-            world.run(LIFE)
-    world.kernel.kill(LIFE)
+            world.run(SESSION)
+    world.kernel.kill(SESSION)
     evicted = evicted_of(world.kernel) if origin["process"].endswith(EVICTED) else world.kernel
     if evicted is None:
         raise ValueError("nothing was unwritten")

@@ -18,7 +18,6 @@ from tornproof.harness.common.verdict import (
     always,
     nothing_explored,
 )
-from tornproof.harness.explorers.processes.crew import Crew, NoAnswerError, OutOfTimeError
 from tornproof.harness.explorers.processes.judge import (
     KILLED_AT,
     KILLED_IN_COMMIT,
@@ -32,7 +31,8 @@ from tornproof.harness.explorers.processes.judge import (
 from tornproof.harness.explorers.processes.messages import Failure, Patch
 from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
 from tornproof.harness.explorers.processes.start import Start, lay_ready, take_stock
-from tornproof.harness.explorers.processes.stop import PLACES
+from tornproof.harness.explorers.processes.stop import POSITIONS
+from tornproof.harness.explorers.processes.workers import NoAnswerError, OutOfTimeError, Workers
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.read.reader import open_snapshot
@@ -50,7 +50,7 @@ def explore_processes(
     *,
     directory: Path,
     seed: int,
-    kills: int = len(PLACES),
+    kills: int = len(POSITIONS),
     readers: int = 4,
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
@@ -73,20 +73,20 @@ def explore_processes(
     note, is_cut = "", False
     with (
         HistoryWriter(histories / f"{PARENT}.history", PARENT) as events,
-        Crew(start, histories, patches, has_time) as crew,
+        Workers(start, histories, patches, has_time) as workers,
     ):
-        run = Run(start, crew, events, settings, on_progress)
+        run = Run(start, workers, events, settings, on_progress)
         try:
             run.run()
         except NoAnswerError as error:
             note = str(error)
         except OutOfTimeError:
             is_cut = True
-        failures = crew.failures()
-        crew.kill_all()
+        failures = workers.failures()
+        workers.kill_all()
         is_whole = not (is_cut or note or failures)
         left = list(_what_is_left(start, run.outcome, events)) if is_whole else []
-        files = crew.histories()
+        files = workers.histories()
     if is_cut and not run.outcome.writer_count and not failures:
         return nothing_explored(PHASE, "the time was over before the first writer was killed")
     return _phase(read_history(files), run.outcome, settings, failures, left, note, is_cut=is_cut)
@@ -104,7 +104,7 @@ def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iter
         yield _finding("the last version can be read", str(error))
         return
     events.record(EventKind.READ_END, version=found.version, digest=found.digest)
-    expected = outcome.account
+    expected = outcome.counters
     if expected is None or (found.version, found.digest) != (expected.version, expected.digest):
         wanted = "no version that is known" if expected is None else f"version {expected.version}"
         yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
@@ -134,7 +134,7 @@ def _phase(
     broken = [
         _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
         for failure in failures
-        if not failure.is_refusal
+        if not failure.is_rejection
     ]
     findings = (*findings_of(judgement), *left, *broken)
     notes = [
@@ -179,7 +179,7 @@ def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -
     wanted = [*MUST_REACH]
     if settings.kills:
         wanted.append(KILLED_IN_COMMIT)
-    if settings.kills >= len(PLACES):
+    if settings.kills >= len(POSITIONS):
         wanted += KILLED_AT
     missing = [name for name in wanted if not reached[name]]
     if missing:

@@ -13,14 +13,14 @@ from tornproof.harness.checkers.snapshot_isolation import Judgement, judge
 from tornproof.harness.common.history import Event, EventKind, to_arrow
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.explorers.processes.run import Outcome
-from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PURGE, RECOVERY
+from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, PURGE, RECOVERY
 from tornproof.harness.explorers.processes.writer import CLIENT
 
 PHASE = "processes"
 READ_DURING_COMMIT = "read while a commit was under way"
 READ_AGAIN = "pinned snapshot read again after 2 commits"
 KILLED_IN_COMMIT = "killed inside a commit"
-KILLED_AT = tuple(f"killed at {place}" for place in COMMIT_PLACES)
+KILLED_AT = tuple(f"killed at {position}" for position in COMMIT_POSITIONS)
 COMMIT_UNDONE, COMMIT_DONE = "kill after which the commit was not there", "kill after which the commit was there"
 KILLED_PUBLISHED = "killed between header and version"
 KILLED_IN_RECOVERY, KILLED_IN_PURGE = "killed inside a recovery", "killed inside a purge"
@@ -67,10 +67,10 @@ def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
             PIN_FREED: outcome.freed_pins,
         }
     )
-    places = Counter(death.place for death in outcome.deaths)
-    reached.update({point: places[place] for point, place in zip(KILLED_AT, COMMIT_PLACES, strict=True)})
-    reached[KILLED_IN_RECOVERY] = sum(count for place, count in places.items() if place.startswith(RECOVERY))
-    reached[KILLED_IN_PURGE] = sum(count for place, count in places.items() if place.startswith(PURGE))
+    positions = Counter(death.position for death in outcome.deaths)
+    reached.update({point: positions[position] for point, position in zip(KILLED_AT, COMMIT_POSITIONS, strict=True)})
+    reached[KILLED_IN_RECOVERY] = sum(count for position, count in positions.items() if position.startswith(RECOVERY))
+    reached[KILLED_IN_PURGE] = sum(count for position, count in positions.items() if position.startswith(PURGE))
     reached.update(dict.fromkeys((KILLED_IN_COMMIT, COMMIT_UNDONE, COMMIT_DONE, RESTATED, REMOVED, PURGED), 0))
     reached.update(_writer_points(events))
     return reached
@@ -151,22 +151,22 @@ def _with_older_digest(events: Sequence[Event]) -> list[Event] | None:
     for event in events:
         if event.kind in (EventKind.RECOVERED, EventKind.COMMIT_START):
             digests[event.version] = event.digest
-    for place in range(len(events) - 1, -1, -1):
-        event = events[place]
+    for position in range(len(events) - 1, -1, -1):
+        event = events[position]
         if event.kind is EventKind.READ_END and event.version is not None:
             older = digests.get(event.version - 1)
             if older is not None and older != event.digest:
-                return [*events[:place], replace(event, digest=older), *events[place + 1 :]]
+                return [*events[:position], replace(event, digest=older), *events[position + 1 :]]
     return None
 
 
 def _with_lost_version(events: Sequence[Event]) -> list[Event] | None:
     """Let the last recovery find the version before everything that was acknowledged."""
     first = next((event.version for event in events if event.kind is EventKind.RECOVERED), None)
-    acknowledged = [place for place, event in enumerate(events) if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
-    recoveries = [place for place, event in enumerate(events) if event.kind is EventKind.RECOVERED]
+    acknowledged = [position for position, event in enumerate(events) if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
+    recoveries = [position for position, event in enumerate(events) if event.kind is EventKind.RECOVERED]
     if not acknowledged or recoveries[-1] < acknowledged[0]:
         return None
-    place = recoveries[-1]
-    lie = replace(events[place], version=first, digest=None)
-    return list(itertools.chain(events[:place], [lie], events[place + 1 :]))
+    position = recoveries[-1]
+    lie = replace(events[position], version=first, digest=None)
+    return list(itertools.chain(events[:position], [lie], events[position + 1 :]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.processes.account import Account, Operation
+from tornproof.harness.explorers.processes.counters import Counters, Operation
 from tornproof.harness.explorers.processes.plan import Plan
 
 RECOVERED, PAUSED, DONE = "recovered", "paused", "done"
@@ -42,16 +42,16 @@ class Patch:
     `substitute` is called with what stood there before, in the processes whose client's name begins with `client`.
     """
 
-    place: str
+    position: str
     substitute: str
     client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Session:
     """What a writer needs to go on: the last version that is settled, and what may have become the one after it."""
 
-    account: Account
+    counters: Counters
     pending: Operation | None
     attempt: int
     seed: int
@@ -60,21 +60,21 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A process ended by an exception of its own; `is_refusal` when it may say no, because a table is beyond it."""
+    """A process ended by an exception of its own; `is_rejection` when it may say no, because a table is beyond it."""
 
     text: str
-    is_refusal: bool
+    is_rejection: bool
 
 
 @contextmanager
 def worker(
-    connection: Connection, patches: Sequence[Patch], client: str, refusals: tuple[type[Exception], ...]
+    connection: Connection, patches: Sequence[Patch], client: str, rejections: tuple[type[Exception], ...]
 ) -> Iterator[None]:
     """Run a worker's life: it reports the exception that ended it; an end of the pipe ends it."""
     with ExitStack() as stack:
         for patch in (patch for patch in patches if client.startswith(patch.client)):
             make = _found(patch.substitute)
-            stack.enter_context(replaced(patch.place, make(_found(patch.place))))
+            stack.enter_context(replaced(patch.position, make(_found(patch.position))))
         try:
             yield
         except (EOFError, BrokenPipeError):
@@ -82,10 +82,10 @@ def worker(
         except Exception as error:
             text = traceback.format_exc()[-FAILURE_TEXT_MAX:]
             with suppress(BrokenPipeError):
-                connection.send(Failure(text=text, is_refusal=isinstance(error, refusals)))
+                connection.send(Failure(text=text, is_rejection=isinstance(error, rejections)))
 
 
-def _found(place: str) -> Callable[..., Any]:
-    module_name, _, name = place.partition(":")
+def _found(position: str) -> Callable[..., Any]:
+    module_name, _, name = position.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
     return found

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tornproof.harness.explorers.processes.account import Change
+from tornproof.harness.explorers.processes.counters import Change
 from tornproof.harness.explorers.processes.stop import (
     APPEND_PM,
     COMMIT,
-    COMMIT_PLACES,
+    COMMIT_POSITIONS,
     DIRECTORIES,
     HEADERS,
     MAKE_DIRECTORY,
-    PLACES,
+    POSITIONS,
     PUBLICATION,
     PURGE,
     RECOVERY,
@@ -78,8 +78,8 @@ def plan_kills(seed: int) -> Iterator[Plan]:
     """Yield the plans of writers that are killed, without end."""
     draw = np.random.default_rng(seed)
     while True:
-        for place, change in _places(draw):
-            yield _plan(place, change, draw)
+        for position, change in _positions(draw):
+            yield _plan(position, change, draw)
 
 
 def plan_last(seed: int) -> Plan:
@@ -90,11 +90,11 @@ def plan_last(seed: int) -> Plan:
     rows, so that no content is like the one before.
     """
     draw = np.random.default_rng([seed, 0])
-    place = f"{COMMIT}: {PUBLICATION[int(draw.integers(len(PUBLICATION)))]}"
+    position = f"{COMMIT}: {PUBLICATION[int(draw.integers(len(PUBLICATION)))]}"
     return Plan(
         steps=(
             Step(act=Act.COMMIT, change=Change.GROW),
-            Step(act=Act.COMMIT, stop=Stop(place=place, occurrence=1, written_part=0.0)),
+            Step(act=Act.COMMIT, stop=Stop(position=position, occurrence=1, written_part=0.0)),
             Step(act=Act.COMMIT, change=Change.REWRITE),
             Step(act=Act.PURGE),
             Step(act=Act.PAUSE),
@@ -105,7 +105,7 @@ def plan_last(seed: int) -> Plan:
     )
 
 
-def _places(draw: np.random.Generator) -> Iterator[tuple[str, Change]]:
+def _positions(draw: np.random.Generator) -> Iterator[tuple[str, Change]]:
     """Yield every place once, a commit's first, and each recovery that needs it behind a commit that it goes on from.
 
     With a place comes the change that leads to it.
@@ -114,20 +114,20 @@ def _places(draw: np.random.Generator) -> Iterator[tuple[str, Change]]:
     for steps, (change, ends) in _RECOVERY_AFTER.items():
         for step, end in zip(steps, draw.permutation(ends), strict=False):
             followers[f"{COMMIT}: {end}"] = f"{RECOVERY}: {step}", change
-    led = {place for place, _ in followers.values()}
-    order = [PLACES[number] for number in draw.permutation(len(PLACES)) if PLACES[number] not in led]
-    first = next(number for number, place in enumerate(order) if place in COMMIT_PLACES)
-    for place in (*order[first:], *order[:first]):
-        if place not in followers:
-            yield place, _change(place, draw)
+    led = {position for position, _ in followers.values()}
+    order = [POSITIONS[number] for number in draw.permutation(len(POSITIONS)) if POSITIONS[number] not in led]
+    first = next(number for number, position in enumerate(order) if position in COMMIT_POSITIONS)
+    for position in (*order[first:], *order[:first]):
+        if position not in followers:
+            yield position, _change(position, draw)
             continue
-        follower, change = followers[place]
-        yield place, change
+        follower, change = followers[position]
+        yield position, change
         yield follower, Change.ANY
 
 
-def _change(place: str, draw: np.random.Generator) -> Change:
-    stage, _, step = place.partition(": ")
+def _change(position: str, draw: np.random.Generator) -> Change:
+    stage, _, step = position.partition(": ")
     if stage == PURGE or step in (MAKE_DIRECTORY, *DIRECTORIES):
         return Change.REWRITE
     if step in HEADERS:
@@ -135,11 +135,11 @@ def _change(place: str, draw: np.random.Generator) -> Change:
     return Change.ANY if step in PUBLICATION else (Change.GROW, Change.REWRITE)[int(draw.integers(2))]
 
 
-def _plan(place: str, change: Change, draw: np.random.Generator) -> Plan:
-    stage, _, step = place.partition(": ")
+def _plan(position: str, change: Change, draw: np.random.Generator) -> Plan:
+    stage, _, step = position.partition(": ")
     occurrence = int(draw.integers(1, OCCURRENCES_MAX, endpoint=True))
     before = int(draw.integers(1, COMMITS_BEFORE_MAX, endpoint=True))
-    stop = Stop(place=place, occurrence=occurrence, written_part=float(draw.random()))
+    stop = Stop(position=position, occurrence=occurrence, written_part=float(draw.random()))
     first = [Step(act=Act.COMMIT)] * before
     if draw.random() < PURGE_CHANCE:
         first.append(Step(act=Act.PURGE))
@@ -158,4 +158,4 @@ def _plan(place: str, change: Change, draw: np.random.Generator) -> Plan:
 
 
 def _at(stop: Stop, occurrence: int) -> Stop:
-    return Stop(place=stop.place, occurrence=occurrence, written_part=stop.written_part)
+    return Stop(position=stop.position, occurrence=occurrence, written_part=stop.written_part)

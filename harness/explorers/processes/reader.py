@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tornproof.harness.common.history import EventKind, HistoryWriter
-from tornproof.harness.explorers.processes.account import digest_of_rows, digest_of_table
+from tornproof.harness.explorers.processes.counters import digest_of_rows, digest_of_table
 from tornproof.harness.explorers.processes.messages import FINISH, HAS_READ, Connection, Patch, worker
 from tornproof.harness.explorers.processes.start import Start, rows_by_partition
 from tornproof.harness.systems.table_readers import followed
@@ -20,7 +20,7 @@ from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.reader import TransactionReader
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 
-PAUSE_SECONDS, LOOK_SECONDS = 0.02, 0.05
+PAUSE_SECONDS, POLL_SECONDS = 0.02, 0.05
 PAUSE_RATIO = 4.0
 """How much longer a pause takes than the work before it took: four readers do not keep a machine busy."""
 LATER_COMMITS = 4
@@ -93,7 +93,7 @@ class _Reading:
         try:
             pin = pin_committed(self._storage, self._path)
         except TornproofError as error:
-            self._refused(error)
+            self._rejected(error)
             return
         with pin:
             self._record(EventKind.PIN, version=pin.version)
@@ -142,7 +142,7 @@ class _Reading:
         return digest_of_table((start, digest_of_rows(rows)) for start, rows in rows_by_partition(snapshot))
 
     def _wait_for_commits(self, version: int) -> None:
-        while not self._connection.poll(LOOK_SECONDS):
+        while not self._connection.poll(POLL_SECONDS):
             try:
                 if self._table.transaction().version >= version + LATER_COMMITS:
                     return
@@ -155,12 +155,12 @@ class _Reading:
         try:
             version, digest = read()
         except Exception as error:
-            self._refused(error)
+            self._rejected(error)
         else:
             self.version = version
             self._record(EventKind.READ_END, version=version, digest=digest)
 
-    def _refused(self, error: Exception) -> None:
+    def _rejected(self, error: Exception) -> None:
         self._record(EventKind.READ_FAILED, details=f"{type(error).__name__}: {error}"[:DETAILS_MAX])
 
     def _record(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tornproof.harness.common.history import Event, EventKind, HistoryWriter, decode_file
 from tornproof.harness.common.verdict import OnProgress
-from tornproof.harness.explorers.processes.account import Account, Operation
-from tornproof.harness.explorers.processes.crew import Crew, Member
-from tornproof.harness.explorers.processes.messages import DONE, FINISH, GO_ON, PAUSED, READ, RECOVERED, Life
+from tornproof.harness.explorers.processes.counters import Counters, Operation
+from tornproof.harness.explorers.processes.messages import DONE, FINISH, GO_ON, PAUSED, READ, RECOVERED, Session
 from tornproof.harness.explorers.processes.plan import Plan, plan_kills, plan_last
 from tornproof.harness.explorers.processes.reader import Style
 from tornproof.harness.explorers.processes.start import Start
 from tornproof.harness.explorers.processes.stop import Stopped
+from tornproof.harness.explorers.processes.workers import Member, Workers
 from tornproof.harness.explorers.processes.writer import CLIENT, operation_of, settled
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.storage.interface import LockMode
@@ -49,7 +49,7 @@ class Outcome:
     stood when they were killed; those that never came to their place are not among them.
     """
 
-    account: Account | None
+    counters: Counters | None
     writer_kills: int = 0
     has_ended: bool = False
     reader_kills: int = 0
@@ -68,16 +68,16 @@ class Run:
     """One run; `events` are the parent's own."""
 
     def __init__(
-        self, start: Start, crew: Crew, events: HistoryWriter, settings: Settings, on_progress: OnProgress
+        self, start: Start, workers: Workers, events: HistoryWriter, settings: Settings, on_progress: OnProgress
     ) -> None:
         """Start with the first version."""
-        self.outcome = Outcome(account=start.account)
+        self.outcome = Outcome(counters=start.counters)
         self._start = start
-        self._crew = crew
+        self._workers = workers
         self._events = events
         self._settings = settings
         self._on_progress = on_progress
-        self._account: Account = start.account
+        self._counters: Counters = start.counters
         self._pending: Operation | None = None
         self._attempt = 0
         self._readers: list[Member] = []
@@ -91,15 +91,15 @@ class Run:
         for plan in islice(plan_kills(self._settings.seed), self._settings.kills):
             self._kill(self._start_writer(plan))
             self._on_progress(self.outcome.writer_count, self._settings.writer_count)
-            if self._crew.failures():
+            if self._workers.failures():
                 return
         self._end(self._start_writer(plan_last(self._settings.seed)))
         self._on_progress(self.outcome.writer_count, self._settings.writer_count)
 
     def _start_writer(self, plan: Plan) -> Member:
-        return self._crew.start_writer(
-            Life(
-                account=self._account,
+        return self._workers.start_writer(
+            Session(
+                counters=self._counters,
                 pending=self._pending,
                 attempt=self._attempt,
                 seed=self._settings.seed,
@@ -126,23 +126,23 @@ class Run:
         """Let a writer end in peace, when all readers have."""
         self._accompany(writer, is_to_die=False)
         if not writer.has_ended:
-            self._crew.tell_all(self._readers, READ)
+            self._workers.report_progress_all(self._readers, READ)
             for reader in self._readers:
                 reader.say(FINISH)
-            self._crew.wait_for_ends(self._readers)
+            self._workers.wait_for_ends(self._readers)
             writer.say(GO_ON)
-            self._crew.wait_for_ends([writer])
+            self._workers.wait_for_ends([writer])
             self._free_pins(others_live=False)
             self.outcome.has_ended = True
         self._settle(writer)
 
     def _accompany(self, writer: Member, *, is_to_die: bool) -> Stopped | None:
         """Let readers read wherever a writer stops, until it has done all or is to die; return where it then stands."""
-        while (said := self._crew.hear(writer)) not in (None, DONE):
+        while (said := self._workers.hear(writer)) not in (None, DONE):
             if said == RECOVERED:
                 self._start_readers()
                 continue
-            self._crew.tell_all(self._readers, READ)
+            self._workers.report_progress_all(self._readers, READ)
             if is_to_die and said != PAUSED:
                 assert isinstance(said, Stopped)
                 return said
@@ -152,7 +152,7 @@ class Run:
     def _start_readers(self) -> None:
         """Start the readers once the first writer has made the file of pins, so that every pin is held."""
         for number in range(len(self._readers), self._settings.reader_count):
-            self._readers.append(self._crew.start_reader(f"reader-{number}", STYLES[number % len(STYLES)]))
+            self._readers.append(self._workers.start_reader(f"reader-{number}", STYLES[number % len(STYLES)]))
 
     def _committed_version(self) -> int:
         """Return the version of now, or -1 where a fault that readers will report hides it."""
@@ -169,18 +169,18 @@ class Run:
                 self._attempt = self._pending.attempt + 1
             elif event.kind in (EventKind.RECOVERED, EventKind.COMMIT_ACKNOWLEDGED):
                 assert event.version is not None
-                account = settled(self._account, self._pending, event.version, self._start.form)
-                self.outcome.account = account
-                if account is None:
+                counters = settled(self._counters, self._pending, event.version, self._start.form)
+                self.outcome.counters = counters
+                if counters is None:
                     # The writer itself has failed with that, and the history says why.
                     return
-                self._account, self._pending = account, None
+                self._counters, self._pending = counters, None
 
     def _kill_reader(self) -> None:
-        place = self.outcome.reader_kills % len(self._readers)
-        reader = self._readers[place]
+        position = self.outcome.reader_kills % len(self._readers)
+        reader = self._readers[position]
         # Who pins has a pin then, and keeps it until the next writer has made commits.
-        self._crew.tell_all([reader], READ)
+        self._workers.report_progress_all([reader], READ)
         reader.kill()
         if not reader.was_killed:
             return
@@ -190,7 +190,7 @@ class Run:
         if version is not None:
             self.outcome.pinned_reader_kills += 1
             self.outcome.pins.append(version)
-        self._readers[place] = self._crew.start_reader(reader.client, STYLES[place % len(STYLES)])
+        self._readers[position] = self._workers.start_reader(reader.client, STYLES[position % len(STYLES)])
 
     def _free_pins(self, *, others_live: bool) -> None:
         """Try whether a purger could lock what killed readers had pinned.

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tornproof.harness.explorers.processes.account import (
+from tornproof.harness.explorers.processes.counters import (
     SLOT_COUNT,
-    Account,
     Content,
+    Counters,
     Form,
     Target,
     digest_of_rows,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -49,7 +49,7 @@ class Start:
 
     table_path: str
     form: Form
-    account: Account
+    counters: Counters
 
 
 def lay_ready(image: DiskImage | None, path: str, directory: Path) -> Start:
@@ -66,7 +66,7 @@ def lay_ready(image: DiskImage | None, path: str, directory: Path) -> Start:
         table = open_table(storage, str(table_path))
     snapshot = open_snapshot(table)
     form = _form(table, snapshot)
-    return Start(table_path=str(table_path), form=form, account=take_stock(snapshot, form))
+    return Start(table_path=str(table_path), form=form, counters=take_stock(snapshot, form))
 
 
 def rows_by_partition(snapshot: Snapshot) -> Iterator[tuple[int, pa.Table]]:
@@ -79,10 +79,10 @@ def rows_by_partition(snapshot: Snapshot) -> Iterator[tuple[int, pa.Table]]:
             position += partition.row_count
 
 
-def take_stock(snapshot: Snapshot, form: Form) -> Account:
+def take_stock(snapshot: Snapshot, form: Form) -> Counters:
     """Return the account of a version as it is read."""
     starts = {target.start for target in form.targets}
-    return Account(
+    return Counters(
         version=snapshot.transaction.version,
         contents={
             start: Content.of(rows) if start in starts else Content(digest=digest_of_rows(rows))
@@ -102,13 +102,13 @@ def _write_tree(image: DiskImage, path: str, table_path: Path) -> None:
 def _form(table: Table, snapshot: Snapshot) -> Form:
     metadata = table.metadata
     if metadata is None or metadata.timestamp_id < 0:
-        raise RowsRefusedError(f"{table.path}: it has no _meta with a designated timestamp")
+        raise RowsRejectedError(f"{table.path}: it has no _meta with a designated timestamp")
     targets = (
         *islice(_given_targets(table, snapshot, metadata), GIVEN_TARGET_COUNT),
         *_new_targets(snapshot, metadata),
     )
     if not targets:
-        raise RowsRefusedError(f"{table.path}: it has no partition that rows can be added to, and can have no new one")
+        raise RowsRejectedError(f"{table.path}: it has no partition that rows can be added to, and can have no new one")
     timestamp = next(column.name for column in metadata.columns if column.id == metadata.timestamp_id)
     longs = [column.name for column in metadata.columns if tag_of(column.type) is TypeTag.LONG]
     texts = [column.name for column in metadata.columns if tag_of(column.type) in (TypeTag.STRING, TypeTag.VARCHAR)]

@@ -32,15 +32,15 @@ DIRECTORIES = (SYNC_PARTITION_DIRECTORY, SYNC_TABLE_DIRECTORY)
 """What is also done after the writes to a new directory."""
 PUBLICATION = (STORE_RECORD, SYNC_RECORD, STORE_VERSION, SYNC_VERSION)
 """What every commit does last."""
-_COMMIT_PLACES = (MAKE_DIRECTORY, *WRITES, *HEADERS, *DIRECTORIES, *PUBLICATION)
-PLACES = (
-    *(f"{COMMIT}: {place}" for place in _COMMIT_PLACES),
-    *(f"{RECOVERY}: {place}" for place in (PATCH_HEADER, SYNC_HEADER, STORE_VERSION, SYNC_VERSION)),
-    *(f"{RECOVERY}: {place}" for place in (APPEND_PM, SYNC_PM, REMOVE_FILE, REMOVE_DIRECTORY)),
-    *(f"{PURGE}: {place}" for place in (REMOVE_FILE, REMOVE_DIRECTORY, SYNC_TABLE_DIRECTORY)),
+_COMMIT_POSITIONS = (MAKE_DIRECTORY, *WRITES, *HEADERS, *DIRECTORIES, *PUBLICATION)
+POSITIONS = (
+    *(f"{COMMIT}: {position}" for position in _COMMIT_POSITIONS),
+    *(f"{RECOVERY}: {position}" for position in (PATCH_HEADER, SYNC_HEADER, STORE_VERSION, SYNC_VERSION)),
+    *(f"{RECOVERY}: {position}" for position in (APPEND_PM, SYNC_PM, REMOVE_FILE, REMOVE_DIRECTORY)),
+    *(f"{PURGE}: {position}" for position in (REMOVE_FILE, REMOVE_DIRECTORY, SYNC_TABLE_DIRECTORY)),
 )
 """Where a writer can be killed; the first ones are the actions of a commit."""
-COMMIT_PLACES = PLACES[: len(_COMMIT_PLACES)]
+COMMIT_POSITIONS = POSITIONS[: len(_COMMIT_POSITIONS)]
 _BY_FILE = {
     (CallKind.PWRITE, DATA_FILE): APPEND_DATA,
     (CallKind.FDATASYNC, DATA_FILE): SYNC_DATA,
@@ -60,7 +60,7 @@ _BY_KIND = {
 class Stop:
     """Where a writer stops: before the `occurrence`-th (from 1) step at a place; a write there still does a part."""
 
-    place: str
+    position: str
     occurrence: int
     written_part: float
 
@@ -69,7 +69,7 @@ class Stop:
 class Stopped:
     """Where a writer stands, and whether its commit has published a generation that no version names yet."""
 
-    place: str
+    position: str
     is_published: bool
 
 
@@ -109,22 +109,22 @@ class StoppingStorage(InterceptedStorage):
         self._pass(call, write_part)
         run()
 
-    def _pass(self, call: Call, last_deed: Callable[[Stop], None]) -> None:
+    def _pass(self, call: Call, last_effect: Callable[[Stop], None]) -> None:
         """Stop at a call if it is the chosen one, and count it."""
         step = self._step(call) if call.kind in STEPS else ""
         if not step:
             return
-        place = f"{self.stage}: {step}"
-        self.counts[place] += 1
-        if self._stop is not None and place == self._stop.place:
+        position = f"{self.stage}: {step}"
+        self.counts[position] += 1
+        if self._stop is not None and position == self._stop.position:
             self._steps_left -= 1
             if not self._steps_left:
                 stop, self._stop = self._stop, None
-                last_deed(stop)
-                self._on_stop(Stopped(place=place, is_published=self._is_published))
+                last_effect(stop)
+                self._on_stop(Stopped(position=position, is_published=self._is_published))
         if step in (STORE_RECORD, STORE_VERSION):
             self._is_version_stored = step == STORE_VERSION
-        if place in (f"{COMMIT}: {PATCH_HEADER}", f"{COMMIT}: {STORE_VERSION}"):
+        if position in (f"{COMMIT}: {PATCH_HEADER}", f"{COMMIT}: {STORE_VERSION}"):
             self._is_published = step == PATCH_HEADER
 
     def _step(self, call: Call) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from tornproof.harness.common.history import EventKind, HistoryWriter
-from tornproof.harness.explorers.processes.account import (
-    Account,
+from tornproof.harness.explorers.processes.counters import (
     Change,
+    Counters,
     Form,
     Operation,
     new_rows,
@@ -23,8 +23,8 @@ from tornproof.harness.explorers.processes.messages import (
     PAUSED,
     RECOVERED,
     Connection,
-    Life,
     Patch,
+    Session,
     worker,
 )
 from tornproof.harness.explorers.processes.plan import Act
@@ -37,14 +37,14 @@ from tornproof.harness.explorers.processes.stop import (
     REMOVE_DIRECTORY,
     StoppingStorage,
 )
-from tornproof.impl.errors import RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import RowsRejectedError, UnsupportedError
 from tornproof.impl.read.reader import snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 
 CLIENT = "writer"
-REFUSALS = (RowsRefusedError, UnsupportedError)
+REJECTIONS = (RowsRejectedError, UnsupportedError)
 ROW_GROUP_ROW_COUNT_MAX = 100
 
 
@@ -53,11 +53,11 @@ class LostVersionError(Exception):
 
 
 def run_writer(
-    connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path, life: Life
+    connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path, session: Session
 ) -> None:
     """Write until killed, or until the plan is done and word comes to end; `history` is the file to write events to."""
-    with worker(connection, patches, CLIENT, REFUSALS), HistoryWriter(history, process) as events:
-        _Writing(connection, start, life, events).run()
+    with worker(connection, patches, CLIENT, REJECTIONS), HistoryWriter(history, process) as events:
+        _Writing(connection, start, session, events).run()
 
 
 def operation_of(details: str) -> Operation:
@@ -66,30 +66,30 @@ def operation_of(details: str) -> Operation:
 
 
 class _Writing:
-    def __init__(self, connection: Connection, start: Start, life: Life, events: HistoryWriter) -> None:
+    def __init__(self, connection: Connection, start: Start, session: Session, events: HistoryWriter) -> None:
         self._connection = connection
         self._start = start
-        self._life = life
+        self._session = session
         self._events = events
         self._storage = StoppingStorage(OperatingSystemStorage(), start.table_path, self._wait)
-        self._attempt = life.attempt
+        self._attempt = session.attempt
         self._purged_count = 0
 
     def run(self) -> None:
-        plan = self._life.plan
+        plan = self._session.plan
         options = WriterOptions(
             row_group_row_count_max=ROW_GROUP_ROW_COUNT_MAX,
             rewrite_unused_ratio=WriterOptions().rewrite_unused_ratio if plan.rewrites_early else 1.0,
         )
         self._storage.stop_at(plan.stop_in_recovery)
         with open_writer(self._storage, self._start.table_path, options=options) as writer:
-            account = self._recovered(writer)
+            counters = self._recovered(writer)
             for step in plan.steps:
                 if step.stop is not None:
                     self._storage.stop_at(step.stop)
                 match step.act:
                     case Act.COMMIT:
-                        account = self._commit(writer, account, step.change)
+                        counters = self._commit(writer, counters, step.change)
                     case Act.PURGE:
                         self._purge(writer)
                     case Act.PAUSE:
@@ -102,7 +102,7 @@ class _Writing:
         self._connection.send(reason)
         self._connection.recv()
 
-    def _recovered(self, writer: TableWriter) -> Account:
+    def _recovered(self, writer: TableWriter) -> Counters:
         """Write down what recovery left, and return the account of it."""
         counts = self._storage.counts
         found = take_stock(snapshot_of(writer.table, writer.transaction), self._start.form)
@@ -118,21 +118,21 @@ class _Writing:
             details=json.dumps(details),
         )
         self._connection.send(RECOVERED)
-        account = settled(self._life.account, self._life.pending, found.version, self._start.form)
-        if account is None:
-            raise LostVersionError(f"version {found.version} after version {self._life.account.version}")
-        return account
+        counters = settled(self._session.counters, self._session.pending, found.version, self._start.form)
+        if counters is None:
+            raise LostVersionError(f"version {found.version} after version {self._session.counters.version}")
+        return counters
 
-    def _commit(self, writer: TableWriter, account: Account, change: Change) -> Account:
+    def _commit(self, writer: TableWriter, counters: Counters, change: Change) -> Counters:
         form = self._start.form
-        operation = plan_operation(account, form, seed=self._life.seed, attempt=self._attempt, change=change)
+        operation = plan_operation(counters, form, seed=self._session.seed, attempt=self._attempt, change=change)
         self._attempt += 1
-        following = account.after(operation, form)
-        for place in operation.drops:
-            writer.drop_partition(form.targets[place].start)
-        for place in operation.rewrites:
-            writer.rewrite_partition(form.targets[place].start)
-        for rows in new_rows(account, operation, form).values():
+        following = counters.after(operation, form)
+        for position in operation.drops:
+            writer.drop_partition(form.targets[position].start)
+        for position in operation.rewrites:
+            writer.rewrite_partition(form.targets[position].start)
+        for rows in new_rows(counters, operation, form).values():
             writer.write(rows)
         details = {"operation": asdict(operation), "purged": self._purged_count}
         self._purged_count = 0
@@ -155,10 +155,10 @@ class _Writing:
         self._purged_count += len(writer.purge())
 
 
-def settled(account: Account, pending: Operation | None, version: int, form: Form) -> Account | None:
+def settled(counters: Counters, pending: Operation | None, version: int, form: Form) -> Counters | None:
     """Return the account of a version that was found, which is the last settled one or what was tried after it."""
-    if version == account.version:
-        return account
-    if pending is not None and version == account.version + 1:
-        return account.after(pending, form)
+    if version == counters.version:
+        return counters
+    if pending is not None and version == counters.version + 1:
+        return counters.after(pending, form)
     return None

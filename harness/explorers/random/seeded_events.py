@@ -11,10 +11,10 @@ from collections.abc import Hashable, Sequence
 
 from tornproof.harness.common.history import Event, EventKind
 from tornproof.harness.search.crash_world import WRITER_PLACE
-from tornproof.harness.simulator.process import programs
-from tornproof.harness.simulator.process.client import Mark
+from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process.case import WRITER
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Progress
-from tornproof.harness.simulator.process.situation import WRITER
+from tornproof.harness.simulator.process.simulated_process import Mark
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.table_readers import Seen
 
@@ -41,34 +41,34 @@ class Recorder:
         self._attempt: Seen | None = None
         self._record(EventKind.RECOVERED, WRITER, self._expected(()))
 
-    def step(self, world: World, place: int) -> None:
+    def step(self, world: World, position: int) -> None:
         """Let a client make its next call, and take down what it says."""
         before = world.progress
         self.time += 1
-        if world.nodes[place].begins:
-            self._start_read(world.cast.clients[place].name)
-        world.step(place)
-        self._take_down(world, place, before)
+        if world.nodes[position].begins:
+            self._start_read(world.process_group.processes[position].name)
+        world.step(position)
+        self._take_down(world, position, before)
 
     def fail(self, world: World, before: Progress) -> None:
         """Take down what the writer says, one of whose calls has failed."""
         self.time += 1
         self._take_down(world, WRITER_PLACE, before)
 
-    def kill(self, clients: Sequence[str]) -> None:
+    def kill(self, processes: Sequence[str]) -> None:
         """Take down that these have died."""
         self.time += 1
-        for client in clients:
+        for client in processes:
             self._reading.discard(client)
             self._record(EventKind.KILLED, client)
         self._attempt = None
 
-    def _take_down(self, world: World, place: int, before: Progress) -> None:
-        client, node, committed = world.cast.clients[place].name, world.nodes[place], before.committed
+    def _take_down(self, world: World, position: int, before: Progress) -> None:
+        client, node, committed = world.process_group.processes[position].name, world.nodes[position], before.committed
         for mark in node.marks:
             if mark.kind == programs.RECOVERED and before.pending is not None:
                 # A recovery may find the commit that the writer before it was in the middle of.
-                is_there = world.cast.judge.version_of(before, mark.value) == len(committed) + 1
+                is_there = world.process_group.judge.version_of(before, mark.value) == len(committed) + 1
                 committed = (*committed, before.pending) if is_there else committed
             committed = self._mark(client, mark, committed)
         if node.outcome:
@@ -95,7 +95,7 @@ class Recorder:
                 self._start_read(client)
                 self._record(EventKind.READ_END, client, mark.value)
                 self._reading.discard(client)
-            case programs.REFUSED:
+            case programs.REJECTED:
                 self._start_read(client)
                 self._end_badly(client, str(mark.value))
             case programs.FAILED:
@@ -122,7 +122,7 @@ class Recorder:
         return seen
 
     def _record(self, kind: EventKind, client: str, seen: Hashable = None, details: str = "") -> None:
-        told = seen if isinstance(seen, Seen) else None
+        reported = seen if isinstance(seen, Seen) else None
         self.events.append(
             Event(
                 process=PROCESS,
@@ -130,8 +130,8 @@ class Recorder:
                 client=client,
                 kind=kind,
                 time_ns=self.time,
-                version=None if told is None else told.version,
-                digest=None if told is None else digest_of(told),
+                version=None if reported is None else reported.version,
+                digest=None if reported is None else digest_of(reported),
                 details=details,
             )
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.explorers.schedules.exploration import METHODS, UNIFORM, Exploration
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 
@@ -18,7 +18,7 @@ NUMBERS = (5, 7, 9)
 ROUNDS = 60
 PCT_DEPTHS = tuple(method for method in METHODS if method != UNIFORM)
 BROKEN: tuple[tuple[Target, tuple[Any, ...], str], ...] = (
-    (HeaderFirst(), LETTERS, Property.REFUSED),
+    (HeaderFirst(), LETTERS, Property.REJECTED),
     (AcknowledgesFirst(), LETTERS, Property.STALE),
     (InPlace(), NUMBERS, Property.WRONG_SNAPSHOT),
     (LooksOnce(), NUMBERS, Property.WRONG_SNAPSHOT),
@@ -26,13 +26,13 @@ BROKEN: tuple[tuple[Target, tuple[Any, ...], str], ...] = (
 SOUND: tuple[tuple[Target, tuple[Any, ...]], ...] = ((Toy(), LETTERS), (Record(), NUMBERS))
 
 
-def control_situation(target: Target, operations: tuple[Any, ...], reader_count: int = 1) -> Situation:
+def control_case(target: Target, operations: tuple[Any, ...], reader_count: int = 1) -> TestCase:
     """Return a toy's writer beside readers."""
-    return Situation(
+    return TestCase(
         target=target,
         path="toy",
         operations=operations,
-        first_life=tuple(range(len(operations))),
+        first_session=tuple(range(len(operations))),
         readers=(Readers(count=reader_count),),
     )
 
@@ -56,16 +56,16 @@ def failed_controls(seed: int) -> tuple[str, ...]:
 
 def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, set[str]]:
     """Return what each method finds to be violated."""
-    situation = control_situation(target, operations)
+    case = control_case(target, operations)
     methods: dict[str, Callable[[Exploration], object]] = {
         "DPOR": lambda exploration: exploration.reduce(),
-        "cuts": lambda exploration: exploration.cut(situation.first_life),
+        "cuts": lambda exploration: exploration.cut(case.first_session),
         "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, methods=(UNIFORM,)),
         "PCT": lambda exploration: exploration.sample(seed, ROUNDS, methods=PCT_DEPTHS),
     }
     found = {}
     for method, explore in methods.items():
-        exploration = Exploration(situation, lambda done, total: None)
+        exploration = Exploration(case, lambda done, total: None)
         try:
             explore(exploration)
             found[method] = {finding.property for finding in exploration.findings.values()}

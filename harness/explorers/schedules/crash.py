@@ -10,22 +10,22 @@ from typing import Any
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import as_seen, finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
-from tornproof.harness.search.crash_world import Lives
-from tornproof.harness.search.product_cuts import (
+from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.product_reduction import (
     IN_COMMIT,
     KEPT,
     LIVED_THROUGH,
     READER_AT_WORK,
     SEEN_EARLY,
-    CutCounts,
     Moves,
-    ProductCuts,
+    ProductReduction,
+    ReductionCounts,
 )
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import A, Model, model_named
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.systems.toy import HeaderFirst, Toy
 
 PHASE = "product"
@@ -47,7 +47,7 @@ class ModelResult:
 
 
 def explore_product(
-    situation: Situation,
+    case: TestCase,
     models: Sequence[str] = PRODUCT_MODELS,
     *,
     states_max: int | None = None,
@@ -60,14 +60,14 @@ def explore_product(
     Complete for a model when every crash point, every legal disk and every schedule of the reader was gone through; of
     more than `states_max` states of the reader under a model, the crashes are a sample. Raises NotExplorableError.
     """
-    results = [explore_under(situation, model, states_max, has_time, on_progress) for model in models]
+    results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
-    findings = [finding_of_product(situation, each, scenario) for each in found.values()]
+    findings = [finding_of_product(case, each, scenario) for each in found.values()]
     return product_phase(results, failed_controls(), findings)
 
 
 def explore_under(
-    situation: Situation,
+    case: TestCase,
     name: str,
     states_max: int | None = None,
     has_time: HasTime = always,
@@ -82,7 +82,7 @@ def explore_under(
         is_cut = is_cut or not has_time()
         return not is_cut and (states_max is None or states < states_max)
 
-    counts, is_sampled = _search(situation, model_named(name), goes_on)
+    counts, is_sampled = _search(case, model_named(name), goes_on)
     found: dict[Signature, tuple[Violation, Moves]] = {}
     for violation, moves in counts.found:
         found.setdefault(Signature.of(violation), (violation, moves))
@@ -91,7 +91,7 @@ def explore_under(
         counts={
             "schedule x crash states": counts.states,
             "crash points": counts.crash_points,
-            "distinct worlds after a crash": counts.courses,
+            "distinct worlds after a crash": counts.traces,
         },
         reached=counts.reached,
         is_complete=counts.is_complete and not is_sampled,
@@ -100,10 +100,10 @@ def explore_under(
     )
 
 
-def finding_of_product(situation: Situation, found: tuple[Violation, Moves], scenario: str | None) -> Finding:
+def finding_of_product(case: TestCase, found: tuple[Violation, Moves], scenario: str | None) -> Finding:
     """Return a violation as a finding, made small."""
     violation, moves = found
-    return finding_or_moves(situation, moves, violation, phase=PHASE, scenario=scenario)
+    return finding_or_moves(case, moves, violation, phase=PHASE, scenario=scenario)
 
 
 def unshrunk(found: tuple[Violation, Moves]) -> Finding:
@@ -112,7 +112,7 @@ def unshrunk(found: tuple[Violation, Moves]) -> Finding:
     return as_seen(moves, violation, phase=PHASE, note="the run was cut before it was made small")
 
 
-def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) -> tuple[CutCounts, bool]:
+def _search(case: TestCase, model: Model, goes_on: Callable[[int], bool]) -> tuple[ReductionCounts, bool]:
     """Return what a search came to, and whether not every legal disk of a crash point was tried."""
     sampled = []
 
@@ -123,11 +123,11 @@ def _search(situation: Situation, model: Model, goes_on: Callable[[int], bool]) 
         for picked in legal:
             yield picked.disk.kernel(), legal.choice(picked)
 
-    lives = Lives.of(situation, fails=model.fails_syncs)
+    sessions = Sessions.of(case, fails=model.fails_syncs)
     try:
-        return ProductCuts(lives, model.name, disks, goes_on).run(), bool(sampled)
+        return ProductReduction(sessions, model.name, disks, goes_on).run(), bool(sampled)
     finally:
-        lives.close()
+        sessions.close()
 
 
 def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, findings: Sequence[Finding]) -> Phase:
@@ -163,20 +163,20 @@ def failed_controls() -> list[str]:
     """Explore toys under A, and return in words which broken one was not convicted, and if the sound one was."""
     failures = []
     for toy, is_broken in ((Toy(), False), (HeaderFirst(), True)):
-        situation = control_situation(toy)
-        counts, _ = _search(situation, A, lambda states: True)
+        case = control_case(toy)
+        counts, _ = _search(case, A, lambda states: True)
         if bool(counts.found) is not is_broken:
             failures.append(f"the toy {toy.name!r} was {'not ' if is_broken else ''}convicted")
     return failures
 
 
-def control_situation(toy: Toy) -> Situation:
+def control_case(toy: Toy) -> TestCase:
     """Return two commits of a toy, a third after a crash, and a reader."""
-    return Situation(
+    return TestCase(
         target=toy,
         path="toy",
         operations=(b"one", b"t", b"three"),
-        first_life=(0, 1),
-        second_life=(2,),
+        first_session=(0, 1),
+        second_session=(2,),
         readers=(Readers(read_count=2),),
     )

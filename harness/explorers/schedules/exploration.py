@@ -12,15 +12,15 @@ import numpy as np
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, always, without_digits
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import WRITER_PLACE
-from tornproof.harness.search.cuts import Course, Cuts, NotOnlyAReaderError, schedule_of
 from tornproof.harness.search.dpor import Counts, Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
+from tornproof.harness.search.reader_reduction import NotOnlyAReaderError, ReaderReduction, Trace, schedule_of
 from tornproof.harness.search.staleness import StaleReads
-from tornproof.harness.search.turns import Schedule
+from tornproof.harness.search.transitions import Schedule
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Operations, Violation
-from tornproof.harness.simulator.process.situation import Situation
-from tornproof.harness.simulator.process.world import Cast, World
+from tornproof.harness.simulator.process.world import ProcessGroup, World
 
 PHASE = "schedules"
 UNIFORM = 0
@@ -29,7 +29,7 @@ METHODS = (UNIFORM, 2, 3, 4)
 PROGRESS_EVERY = 256
 
 
-class CutCounts(NamedTuple):
+class ReductionCounts(NamedTuple):
     """How many different runs of one reader there were, and whether those are all."""
 
     runs: int
@@ -39,7 +39,7 @@ class CutCounts(NamedTuple):
 class Exploration:
     """Explores the first life of a situation's writer beside all its readers; close it after use."""
 
-    def __init__(self, situation: Situation, on_progress: OnProgress) -> None:
+    def __init__(self, case: TestCase, on_progress: OnProgress) -> None:
         """Cast the clients."""
         self.counts: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
@@ -48,9 +48,9 @@ class Exploration:
         self.sampled: set[Outcome] = set()
         self.traces: set[tuple[int, ...]] = set()
         self.sample_count = 0
-        self._cast = situation.cast()
-        self._world = situation.begin(self._cast)
-        self._situation = situation
+        self._process_group = case.process_group()
+        self._world = case.begin(self._process_group)
+        self._case = case
         self._on_progress = on_progress
         self._ended_count = 0
         self._points = Points()
@@ -59,7 +59,7 @@ class Exploration:
 
     def close(self) -> None:
         """End all greenlets."""
-        self._cast.close()
+        self._process_group.close()
 
     def reduce(self, has_time: HasTime = always, schedules_max: int | None = None) -> Counts:
         """Run DPOR to its end or to so many schedules; what a refuted belief let it run counts as an outcome too."""
@@ -79,34 +79,34 @@ class Exploration:
                 if depth == UNIFORM:
                     self._sample(sampler, "uniform random schedules", uniform(generator))
                     continue
-                choose = pct(generator, len(self._world.nodes), sampler.turn_count, depth)
+                choose = pct(generator, len(self._world.nodes), sampler.transition_count, depth)
                 self._sample(sampler, f"PCT schedules of depth {depth}", choose)
 
-    def cut(self, operations: Operations, has_time: HasTime = always) -> tuple[CutCounts, ...]:
+    def cut(self, operations: Operations, has_time: HasTime = always) -> tuple[ReductionCounts, ...]:
         """Let a reader of each kind meet every moment of a writer's run; empty where one does more than read."""
-        is_first_life = operations == self._situation.first_life
-        cast = self._cast if is_first_life else self._situation.cast(operations)
-        counts, place = [], WRITER_PLACE + 1
+        is_first_session = operations == self._case.first_session
+        process_group = self._process_group if is_first_session else self._case.process_group(operations)
+        counts, position = [], WRITER_PLACE + 1
         try:
-            course = Course(self._situation.begin(cast))
-            for violation in course.progresses[-1].violations:
-                self._find(violation, cast, lambda: ((WRITER_PLACE, len(course) - 1),))
-            for group in self._situation.readers:
-                counts.append(self._cut(cast, course, place, has_time))
-                place += group.count
+            trace = Trace(self._case.begin(process_group))
+            for violation in trace.progresses[-1].violations:
+                self._find(violation, process_group, lambda: ((WRITER_PLACE, len(trace) - 1),))
+            for group in self._case.readers:
+                counts.append(self._cut(process_group, trace, position, has_time))
+                position += group.count
         except NotOnlyAReaderError:
             return ()
         finally:
-            if not is_first_life:
-                cast.close()
+            if not is_first_session:
+                process_group.close()
         return tuple(counts)
 
     def _reduced(self, run: Run) -> None:
         self.reduced.add(self._ended(run.world))
         for violation in run.world.progress.violations:
-            self._find(violation, self._cast, lambda: run.schedule(None))
+            self._find(violation, self._process_group, lambda: run.schedule(None))
         for violation, late in self._stale.of(run):
-            self._find(violation, self._cast, partial(run.schedule, late))
+            self._find(violation, self._process_group, partial(run.schedule, late))
 
     def _sample(self, sampler: Sampler, name: str, choose: Choose) -> None:
         world, schedule, _ = sampler.run(choose)
@@ -115,18 +115,18 @@ class Exploration:
         self.traces.add(tuple(node.number for node in world.nodes))
         self.sampled.add(self._ended(world))
         for violation in world.progress.violations:
-            self._find(violation, self._cast, lambda: schedule)
+            self._find(violation, self._process_group, lambda: schedule)
 
-    def _cut(self, cast: Cast, course: Course, place: int, has_time: HasTime) -> CutCounts:
-        cuts = Cuts(cast.clients[place], place, cast.judge)
-        come = cuts.search(course, [cuts.root()], has_time=has_time)
+    def _cut(self, process_group: ProcessGroup, trace: Trace, position: int, has_time: HasTime) -> ReductionCounts:
+        cuts = ReaderReduction(process_group.processes[position], position, process_group.judge)
+        come = cuts.search(trace, [cuts.root()], has_time=has_time)
         ends = [state for state in come if state.is_at_end]
         for state in ends:
-            progress = course.progresses[-1]._replace(observations=state.progress.observations)
-            self._ended(World(cast, course.kernels[-1], [state.node], progress))
+            progress = trace.progresses[-1]._replace(observations=state.progress.observations)
+            self._ended(World(process_group, trace.kernels[-1], [state.node], progress))
             for violation in state.progress.violations:
-                self._find(violation, cast, partial(schedule_of, place, come, state, len(course) - 1))
-        return CutCounts(len(ends), cuts.is_done)
+                self._find(violation, process_group, partial(schedule_of, position, come, state, len(trace) - 1))
+        return ReductionCounts(len(ends), cuts.is_done)
 
     def _ended(self, world: World) -> Outcome:
         self._ended_count += 1
@@ -135,22 +135,22 @@ class Exploration:
         self.reached.update(self._points.of(world))
         return self._outcomes.of(world)
 
-    def _find(self, violation: Violation, cast: Cast, schedule: Callable[[], Schedule]) -> None:
+    def _find(self, violation: Violation, process_group: ProcessGroup, schedule: Callable[[], Schedule]) -> None:
         """Keep the first finding of each signature, and count the rest."""
         self.counts["violations"] += 1
         signature = tuple(map(without_digits, violation))
         if signature in self.findings:
             return
-        turns = schedule()
-        names = [client.name for client in cast.clients]
-        words = ", ".join(f"{count} calls of {names[place]}" for place, count in turns)
+        transitions = schedule()
+        names = [process.name for process in process_group.processes]
+        words = ", ".join(f"{count} calls of {names[position]}" for position, count in transitions)
         self.findings[signature] = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.client}: {violation.sentence}. The schedule: {words}.",
+            sentence=f"{violation.process}: {violation.sentence}. The schedule: {words}.",
             evidence={
-                "target": self._situation.target.name,
+                "target": self._case.target.name,
                 "clients": names,
-                "schedule": [list(turn) for turn in turns],
+                "schedule": [list(transition) for transition in transitions],
             },
         )

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from tornproof.harness.common.verdict import HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.schedules.controls import failed_controls
-from tornproof.harness.explorers.schedules.exploration import METHODS, PHASE, CutCounts, Exploration
+from tornproof.harness.explorers.schedules.exploration import METHODS, PHASE, Exploration, ReductionCounts
 from tornproof.harness.explorers.schedules.points import POINTS
 from tornproof.harness.search.dpor import Counts
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 
 ROUNDS = 24
 """So many schedules of each random method run beside a complete reduction."""
@@ -25,7 +25,7 @@ GRANULARITY = (
 
 
 def explore_schedules(
-    situation: Situation,
+    case: TestCase,
     *,
     schedules_max: int | None = None,
     seed: int = 0,
@@ -39,25 +39,25 @@ def explore_schedules(
     are those that failed, where they were tried already. Raises NotExplorableError.
     """
     controls = failed_controls(seed) if controls is None else controls
-    exploration = Exploration(situation, on_progress)
+    exploration = Exploration(case, on_progress)
     try:
-        cuts = exploration.cut(situation.first_life, has_time)
-        longer: tuple[CutCounts, ...] = ()
-        if situation.second_life and cuts and _are_done(cuts):
-            longer = exploration.cut((*situation.first_life, *situation.second_life), has_time)
+        cuts = exploration.cut(case.first_session, has_time)
+        longer: tuple[ReductionCounts, ...] = ()
+        if case.second_session and cuts and _are_done(cuts):
+            longer = exploration.cut((*case.first_session, *case.second_session), has_time)
         counts = exploration.reduce(has_time, schedules_max)
         rounds = ROUNDS if counts.is_done or schedules_max is None else max(ROUNDS, schedules_max // len(METHODS))
         exploration.sample(seed, rounds, has_time)
     finally:
         exploration.close()
-    return _phase(situation, exploration, counts, (cuts, longer)).with_controls(controls)
+    return _phase(case, exploration, counts, (cuts, longer)).with_controls(controls)
 
 
 def _phase(
-    situation: Situation,
+    case: TestCase,
     exploration: Exploration,
     counts: Counts,
-    cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
+    cuts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
 ) -> Phase:
     notes = []
     if counts.is_done and not exploration.sampled <= exploration.reduced:
@@ -68,7 +68,7 @@ def _phase(
         name=PHASE,
         explored=counts.complete + exploration.sample_count + cut_count,
         complete=counts.is_done or (bool(cuts[0]) and _are_done(cuts[0])),
-        bound=f"{_processes(situation)}: {'; '.join(_bounds(situation, exploration, counts, cuts))}; {GRANULARITY}",
+        bound=f"{_processes(case)}: {'; '.join(_bounds(case, exploration, counts, cuts))}; {GRANULARITY}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
         counts={
             "reduced schedules": counts.complete,
@@ -85,31 +85,31 @@ def _phase(
     )
 
 
-def _processes(situation: Situation) -> str:
+def _processes(case: TestCase) -> str:
     readers = [
         f"{group.count} {group.style} reader{'s' * (group.count > 1)} x {group.read_count} reads"
-        for group in situation.readers
+        for group in case.readers
     ]
-    return f"{len(situation.first_life)} commits beside {' and '.join(readers) or 'no reader'}"
+    return f"{len(case.first_session)} commits beside {' and '.join(readers) or 'no reader'}"
 
 
 def _bounds(
-    situation: Situation,
+    case: TestCase,
     exploration: Exploration,
     counts: Counts,
-    cuts: tuple[Sequence[CutCounts], Sequence[CutCounts]],
+    cuts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
 ) -> list[str]:
     """Say what each method has covered."""
     if counts.is_done:
         bounds = [f"every order of dependent calls, in {counts.complete} schedules"]
     else:
         bounds = [f"the first {counts.complete} reduced schedules, and {len(exploration.traces)} distinct random ones"]
-    life, whole = len(situation.first_life), len(situation.first_life) + len(situation.second_life)
-    for commit_count, group in zip((life, whole), cuts, strict=True):
+    session, whole = len(case.first_session), len(case.first_session) + len(case.second_session)
+    for commit_count, group in zip((session, whole), cuts, strict=True):
         if group and _are_done(group):
             bounds.append(f"any number of such readers beside {commit_count} commits, by cuts of one")
     return bounds
 
 
-def _are_done(cuts: Sequence[CutCounts]) -> bool:
+def _are_done(cuts: Sequence[ReductionCounts]) -> bool:
     return all(each.is_done for each in cuts)

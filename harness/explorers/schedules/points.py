@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, Refused
-from tornproof.harness.simulator.process import programs
-from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.filesystem.kernel import Answer, Rejected
+from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.storage.interface import LockMode, Refusal
+from tornproof.impl.storage.interface import LockMode, StorageReason
 from tornproof.impl.table.partition import PM_FILE, TAIL_BYTES
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
@@ -26,11 +26,11 @@ MOVED = "the version moved while a record was read, which was read again"
 MOVED_TWICE = "the version moved twice during one read"
 PM_GREW = "_pm had grown past its published size"
 DATA_GREW = "data.parquet had grown past the token"
-TWIN_TOKEN = "a reader met two footers with one token"
+DUPLICATE_TOKEN = "a reader met two footers with one token"
 VANISHED = "a file had vanished under a reader without a pin"
-PIN_REFUSED = "a pin was refused, because a purge was at work"
+PIN_REJECTED = "a pin was refused, because a purge was at work"
 PIN_LATE = "the version moved while it was being pinned"
-PURGE_REFUSED = "a purge was refused, because of a pin"
+PURGE_REJECTED = "a purge was refused, because of a pin"
 PURGED = "a purge removed a directory"
 REWRITTEN = "a new directory was made beside readers"
 TWO_VERSIONS = "one reader saw two versions"
@@ -44,11 +44,11 @@ POINTS = (
     MOVED_TWICE,
     PM_GREW,
     DATA_GREW,
-    TWIN_TOKEN,
+    DUPLICATE_TOKEN,
     VANISHED,
-    PIN_REFUSED,
+    PIN_REJECTED,
     PIN_LATE,
-    PURGE_REFUSED,
+    PURGE_REJECTED,
     PURGED,
     REWRITTEN,
     TWO_VERSIONS,
@@ -82,8 +82,8 @@ class Points:
                 known = self._known[node] = frozenset(_of_way(path_to(node)))
             reached |= known
         last: dict[str, int] = {}
-        for client, count in world.progress.observations:
-            last.setdefault(client, count)
+        for process, count in world.progress.observations:
+            last.setdefault(process, count)
             reached.add(AFTER_COMMIT if count == len(world.progress.committed) else BEFORE_COMMIT)
         if len(set(last.values())) > 1:
             reached.add(DISAGREEMENT)
@@ -103,7 +103,7 @@ def _of_way(path: list[Node]) -> Iterator[str]:
     yield from _of_generations(made)
     yield from _of_pins(made)
     for each in made:
-        is_gone = isinstance(each.answer, Refused) and each.answer.reason is Refusal.MISSING
+        is_gone = isinstance(each.answer, Rejected) and each.answer.reason is StorageReason.MISSING
         if is_gone and any(each.is_of(CallKind.OPEN_FOR_READING, name) for name in (PM_FILE, DATA_FILE)):
             yield VANISHED
 
@@ -111,7 +111,7 @@ def _of_way(path: list[Node]) -> Iterator[str]:
 def _of_writer(made: list[_Made]) -> Iterator[str]:
     for each in made:
         if each.is_of(CallKind.LOCK, PINS_FILE) and each.answer is False:
-            yield PURGE_REFUSED
+            yield PURGE_REJECTED
         elif each.call.kind is CallKind.RMDIR and each.answer is None:
             yield PURGED
         elif each.call.kind is CallKind.MKDIR and each.answer is None:
@@ -157,21 +157,21 @@ def _of_generations(made: list[_Made]) -> Iterator[str]:
 def _of_chain(content: bytes, token: int, chains: list[tuple[int, int]]) -> Iterator[str]:
     """Say how far the token's footer is from the newest; `chains` are all footers that this client met."""
     try:
-        places = [(place.token, place.end_bytes) for place in walk(content, file=PM_FILE)]
+        positions = [(position.token, position.end_bytes) for position in walk(content, file=PM_FILE)]
     except CorruptError:
         return
-    back = next((number for number, (found, _) in enumerate(places) if found == token), 0)
+    back = next((number for number, (found, _) in enumerate(positions) if found == token), 0)
     if back:
         yield ONE_BACK if back == 1 else TWO_BACK
-    end = next((end for found, end in places if found == token), 0)
+    end = next((end for found, end in positions if found == token), 0)
     if any(found == token and other != end for found, other in chains):
-        yield TWIN_TOKEN
-    chains += places
+        yield DUPLICATE_TOKEN
+    chains += positions
 
 
 def _of_pins(made: list[_Made]) -> Iterator[str]:
     for each in made:
         if each.is_of(CallKind.LOCK, PINS_FILE) and each.call.lock is LockMode.SHARED and each.answer is False:
-            yield PIN_REFUSED
+            yield PIN_REJECTED
         elif each.is_of(CallKind.UNLOCK, PINS_FILE):
             yield PIN_LATE

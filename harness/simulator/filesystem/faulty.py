@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import File, Refusal, Storage
+from tornproof.impl.storage.interface import File, Storage, StorageReason
 
 # Calls on which a disk can fail. Words and views of a mapping cannot say so, nobody listens to a failing `close`.
 FALLIBLE = frozenset(CallKind) - {
@@ -37,7 +37,7 @@ class Fault:
     """
 
     at: int
-    reason: Refusal | None
+    reason: StorageReason | None
     among: frozenset[CallKind] = STEPS
     written_bytes: int = 0
 

@@ -62,7 +62,9 @@ class FileState:
         if end_bytes >= len(latest) == len(self.versions[0]):
             return self.synced()
         versions = [latest[: min(end_bytes, len(version))] + version[end_bytes:] for version in self.versions]
-        kept = [version for place, version in enumerate(versions) if not place or version != versions[place - 1]]
+        kept = [
+            version for position, version in enumerate(versions) if not position or version != versions[position - 1]
+        ]
         if self.content == kept[-1]:
             kept[-1] = self.content
         return FileState(self.content, tuple(kept))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Self
 
 from tornproof.impl.errors import FileMissingError, StorageError, UnsupportedError
-from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, Refusal
+from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, StorageReason
 
 _NAME_BYTES_MAX = 255
 
@@ -46,7 +46,7 @@ class DiskImage(ReadableStorage):
         `size_bytes_max` of content or `entry_count_max` entries.
         """
         files: dict[str, bytes] = {}
-        directories = {"/", ".", *_places(path)}
+        directories = {"/", ".", *_positions(path)}
         pending_paths = [path]
         size_bytes = entry_count = 0
         while pending_paths:
@@ -58,17 +58,17 @@ class DiskImage(ReadableStorage):
                     raise _too_much(path, "entries", f"at most {entry_count_max}", f"more, at {entry_path}")
                 kind = storage.kind(entry_path)
                 if kind is EntryKind.DIRECTORY:
-                    directories.add(_places(entry_path)[-1])
+                    directories.add(_positions(entry_path)[-1])
                     pending_paths.append(entry_path)
                 elif kind is EntryKind.FILE and not is_wanted(name):
-                    files[_places(entry_path)[-1]] = b""
+                    files[_positions(entry_path)[-1]] = b""
                 elif kind is EntryKind.FILE:
                     with storage.open_for_reading(entry_path) as file:
                         file_size_bytes = file.size_bytes()
                         size_bytes += file_size_bytes
                         if size_bytes > size_bytes_max:
                             raise _too_much(path, "size", f"at most {size_bytes_max} bytes", f"more, at {entry_path}")
-                        files[_places(entry_path)[-1]] = file.pread(file_size_bytes, 0)
+                        files[_positions(entry_path)[-1]] = file.pread(file_size_bytes, 0)
         return cls(files, frozenset(directories))
 
     @classmethod
@@ -77,12 +77,14 @@ class DiskImage(ReadableStorage):
         placed: dict[str, bytes] = {}
         directories = {"/", "."}
         for path, content in files.items():
-            *way, place = _places(path)
-            placed[place] = content
+            *way, position = _positions(path)
+            placed[position] = content
             directories.update(way)
         if not directories.isdisjoint(placed):
             raise StorageError(
-                file=min(directories.intersection(placed)), operation="put a file there", reason=Refusal.IS_A_DIRECTORY
+                file=min(directories.intersection(placed)),
+                operation="put a file there",
+                reason=StorageReason.IS_A_DIRECTORY,
             )
         return cls(placed, frozenset(directories))
 
@@ -105,18 +107,18 @@ class DiskImage(ReadableStorage):
             image = DiskImage({**self._files, path: content}, self._directories)
             image._listing = self._listing
             return image
-        *way, place = _places(path)
+        *way, position = _positions(path)
         if not self._files.keys().isdisjoint(way):
-            raise StorageError(file=path, operation="put a file there", reason=Refusal.NOT_A_DIRECTORY)
+            raise StorageError(file=path, operation="put a file there", reason=StorageReason.NOT_A_DIRECTORY)
         directories = self._directories.union(way)
-        if place in directories:
-            raise StorageError(file=path, operation="put a file there", reason=Refusal.IS_A_DIRECTORY)
-        return DiskImage({**self._files, place: content}, directories)
+        if position in directories:
+            raise StorageError(file=path, operation="put a file there", reason=StorageReason.IS_A_DIRECTORY)
+        return DiskImage({**self._files, position: content}, directories)
 
     def without_file(self, path: str) -> DiskImage:
         """Derive an image in which the file is missing, though not its directory; refused where there is no file."""
-        missing_place, _ = self._file(path, "take the file away")
-        files = {place: content for place, content in self._files.items() if place != missing_place}
+        missing_position, _ = self._file(path, "take the file away")
+        files = {position: content for position, content in self._files.items() if position != missing_position}
         return DiskImage(files, self._directories)
 
     def open_for_reading(self, path: str) -> ReadableFile:
@@ -128,9 +130,9 @@ class DiskImage(ReadableStorage):
         """Look the names up in an index, which images with the same paths share."""
         directory = self._resolve(path, "list")
         if directory in self._files:
-            raise StorageError(file=path, operation="list", reason=Refusal.NOT_A_DIRECTORY)
+            raise StorageError(file=path, operation="list", reason=StorageReason.NOT_A_DIRECTORY)
         if directory not in self._directories:
-            raise FileMissingError(file=path, operation="list", reason=Refusal.MISSING)
+            raise FileMissingError(file=path, operation="list", reason=StorageReason.MISSING)
         if self._listing is None:
             self._listing = {}
             for parent, name in map(posixpath.split, (*self._files, *self._directories)):
@@ -141,14 +143,14 @@ class DiskImage(ReadableStorage):
     def kind(self, path: str) -> EntryKind:
         """Look at the entry."""
         try:
-            place = self._resolve(path, "look at")
+            position = self._resolve(path, "look at")
         except StorageError as error:
-            if error.reason in (Refusal.MISSING, Refusal.NOT_A_DIRECTORY):
+            if error.reason in (StorageReason.MISSING, StorageReason.NOT_A_DIRECTORY):
                 return EntryKind.MISSING
             raise
-        if place in self._files:
+        if position in self._files:
             return EntryKind.FILE
-        return EntryKind.DIRECTORY if place in self._directories else EntryKind.MISSING
+        return EntryKind.DIRECTORY if position in self._directories else EntryKind.MISSING
 
     def monotonic_seconds(self) -> float:
         """Return how long this image has slept; a derived image starts at zero."""
@@ -163,28 +165,28 @@ class DiskImage(ReadableStorage):
         if path in self._files:
             # Spelled as its place is, so there is nothing to walk.
             return path, self._files[path]
-        place = self._resolve(path, operation)
-        if place in self._directories:
-            raise StorageError(file=path, operation=operation, reason=Refusal.IS_A_DIRECTORY)
-        if place not in self._files:
-            raise FileMissingError(file=path, operation=operation, reason=Refusal.MISSING)
-        return place, self._files[place]
+        position = self._resolve(path, operation)
+        if position in self._directories:
+            raise StorageError(file=path, operation=operation, reason=StorageReason.IS_A_DIRECTORY)
+        if position not in self._files:
+            raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
+        return position, self._files[position]
 
     def _resolve(self, path: str, operation: str) -> str:
         """Walk `path` as a kernel does, and return the place where it ends, whatever may be there."""
         if "\0" in path or not _is_encodable(path):
-            raise StorageError(file=path, operation=operation, reason=Refusal.NAME_UNUSABLE)
+            raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
         if not path:
-            raise FileMissingError(file=path, operation=operation, reason=Refusal.MISSING)
-        places = _places(path)
-        for directory, name in zip(places, path.split("/"), strict=False):
+            raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
+        positions = _positions(path)
+        for directory, name in zip(positions, path.split("/"), strict=False):
             if directory in self._files:
-                raise StorageError(file=path, operation=operation, reason=Refusal.NOT_A_DIRECTORY)
+                raise StorageError(file=path, operation=operation, reason=StorageReason.NOT_A_DIRECTORY)
             if directory not in self._directories:
-                raise FileMissingError(file=path, operation=operation, reason=Refusal.MISSING)
+                raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
             if len(os.fsencode(name)) > _NAME_BYTES_MAX:
-                raise StorageError(file=path, operation=operation, reason=Refusal.NAME_TOO_LONG)
-        return places[-1]
+                raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_TOO_LONG)
+        return positions[-1]
 
 
 class _ImageFile(ReadableFile):
@@ -194,7 +196,7 @@ class _ImageFile(ReadableFile):
 
     def _open_content(self, operation: str) -> bytes:
         if self._content is None:
-            raise StorageError(file=self._path, operation=operation, reason=Refusal.NOT_OPEN)
+            raise StorageError(file=self._path, operation=operation, reason=StorageReason.NOT_OPEN)
         return self._content
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
@@ -214,12 +216,12 @@ class _ImageFile(ReadableFile):
         self.close()
 
 
-def _places(path: str) -> list[str]:
+def _positions(path: str) -> list[str]:
     """Return every place that a walk along `path` meets, its end last, each spelled in its one way."""
-    places = ["/" if path.startswith("/") else "."]
+    positions = ["/" if path.startswith("/") else "."]
     for name in path.split("/"):
-        places.append(posixpath.normpath(posixpath.join(places[-1], name)))
-    return places
+        positions.append(posixpath.normpath(posixpath.join(positions[-1], name)))
+    return positions
 
 
 def _is_encodable(path: str) -> bool:

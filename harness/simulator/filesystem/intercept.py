@@ -67,7 +67,9 @@ CHANGES = frozenset(
 # What a crash can come between. Opening counts because it may make the file.
 STEPS = BARRIERS | CHANGES
 # What leaves everything as it is, but for what the caller itself has open. Closing may let go of a lock.
-LOOKS = frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
+READ_ONLY_CALLS = (
+    frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

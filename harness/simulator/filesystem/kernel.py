@@ -13,14 +13,14 @@ from typing import NamedTuple, TypeAlias
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.impl.storage.interface import EntryKind, LockMode, Refusal
+from tornproof.impl.storage.interface import EntryKind, LockMode, StorageReason
 
 ROOT = 0
-NUMBERS_OF_A_LIFE = 1 << 20
+NUMBERS_OF_A_SESSION = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """An answer: no, and why."""
 
     reason: str
@@ -33,7 +33,7 @@ class BusFault:
     offset_bytes: int
 
 
-Answer: TypeAlias = bytes | int | bool | tuple[str, ...] | EntryKind | Refused | BusFault | None
+Answer: TypeAlias = bytes | int | bool | tuple[str, ...] | EntryKind | Rejected | BusFault | None
 
 
 class Handle(NamedTuple):
@@ -53,7 +53,7 @@ class Mapped(NamedTuple):
 class Lock(NamedTuple):
     """An advisory lock of an open file of a life."""
 
-    life: int
+    session: int
     handle: int
     mode: LockMode
     start: int
@@ -63,7 +63,7 @@ class Lock(NamedTuple):
 class Lease(NamedTuple):
     """A range of a file that somebody looks at without a copy."""
 
-    life: int
+    session: int
     mapping: int
     file: int
     start: int
@@ -118,14 +118,16 @@ class Kernel:
         What is absolute stands below a directory without a name.
         """
         kernel = cls()
-        places: dict[str, bytes | None] = {place: None for place in image.directories if place not in ("/", ".")}
-        places |= image.files
-        if any(place.startswith("/") for place in ("/", *places)):
-            places[""] = None
-        for number, path in enumerate(sorted(places), start=1):
+        positions: dict[str, bytes | None] = {
+            position: None for position in image.directories if position not in ("/", ".")
+        }
+        positions |= image.files
+        if any(position.startswith("/") for position in ("/", *positions)):
+            positions[""] = None
+        for number, path in enumerate(sorted(positions), start=1):
             directory, name = kernel.way(path)
             kernel.directories[directory][name] = number
-            content = places[path]
+            content = positions[path]
             if content is None:
                 kernel.directories[number] = {}
             else:
@@ -148,12 +150,14 @@ class Kernel:
         other.broken_leases = self.broken_leases
         return other
 
-    def kill(self, life: int) -> None:
+    def kill(self, session: int) -> None:
         """End a process: what it had open is gone, what it wrote is there."""
-        self.handles = {key: handle for key, handle in self.handles.items() if key[0] != life}
-        self.mappings = {key: mapped for key, mapped in self.mappings.items() if key[0] != life}
-        self.leases = tuple(lease for lease in self.leases if lease.life != life)
-        self.locks = {file: tuple(lock for lock in locks if lock.life != life) for file, locks in self.locks.items()}
+        self.handles = {key: handle for key, handle in self.handles.items() if key[0] != session}
+        self.mappings = {key: mapped for key, mapped in self.mappings.items() if key[0] != session}
+        self.leases = tuple(lease for lease in self.leases if lease.session != session)
+        self.locks = {
+            file: tuple(lock for lock in locks if lock.session != session) for file, locks in self.locks.items()
+        }
 
     def way(self, path: str) -> tuple[int, str]:
         """Return the directory of a path's last name, and that name; NoError."""
@@ -162,9 +166,9 @@ class Kernel:
         for parent in parents:
             found = self.directories[directory].get(parent)
             if found is None:
-                raise NoError(Refusal.MISSING)
+                raise NoError(StorageReason.MISSING)
             if found not in self.directories:
-                raise NoError(Refusal.NOT_A_DIRECTORY)
+                raise NoError(StorageReason.NOT_A_DIRECTORY)
             directory = found
         return directory, name
 
@@ -173,7 +177,7 @@ class Kernel:
         directory, name = self.way(path)
         found = self.directories[directory].get(name)
         if found is None:
-            raise NoError(Refusal.MISSING)
+            raise NoError(StorageReason.MISSING)
         return found
 
     def find(self, path: str) -> int | None:
@@ -183,18 +187,18 @@ class Kernel:
         except NoError:
             return None
 
-    def file_of(self, life: int, call: Call) -> int | None:
+    def file_of(self, session: int, call: Call) -> int | None:
         """Return the file that a call is about, by its mapping or its handle, or None where neither leads to one."""
-        if call.mapping and (life, call.mapping) in self.mappings:
-            return self.mappings[life, call.mapping].file
-        handle = self.handles.get((life, call.file))
+        if call.mapping and (session, call.mapping) in self.mappings:
+            return self.mappings[session, call.mapping].file
+        handle = self.handles.get((session, call.file))
         return None if handle is None else handle.file
 
-    def new_number(self, life: int) -> int:
+    def new_number(self, session: int) -> int:
         """Number what a life makes by that life, so that a number says nothing of the schedule."""
-        count = self.numbers.get(life, 0) + 1
-        self.numbers[life] = count
-        return (life + 1) * NUMBERS_OF_A_LIFE + count
+        count = self.numbers.get(session, 0) + 1
+        self.numbers[session] = count
+        return (session + 1) * NUMBERS_OF_A_SESSION + count
 
     def change_entries(self, *entries: tuple[int, str, int | None]) -> None:
         """Change names now; on disk all of them at some time, or at the next sync."""
@@ -206,7 +210,7 @@ class Kernel:
         durable = self.durable_directories.copy()
         kept = []
         for change in self.entry_changes:
-            if any(place == directory for place, _, _ in change):
+            if any(position == directory for position, _, _ in change):
                 apply_entry_change(durable, change)
             else:
                 kept.append(change)
@@ -244,7 +248,7 @@ class Kernel:
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
     """Return the tree that names lead to."""
     pending = [("", ROOT)]
-    files, places = {}, {"/", "."}
+    files, positions = {}, {"/", "."}
     while pending:
         prefix, directory = pending.pop()
         for name, number in directories[directory].items():
@@ -253,9 +257,9 @@ def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes])
                 files[path] = contents[number]
                 continue
             if path:
-                places.add(path)
+                positions.add(path)
             pending.append((f"{path}/", number))
-    return DiskImage(files, frozenset(places))
+    return DiskImage(files, frozenset(positions))
 
 
 def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChange) -> None:
@@ -269,5 +273,5 @@ def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChan
         directories[directory] = names
 
 
-Deed: TypeAlias = Callable[[Kernel, int, Call], Answer]
+Effect: TypeAlias = Callable[[Kernel, int, Call], Answer]
 """What a call of a life does to a kernel; raises NoError."""

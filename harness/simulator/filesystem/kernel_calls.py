@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tornproof.harness.simulator.filesystem import kernel_files, kernel_names
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, Deed, Kernel, NoError, Refused
+from tornproof.harness.simulator.filesystem.kernel import Answer, Effect, Kernel, NoError, Rejected
 
-DEEDS: dict[CallKind, Deed] = {**kernel_names.DEEDS, **kernel_files.DEEDS}
+EFFECTS: dict[CallKind, Effect] = {**kernel_names.EFFECTS, **kernel_files.EFFECTS}
 
 
-def apply(kernel: Kernel, life: int, call: Call) -> Answer:
+def apply(kernel: Kernel, session: int, call: Call) -> Answer:
     """Do a call of a process, and return what it gets back."""
     try:
-        return DEEDS[call.kind](kernel, life, call)
-    except NoError as refused:
-        return Refused(refused.reason)
+        return EFFECTS[call.kind](kernel, session, call)
+    except NoError as rejected:
+        return Rejected(rejected.reason)

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Deed, Kernel, Lease, Lock, Mapped, NoError
+from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Effect, Kernel, Lease, Lock, Mapped, NoError
 from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES
-from tornproof.impl.storage.interface import LockMode, Refusal
+from tornproof.impl.storage.interface import LockMode, StorageReason
 
 _END = 1 << 63
 
 
-def _file(kernel: Kernel, life: int, call: Call) -> int:
-    file = kernel.file_of(life, call)
+def _file(kernel: Kernel, session: int, call: Call) -> int:
+    file = kernel.file_of(session, call)
     if file is None:
-        raise NoError(Refusal.NOT_OPEN)
+        raise NoError(StorageReason.NOT_OPEN)
     return file
 
 
-def _writable(kernel: Kernel, life: int, call: Call, end_bytes: int) -> int:
-    handle = kernel.handles.get((life, call.file))
+def _writable(kernel: Kernel, session: int, call: Call, end_bytes: int) -> int:
+    handle = kernel.handles.get((session, call.file))
     if handle is None or not handle.is_writable:
-        raise NoError(Refusal.NOT_OPEN)
+        raise NoError(StorageReason.NOT_OPEN)
     if end_bytes > CAPACITY_BYTES:
-        raise NoError(Refusal.NO_SPACE)
+        raise NoError(StorageReason.NO_SPACE)
     return handle.file
 
 
-def _pread(kernel: Kernel, life: int, call: Call) -> Answer:
-    content = kernel.files[_file(kernel, life, call)].content
+def _pread(kernel: Kernel, session: int, call: Call) -> Answer:
+    content = kernel.files[_file(kernel, session, call)].content
     return content[call.offset_bytes : call.offset_bytes + call.size_bytes]
 
 
-def _size(kernel: Kernel, life: int, call: Call) -> Answer:
-    return len(kernel.files[_file(kernel, life, call)].content)
+def _size(kernel: Kernel, session: int, call: Call) -> Answer:
+    return len(kernel.files[_file(kernel, session, call)].content)
 
 
-def _pwrite(kernel: Kernel, life: int, call: Call) -> Answer:
+def _pwrite(kernel: Kernel, session: int, call: Call) -> Answer:
     end_bytes = call.offset_bytes + len(call.content)
-    file = _writable(kernel, life, call, end_bytes)
+    file = _writable(kernel, session, call, end_bytes)
     _break_leases(kernel, file, call, call.offset_bytes, end_bytes)
     kernel.files[file] = kernel.files[file].written(call.content, call.offset_bytes)
     return None
 
 
-def _truncate(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = _writable(kernel, life, call, call.size_bytes)
+def _truncate(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = _writable(kernel, session, call, call.size_bytes)
     _break_leases(kernel, file, call, call.size_bytes, _END)
     kernel.files[file] = kernel.files[file].resized(call.size_bytes)
     return None
@@ -56,58 +56,58 @@ def _break_leases(kernel: Kernel, file: int, call: Call, start: int, stop: int) 
             kernel.broken_leases = (*kernel.broken_leases, f"{call.kind} {call.path} from byte {start} on")
 
 
-def _map(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = _file(kernel, life, call)
+def _map(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = _file(kernel, session, call)
     if call.size_bytes > len(kernel.files[file].content):
-        raise NoError(Refusal.TOO_SHORT)
-    kernel.mappings[life, call.mapping] = Mapped(file, call.size_bytes)
+        raise NoError(StorageReason.TOO_SHORT)
+    kernel.mappings[session, call.mapping] = Mapped(file, call.size_bytes)
     return None
 
 
-def _sync(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = _file(kernel, life, call)
+def _sync(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = _file(kernel, session, call)
     kernel.files[file] = kernel.files[file].synced()
     return None
 
 
-def _msync(kernel: Kernel, life: int, call: Call) -> Answer:
-    file, size_bytes = kernel.mappings[life, call.mapping]
+def _msync(kernel: Kernel, session: int, call: Call) -> Answer:
+    file, size_bytes = kernel.mappings[session, call.mapping]
     kernel.files[file] = kernel.files[file].synced_until(size_bytes)
     return None
 
 
-def _lock(kernel: Kernel, life: int, call: Call) -> Answer:
-    handle = kernel.handles.get((life, call.file))
+def _lock(kernel: Kernel, session: int, call: Call) -> Answer:
+    handle = kernel.handles.get((session, call.file))
     if handle is None or (call.lock is LockMode.EXCLUSIVE and not handle.is_writable):
-        raise NoError(Refusal.NOT_OPEN)
+        raise NoError(StorageReason.NOT_OPEN)
     start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
     for lock in kernel.locks.get(handle.file, ()):
-        is_own = (lock.life, lock.handle) == (life, call.file)
+        is_own = (lock.session, lock.handle) == (session, call.file)
         if not is_own and lock.start < stop and start < lock.stop and LockMode.EXCLUSIVE in (lock.mode, call.lock):
             return False
-    _free(kernel, handle.file, life, call.file, start, stop)
-    kernel.locks[handle.file] = (*kernel.locks[handle.file], Lock(life, call.file, call.lock, start, stop))
+    _free(kernel, handle.file, session, call.file, start, stop)
+    kernel.locks[handle.file] = (*kernel.locks[handle.file], Lock(session, call.file, call.lock, start, stop))
     return True
 
 
-def _unlock(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = _file(kernel, life, call)
-    _free(kernel, file, life, call.file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+def _unlock(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = _file(kernel, session, call)
+    _free(kernel, file, session, call.file, call.offset_bytes, call.offset_bytes + call.size_bytes)
     return None
 
 
-def _close(kernel: Kernel, life: int, call: Call) -> Answer:
-    handle = kernel.handles.pop((life, call.file), None)
+def _close(kernel: Kernel, session: int, call: Call) -> Answer:
+    handle = kernel.handles.pop((session, call.file), None)
     if handle is not None and kernel.locks.get(handle.file):
-        _free(kernel, handle.file, life, call.file, 0, _END)
+        _free(kernel, handle.file, session, call.file, 0, _END)
     return None
 
 
-def _free(kernel: Kernel, file: int, life: int, handle: int, start: int, stop: int) -> None:
+def _free(kernel: Kernel, file: int, session: int, handle: int, start: int, stop: int) -> None:
     """Take a range away from an open file's locks, which keep what they hold on both sides."""
     kept: list[Lock] = []
     for lock in kernel.locks.get(file, ()):
-        if (lock.life, lock.handle) != (life, handle):
+        if (lock.session, lock.handle) != (session, handle):
             kept.append(lock)
             continue
         for left, right in ((lock.start, min(lock.stop, start)), (max(lock.start, stop), lock.stop)):
@@ -116,21 +116,21 @@ def _free(kernel: Kernel, file: int, life: int, handle: int, start: int, stop: i
     kernel.locks[file] = tuple(kept)
 
 
-def _read_mapped(kernel: Kernel, life: int, call: Call) -> Answer:
-    content = kernel.files[kernel.mappings[life, call.mapping].file].content
+def _read_mapped(kernel: Kernel, session: int, call: Call) -> Answer:
+    content = kernel.files[kernel.mappings[session, call.mapping].file].content
     end_bytes = call.offset_bytes + call.size_bytes
     if end_bytes > len(content):
         return BusFault(end_bytes - 1)
     return content[call.offset_bytes : end_bytes]
 
 
-def _load(kernel: Kernel, life: int, call: Call) -> Answer:
-    word = _read_mapped(kernel, life, call)
+def _load(kernel: Kernel, session: int, call: Call) -> Answer:
+    word = _read_mapped(kernel, session, call)
     return int.from_bytes(word, "little") if isinstance(word, bytes) else word
 
 
-def _store(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = kernel.mappings[life, call.mapping].file
+def _store(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = kernel.mappings[session, call.mapping].file
     end_bytes = call.offset_bytes + call.size_bytes
     state = kernel.files[file]
     if end_bytes > len(state.content):
@@ -140,34 +140,34 @@ def _store(kernel: Kernel, life: int, call: Call) -> Answer:
     return None
 
 
-def _view(kernel: Kernel, life: int, call: Call) -> Answer:
-    content = _read_mapped(kernel, life, call)
+def _view(kernel: Kernel, session: int, call: Call) -> Answer:
+    content = _read_mapped(kernel, session, call)
     if isinstance(content, bytes):
-        file = kernel.mappings[life, call.mapping].file
-        lease = Lease(life, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+        file = kernel.mappings[session, call.mapping].file
+        lease = Lease(session, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
         kernel.leases = (*kernel.leases, lease)
     return content
 
 
-def _end_view(kernel: Kernel, life: int, call: Call) -> Answer:
-    file = kernel.mappings[life, call.mapping].file
-    lease = Lease(life, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
+def _end_view(kernel: Kernel, session: int, call: Call) -> Answer:
+    file = kernel.mappings[session, call.mapping].file
+    lease = Lease(session, call.mapping, file, call.offset_bytes, call.offset_bytes + call.size_bytes)
     leases = list(kernel.leases)
     leases.remove(lease)
     kernel.leases = tuple(leases)
     return None
 
 
-def _unmap(kernel: Kernel, life: int, call: Call) -> Answer:
-    kernel.mappings.pop((life, call.mapping), None)
+def _unmap(kernel: Kernel, session: int, call: Call) -> Answer:
+    kernel.mappings.pop((session, call.mapping), None)
     return None
 
 
-def _nothing(kernel: Kernel, life: int, call: Call) -> Answer:
+def _nothing(kernel: Kernel, session: int, call: Call) -> Answer:
     return None
 
 
-DEEDS: dict[CallKind, Deed] = {
+EFFECTS: dict[CallKind, Effect] = {
     CallKind.LOAD_FENCE: _nothing,
     CallKind.STORE_FENCE: _nothing,
     CallKind.PREAD: _pread,

@@ -7,71 +7,71 @@ import os
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, Deed, Handle, Kernel, NoError
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Refusal
+from tornproof.harness.simulator.filesystem.kernel import Answer, Effect, Handle, Kernel, NoError
+from tornproof.impl.storage.interface import EntryKind, OpenMode, StorageReason
 
 
-def _open_for_reading(kernel: Kernel, life: int, call: Call) -> Answer:
+def _open_for_reading(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.entry(call.path)
     if number in kernel.directories:
-        raise NoError(Refusal.IS_A_DIRECTORY)
-    kernel.handles[life, call.file] = Handle(number, False)
+        raise NoError(StorageReason.IS_A_DIRECTORY)
+    kernel.handles[session, call.file] = Handle(number, False)
     return None
 
 
-def _open_for_writing(kernel: Kernel, life: int, call: Call) -> Answer:
+def _open_for_writing(kernel: Kernel, session: int, call: Call) -> Answer:
     directory, name = kernel.way(call.path)
     number = kernel.directories[directory].get(name)
     if number is None:
         if call.mode is OpenMode.EXISTING:
-            raise NoError(Refusal.MISSING)
-        number = kernel.new_number(life)
+            raise NoError(StorageReason.MISSING)
+        number = kernel.new_number(session)
         kernel.files[number] = FileState()
         kernel.change_entries((directory, name, number))
     elif call.mode is OpenMode.NEW:
-        raise NoError(Refusal.ALREADY_THERE)
+        raise NoError(StorageReason.ALREADY_THERE)
     elif number in kernel.directories:
-        raise NoError(Refusal.IS_A_DIRECTORY)
-    kernel.handles[life, call.file] = Handle(number, True)
+        raise NoError(StorageReason.IS_A_DIRECTORY)
+    kernel.handles[session, call.file] = Handle(number, True)
     return None
 
 
 def _directory(kernel: Kernel, path: str) -> int:
     number = kernel.entry(path)
     if number not in kernel.directories:
-        raise NoError(Refusal.NOT_A_DIRECTORY)
+        raise NoError(StorageReason.NOT_A_DIRECTORY)
     return number
 
 
-def _listdir(kernel: Kernel, life: int, call: Call) -> Answer:
+def _listdir(kernel: Kernel, session: int, call: Call) -> Answer:
     return tuple(sorted(kernel.directories[_directory(kernel, call.path)]))
 
 
-def _kind(kernel: Kernel, life: int, call: Call) -> Answer:
+def _kind(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.find(call.path)
     if number is None:
         return EntryKind.MISSING
     return EntryKind.DIRECTORY if number in kernel.directories else EntryKind.FILE
 
 
-def _mkdir(kernel: Kernel, life: int, call: Call) -> Answer:
+def _mkdir(kernel: Kernel, session: int, call: Call) -> Answer:
     directory, name = kernel.way(call.path)
     if name in kernel.directories[directory]:
-        raise NoError(Refusal.ALREADY_THERE)
-    number = kernel.new_number(life)
+        raise NoError(StorageReason.ALREADY_THERE)
+    number = kernel.new_number(session)
     kernel.directories[number] = {}
     kernel.change_entries((directory, name, number))
     return None
 
 
-def _rmdir(kernel: Kernel, life: int, call: Call) -> Answer:
+def _rmdir(kernel: Kernel, session: int, call: Call) -> Answer:
     if kernel.directories[_directory(kernel, call.path)]:
-        raise NoError(Refusal.NOT_EMPTY)
+        raise NoError(StorageReason.NOT_EMPTY)
     kernel.change_entries((*kernel.way(call.path), None))
     return None
 
 
-def _rename(kernel: Kernel, life: int, call: Call) -> Answer:
+def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
     source = kernel.way(call.path)
     directory, name = kernel.way(call.target_path)
     moved = kernel.entry(call.path)
@@ -84,39 +84,39 @@ def _rename(kernel: Kernel, life: int, call: Call) -> Answer:
     if replaced is not None:
         is_directory = moved in kernel.directories
         if is_directory and replaced not in kernel.directories:
-            raise NoError(Refusal.NOT_A_DIRECTORY)
+            raise NoError(StorageReason.NOT_A_DIRECTORY)
         if not is_directory and replaced in kernel.directories:
-            raise NoError(Refusal.IS_A_DIRECTORY)
+            raise NoError(StorageReason.IS_A_DIRECTORY)
         if is_directory and kernel.directories[replaced]:
-            raise NoError(Refusal.NOT_EMPTY)
+            raise NoError(StorageReason.NOT_EMPTY)
     kernel.change_entries((*source, None), (directory, name, moved))
     return None
 
 
-def _link(kernel: Kernel, life: int, call: Call) -> Answer:
+def _link(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.entry(call.path)
     directory, name = kernel.way(call.target_path)
     if name in kernel.directories[directory]:
-        raise NoError(Refusal.ALREADY_THERE)
+        raise NoError(StorageReason.ALREADY_THERE)
     if number in kernel.directories:
-        raise NoError(Refusal.NOT_PERMITTED)
+        raise NoError(StorageReason.NOT_PERMITTED)
     kernel.change_entries((directory, name, number))
     return None
 
 
-def _unlink(kernel: Kernel, life: int, call: Call) -> Answer:
+def _unlink(kernel: Kernel, session: int, call: Call) -> Answer:
     if kernel.entry(call.path) in kernel.directories:
-        raise NoError(Refusal.IS_A_DIRECTORY)
+        raise NoError(StorageReason.IS_A_DIRECTORY)
     kernel.change_entries((*kernel.way(call.path), None))
     return None
 
 
-def _sync_directory(kernel: Kernel, life: int, call: Call) -> Answer:
+def _sync_directory(kernel: Kernel, session: int, call: Call) -> Answer:
     kernel.sync_entries(_directory(kernel, call.path))
     return None
 
 
-DEEDS: dict[CallKind, Deed] = {
+EFFECTS: dict[CallKind, Effect] = {
     CallKind.OPEN_FOR_READING: _open_for_reading,
     CallKind.OPEN_FOR_WRITING: _open_for_writing,
     CallKind.LISTDIR: _listdir,

@@ -13,7 +13,7 @@ class Killed(BaseException):
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class Session:
     """All that was opened through one storage object: it dies as a whole, and its locks with it."""
 
     tally: Tally = field(default_factory=Tally)
@@ -38,7 +38,7 @@ class Life:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lock:
     owner: object
-    life: Life
+    session: Session
     mode: LockMode
     start: int
     stop: int
@@ -53,15 +53,15 @@ class LockTable:
         """Start unlocked."""
         self._locks: list[_Lock] = []
 
-    def try_lock(self, owner: object, life: Life, mode: LockMode, start: int, stop: int) -> bool:
+    def try_lock(self, owner: object, session: Session, mode: LockMode, start: int, stop: int) -> bool:
         """Lock [start, stop) for an open file of a life, or say that another living one holds a lock against it."""
-        self._locks = [lock for lock in self._locks if not lock.life.is_dead]
+        self._locks = [lock for lock in self._locks if not lock.session.is_dead]
         for lock in self._locks:
             is_in_the_way = lock.owner is not owner and lock.start < stop and start < lock.stop
             if is_in_the_way and LockMode.EXCLUSIVE in (mode, lock.mode):
                 return False
         self.unlock(owner, start, stop)
-        self._locks.append(_Lock(owner, life, mode, start, stop))
+        self._locks.append(_Lock(owner, session, mode, start, stop))
         return True
 
     def unlock(self, owner: object, start: int, stop: int) -> None:
@@ -73,5 +73,5 @@ class LockTable:
                 continue
             for left, right in ((lock.start, min(lock.stop, start)), (max(lock.start, stop), lock.stop)):
                 if left < right:
-                    kept.append(_Lock(owner, lock.life, lock.mode, left, right))
+                    kept.append(_Lock(owner, lock.session, lock.mode, left, right))
         self._locks = kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.locks import Life
+from tornproof.harness.simulator.filesystem.locks import Session
 from tornproof.harness.simulator.filesystem.memory_file import MemoryFile
 from tornproof.harness.simulator.filesystem.memory_tree import (
     Directory,
@@ -16,14 +16,14 @@ from tornproof.harness.simulator.filesystem.memory_tree import (
     entry_of,
     is_name,
     is_usable,
-    refuse,
+    reject,
 )
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Refusal, Storage
-from tornproof.impl.storage.operating_system_file import PlainWords
+from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
+from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 
 
-class _OnPath(PlainWords):
+class _OnPath(TranslateOsErrors):
     """Turn the system's numbers into a refusal, and refuse first of all a path that no system gets to see."""
 
     __slots__ = ()
@@ -31,7 +31,7 @@ class _OnPath(PlainWords):
     def __init__(self, path: str, operation: str, *other_paths: str) -> None:
         super().__init__(path, operation)
         if not all(map(is_usable, (path, *other_paths))):
-            raise StorageError(file=path, operation=operation, reason=Refusal.NAME_UNUSABLE)
+            raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
 
 
 class MemoryStorage(Storage):
@@ -43,7 +43,7 @@ class MemoryStorage(Storage):
     def __init__(self) -> None:
         """Start with an empty disk."""
         self._tree = Tree()
-        self._life = Life()
+        self._session = Session()
 
     @classmethod
     def of(cls, image: DiskImage) -> MemoryStorage:
@@ -74,44 +74,44 @@ class MemoryStorage(Storage):
         """Return what tells this disk from every other: names, bytes, and which names are one file."""
         return self._tree.digest()
 
-    def fork_life(self) -> MemoryStorage:
+    def fork_process(self) -> MemoryStorage:
         """Return another process on the same disk, with counters of its own."""
         return self._on(self._tree)
 
-    def kill_life(self) -> None:
+    def kill_process(self) -> None:
         """End this process: its locks are gone, nothing is closed politely, and every further call raises `Killed`."""
-        self._life.is_dead = True
+        self._session.is_dead = True
 
     def open_for_reading(self, path: str) -> File:
         """Open a file of the tree."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "open for reading"):
-            return MemoryFile(path, as_file(self._tree.find(path)), self._life, is_writable=False)
+            return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=False)
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
         """Open a file of the tree, or put an empty one there."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "open for writing"):
             if mode is OpenMode.EXISTING:
-                return MemoryFile(path, as_file(self._tree.find(path)), self._life, is_writable=True)
+                return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=True)
             directory, name = self._tree.way(path)
             if not is_name(name):
-                refuse(errno.EISDIR)
+                reject(errno.EISDIR)
             found = entry_of(directory, name)
             if found is not None and mode is OpenMode.NEW:
-                refuse(errno.EEXIST)
+                reject(errno.EEXIST)
             inode = directory.entries[name] = Inode() if found is None else as_file(found)
-            return MemoryFile(path, inode, self._life, is_writable=True)
+            return MemoryFile(path, inode, self._session, is_writable=True)
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Sort, as every storage does."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "list"):
             return tuple(sorted(as_directory(self._tree.find(path)).entries))
 
     def kind(self, path: str) -> EntryKind:
         """Look at the entry."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "look at"):
             try:
                 entry = self._tree.find(path)
@@ -121,40 +121,40 @@ class MemoryStorage(Storage):
 
     def mkdir(self, path: str) -> None:
         """Make an empty directory."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "make directory"):
             directory, name = self._tree.way(path)
             if not is_name(name) or entry_of(directory, name) is not None:
-                refuse(errno.EEXIST)
+                reject(errno.EEXIST)
             directory.entries[name] = Directory(directory)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "remove directory"):
             removed = as_directory(self._tree.find(path))
             directory, name = self._tree.way(path)
             if removed.entries or not is_name(name):
-                refuse(errno.ENOTEMPTY)
+                reject(errno.ENOTEMPTY)
             del directory.entries[name]
 
     def rename(self, source_path: str, target_path: str) -> None:
         """Move the entry, whatever it is."""
-        self._life.step()
+        self._session.step()
         with _OnPath(source_path, f"rename to {target_path}", target_path):
             source_directory, source_name = self._tree.way(source_path)
             target_directory, target_name = self._tree.way(target_path)
             if not (is_name(source_name) and is_name(target_name)):
-                refuse(errno.EBUSY)
+                reject(errno.EBUSY)
             moved = self._tree.find(source_path)
             replaced = entry_of(target_directory, target_name)
             if replaced is moved:
                 return
             if isinstance(moved, Directory):
                 if moved.is_at_or_above(target_directory):
-                    refuse(errno.EINVAL)
+                    reject(errno.EINVAL)
                 if replaced is not None and as_directory(replaced).entries:
-                    refuse(errno.ENOTEMPTY)
+                    reject(errno.ENOTEMPTY)
                 moved.parent = target_directory
             elif replaced is not None:
                 as_file(replaced)
@@ -163,19 +163,19 @@ class MemoryStorage(Storage):
 
     def link(self, source_path: str, target_path: str) -> None:
         """Put the inode under a second name."""
-        self._life.step()
+        self._session.step()
         with _OnPath(source_path, f"link as {target_path}", target_path):
             linked = self._tree.find(source_path)
             directory, name = self._tree.way(target_path)
             if not is_name(name) or entry_of(directory, name) is not None:
-                refuse(errno.EEXIST)
+                reject(errno.EEXIST)
             if isinstance(linked, Directory):
-                refuse(errno.EPERM)
+                reject(errno.EPERM)
             directory.entries[name] = linked
 
     def unlink(self, path: str) -> None:
         """Remove the name; whoever has the inode open keeps it."""
-        self._life.step()
+        self._session.step()
         with _OnPath(path, "unlink"):
             as_file(self._tree.find(path))
             directory, name = self._tree.way(path)
@@ -183,32 +183,32 @@ class MemoryStorage(Storage):
 
     def sync_directory(self, path: str) -> None:
         """Count only."""
-        self._life.sync()
+        self._session.sync()
         with _OnPath(path, "sync directory"):
             as_directory(self._tree.find(path))
 
     def load_fence(self) -> None:
         """Count only: every load is in order here."""
-        self._life.step()
+        self._session.step()
 
     def store_fence(self) -> None:
         """Count only: every store is in order here."""
-        self._life.step()
+        self._session.step()
 
     def monotonic_seconds(self) -> float:
         """Return how long everybody on this disk has slept."""
-        self._life.check()
+        self._session.check()
         return self._tree.now_seconds
 
     def sleep_seconds(self, duration_seconds: float) -> None:
         """Move the clock without waiting."""
         assert duration_seconds >= 0
-        self._life.check()
+        self._session.check()
         self._tree.now_seconds += duration_seconds
 
     def counters(self) -> Counters:
         """Return the counts of this life."""
-        tally = self._life.tally
+        tally = self._session.tally
         return Counters(
             step_count=tally.step_count,
             read_bytes=tally.read_bytes,

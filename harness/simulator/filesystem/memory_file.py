@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from tornproof.harness.simulator.filesystem.locks import Life
+from tornproof.harness.simulator.filesystem.locks import Session
 from tornproof.harness.simulator.filesystem.memory_tree import Inode
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import File, LockMode, Mapping, Refusal
+from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
 
 # A corrupt offset must end as on a full disk, not in our own memory.
 CAPACITY_BYTES = 1 << 30
@@ -26,26 +26,26 @@ class BusError(BaseException):
 class MemoryFile(File):
     """An open file of a storage in memory."""
 
-    def __init__(self, path: str, inode: Inode, life: Life, *, is_writable: bool) -> None:
+    def __init__(self, path: str, inode: Inode, session: Session, *, is_writable: bool) -> None:
         """Open `inode`; `path` is for messages only."""
         self._path = path
         self._inode = inode
-        self._life = life
+        self._session = session
         self._is_writable = is_writable
         self._is_open = True
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
         """Copy the range."""
         assert size_bytes >= 0 and offset_bytes >= 0
-        self._life.step()
+        self._session.step()
         self._check(self._is_open, "read")
         content = self._inode.read(size_bytes, offset_bytes)
-        self._life.tally.read_bytes += len(content)
+        self._session.tally.read_bytes += len(content)
         return content
 
     def size_bytes(self) -> int:
         """Return the size of now."""
-        self._life.step()
+        self._session.step()
         self._check(self._is_open, "ask for the size")
         return self._inode.size_bytes
 
@@ -53,32 +53,32 @@ class MemoryFile(File):
         """Write all at once."""
         written = bytes(content)
         assert 0 <= offset_bytes < _OFFSET_BYTES_END - len(written)
-        self._life.step()
+        self._session.step()
         if written:
             self._check(self._is_open and self._is_writable, "write")
-            self._check(offset_bytes + len(written) <= CAPACITY_BYTES, "write", Refusal.NO_SPACE)
+            self._check(offset_bytes + len(written) <= CAPACITY_BYTES, "write", StorageReason.NO_SPACE)
             self._inode.write(written, offset_bytes)
-            self._life.tally.written_bytes += len(written)
+            self._session.tally.written_bytes += len(written)
 
     def truncate(self, size_bytes: int) -> None:
         """Set the size."""
         assert 0 <= size_bytes < _OFFSET_BYTES_END
-        self._life.step()
+        self._session.step()
         self._check(self._is_open and self._is_writable, "truncate")
-        self._check(size_bytes <= CAPACITY_BYTES, "truncate", Refusal.NO_SPACE)
+        self._check(size_bytes <= CAPACITY_BYTES, "truncate", StorageReason.NO_SPACE)
         self._inode.resize(size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
         """Map the inode, which outlives this file and its name."""
         assert size_bytes > 0
-        self._life.step()
+        self._session.step()
         self._check(self._is_open, "map")
-        self._check(size_bytes <= self._inode.size_bytes, "map", Refusal.TOO_SHORT)
-        return _MemoryMapping(self._inode, size_bytes, self._life, is_writable=self._is_writable)
+        self._check(size_bytes <= self._inode.size_bytes, "map", StorageReason.TOO_SHORT)
+        return _MemoryMapping(self._inode, size_bytes, self._session, is_writable=self._is_writable)
 
     def fsync(self) -> None:
         """Count only."""
-        self._life.sync()
+        self._session.sync()
         self._check(self._is_open, "sync")
 
     def fdatasync(self) -> None:
@@ -89,7 +89,7 @@ class MemoryFile(File):
         """Ask the inode, which knows the locks of all its open files."""
         start, stop = self._lock_range(offset_bytes, size_bytes)
         self._check(self._is_writable or mode is LockMode.SHARED, "lock")
-        return self._inode.locks.try_lock(self, self._life, mode, start, stop)
+        return self._inode.locks.try_lock(self, self._session, mode, start, stop)
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
         """Keep what own locks reach beyond the range."""
@@ -98,7 +98,7 @@ class MemoryFile(File):
     def close(self) -> None:
         """Give all locks back."""
         if self._is_open:
-            self._life.step()
+            self._session.step()
             self._is_open = False
             self._inode.locks.unlock(self, 0, _OFFSET_BYTES_END)
 
@@ -110,22 +110,22 @@ class MemoryFile(File):
         """Close the file."""
         self.close()
 
-    def _check(self, is_granted: bool, operation: str, reason: Refusal = Refusal.NOT_OPEN) -> None:
+    def _check(self, is_granted: bool, operation: str, reason: StorageReason = StorageReason.NOT_OPEN) -> None:
         if not is_granted:
             raise StorageError(file=self._path, operation=operation, reason=reason)
 
     def _lock_range(self, offset_bytes: int, size_bytes: int) -> tuple[int, int]:
         assert size_bytes > 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
-        self._life.step()
+        self._session.step()
         self._check(self._is_open, "lock")
         return offset_bytes, offset_bytes + size_bytes
 
 
 class _MemoryMapping(Mapping):
-    def __init__(self, inode: Inode, size_bytes: int, life: Life, *, is_writable: bool) -> None:
+    def __init__(self, inode: Inode, size_bytes: int, session: Session, *, is_writable: bool) -> None:
         self._inode = inode
         self._size_bytes = size_bytes
-        self._life = life
+        self._session = session
         self._is_writable = is_writable
         self._is_mapped = True
         self._lease_count = 0
@@ -148,20 +148,20 @@ class _MemoryMapping(Mapping):
 
     def _store(self, size_bytes: int, offset_bytes: int, value: int) -> None:
         assert self._is_writable and offset_bytes % size_bytes == 0 and 0 <= value < 1 << size_bytes * 8
-        self._touch(size_bytes, offset_bytes)
-        self._life.tally.written_bytes += size_bytes
+        self._access(size_bytes, offset_bytes)
+        self._session.tally.written_bytes += size_bytes
         self._inode.write(value.to_bytes(size_bytes, "little"), offset_bytes)
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        self._touch(size_bytes, offset_bytes)
-        self._life.tally.read_bytes += size_bytes
+        self._access(size_bytes, offset_bytes)
+        self._session.tally.read_bytes += size_bytes
         return self._inode.read(size_bytes, offset_bytes)
 
-    def _touch(self, size_bytes: int, offset_bytes: int) -> None:
+    def _access(self, size_bytes: int, offset_bytes: int) -> None:
         if not self._is_mapped:
             raise ValueError("the mapping is released")
         assert size_bytes >= 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= self._size_bytes
-        self._life.step()
+        self._session.step()
         self._check_end(offset_bytes + size_bytes)
 
     def _check_end(self, end_bytes: int) -> None:
@@ -170,8 +170,8 @@ class _MemoryMapping(Mapping):
 
     @contextmanager
     def view(self, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
-        self._touch(size_bytes, offset_bytes)
-        self._life.tally.read_bytes += size_bytes
+        self._access(size_bytes, offset_bytes)
+        self._session.tally.read_bytes += size_bytes
         lease = self._inode.lease(size_bytes, offset_bytes)
         self._lease_count += 1
         try:
@@ -184,11 +184,11 @@ class _MemoryMapping(Mapping):
                 lease.release()
 
     def msync(self) -> None:
-        self._life.sync()
+        self._session.sync()
 
     def unmap(self) -> None:
         assert self._lease_count == 0
-        self._life.step()
+        self._session.step()
         self._is_mapped = False
 
     def __enter__(self) -> Self:

@@ -99,11 +99,11 @@ class Directory:
         self.entries: dict[str, Inode | Directory] = {}
         self.parent = parent or self
 
-    def is_at_or_above(self, place: Directory) -> bool:
+    def is_at_or_above(self, position: Directory) -> bool:
         """Say whether a walk up from `place` comes by."""
-        while place is not self and place.parent is not place:
-            place = place.parent
-        return place is self
+        while position is not self and position.parent is not position:
+            position = position.parent
+        return position is self
 
 
 class Tree:
@@ -184,7 +184,7 @@ class Tree:
     def way(self, path: str) -> tuple[Directory, str]:
         """Walk a path up to its last name, which may be empty or dots, whatever may be there."""
         if not path:
-            refuse(errno.ENOENT)
+            reject(errno.ENOENT)
         *way, last = path.split("/")
         entry: Inode | Directory = self._roots["/" if path.startswith("/") else "."]
         for name in way:
@@ -204,7 +204,7 @@ class Tree:
 def entry_of(directory: Directory, name: str) -> Inode | Directory | None:
     """Return what has this name, if it is one that an entry can have, or None."""
     if len(os.fsencode(name)) > _NAME_BYTES_MAX:
-        refuse(errno.ENAMETOOLONG)
+        reject(errno.ENAMETOOLONG)
     return directory.entries.get(name)
 
 
@@ -224,18 +224,18 @@ def is_name(name: str) -> bool:
 def as_file(entry: Inode | Directory) -> Inode:
     """Return the entry, or raise as a kernel that wanted a file."""
     if isinstance(entry, Directory):
-        refuse(errno.EISDIR)
+        reject(errno.EISDIR)
     return entry
 
 
 def as_directory(entry: Inode | Directory) -> Directory:
     """Return the entry, or raise as a kernel that wanted a directory."""
     if isinstance(entry, Inode):
-        refuse(errno.ENOTDIR)
+        reject(errno.ENOTDIR)
     return entry
 
 
-def refuse(number: int) -> NoReturn:
+def reject(number: int) -> NoReturn:
     """Raise an error of the system."""
     raise OSError(number, os.strerror(number))
 
@@ -246,4 +246,4 @@ def _step(entry: Inode | Directory, name: str) -> Inode | Directory:
         return directory
     if name == "..":
         return directory.parent
-    return entry_of(directory, name) or refuse(errno.ENOENT)
+    return entry_of(directory, name) or reject(errno.ENOENT)

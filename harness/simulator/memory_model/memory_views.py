@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 
-PLACE_BYTES = 4
+POSITION_BYTES = 4
 SIZE_OFFSET_BYTES = -8
 """The file's size is a word of its own, in front of the file."""
 SIZE_BYTES = 8
@@ -51,9 +51,9 @@ class Store:
     commit: int
 
     @property
-    def places(self) -> range:
+    def positions(self) -> range:
         """The locations that it covers."""
-        return range(self.offset_bytes, self.offset_bytes + len(self.content), PLACE_BYTES)
+        return range(self.offset_bytes, self.offset_bytes + len(self.content), POSITION_BYTES)
 
 
 class View(NamedTuple):
@@ -88,8 +88,8 @@ class StoreHistory:
         self._initial = len(initial).to_bytes(SIZE_BYTES, "little") + initial
         self._numbers: dict[int, list[int]] = {}
         for store in stores:
-            for place in store.places:
-                self._numbers.setdefault(place, [0]).append(store.number)
+            for position in store.positions:
+                self._numbers.setdefault(position, [0]).append(store.number)
 
     @classmethod
     def of(
@@ -122,9 +122,9 @@ class StoreHistory:
                 fenced = len(stores)
         return cls(initial, stores)
 
-    def latest(self, place: int, number: int) -> int:
+    def latest(self, position: int, number: int) -> int:
         """Return the last store to a location that is not later than a given one."""
-        numbers = self._numbers.get(place, _UNTOUCHED)
+        numbers = self._numbers.get(position, _UNTOUCHED)
         return numbers[bisect_right(numbers, number) - 1]
 
     def loads(self, model: MemoryModel, view: View, offset_bytes: int, size_bytes: int) -> list[Loaded]:
@@ -132,72 +132,77 @@ class StoreHistory:
 
         Older stores rule out less of what comes after, so what can be seen with newer ones can be seen with these.
         """
-        places = range(offset_bytes, offset_bytes + size_bytes, PLACE_BYTES)
+        positions = range(offset_bytes, offset_bytes + size_bytes, POSITION_BYTES)
         if model is MemoryModel.SEQUENTIAL:
-            return self._moments(view, places)
+            return self._moments(view, positions)
         found: list[Loaded] = []
-        for stores in self._choices(model, view, places):
-            content = self._content(places, stores)
+        for stores in self._choices(model, view, positions):
+            content = self._content(positions, stores)
             is_needless = any(
                 content == known.content and all(map(int.__le__, known.stores, stores)) for known in found
             )
             if not is_needless:
-                found.append(Loaded(content, stores, self._seen(model, view, places, stores)))
+                found.append(Loaded(content, stores, self._seen(model, view, positions, stores)))
         return found
 
-    def _moments(self, view: View, places: range) -> list[Loaded]:
+    def _moments(self, view: View, positions: range) -> list[Loaded]:
         """Let time pass before the load, for as long as something else is seen then; `floor` is the time."""
-        later = {number for place in places for number in self._numbers.get(place, _UNTOUCHED) if number > view.floor}
+        later = {
+            number
+            for position in positions
+            for number in self._numbers.get(position, _UNTOUCHED)
+            if number > view.floor
+        }
         found: dict[bytes, Loaded] = {}
         for moment in (view.floor, *sorted(later)):
-            stores = tuple(self.latest(place, moment) for place in places)
-            content = self._content(places, stores)
+            stores = tuple(self.latest(position, moment) for position in positions)
+            content = self._content(positions, stores)
             found.setdefault(content, Loaded(content, stores, View(floor=moment)))
         return list(found.values())
 
-    def _choices(self, model: MemoryModel, view: View, places: range) -> Iterator[tuple[int, ...]]:
+    def _choices(self, model: MemoryModel, view: View, positions: range) -> Iterator[tuple[int, ...]]:
         """Yield a store for each location, oldest first, as one access may see them together."""
-        visible = [self._visible(place, max(view.floor, view.newest.get(place, 0))) for place in places]
+        visible = [self._visible(position, max(view.floor, view.newest.get(position, 0))) for position in positions]
         for stores in itertools.product(*visible):
-            seen = tuple(zip(places, stores, strict=True))
+            seen = tuple(zip(positions, stores, strict=True))
             if all(
-                other >= self.latest(beside, self._bound(model, number, place, beside))
-                for place, number in seen
+                other >= self.latest(beside, self._bound(model, number, position, beside))
+                for position, number in seen
                 for beside, other in seen
             ):
                 yield stores
 
-    def _visible(self, place: int, floor: int) -> list[int]:
-        numbers = self._numbers.get(place, _UNTOUCHED)
+    def _visible(self, position: int, floor: int) -> list[int]:
+        numbers = self._numbers.get(position, _UNTOUCHED)
         return numbers[bisect_right(numbers, floor) - 1 :]
 
-    def _bound(self, model: MemoryModel, number: int, place: int, beside: int) -> int:
+    def _bound(self, model: MemoryModel, number: int, position: int, beside: int) -> int:
         """Return up to which store all is seen at `beside` by the access that sees store `number` at `place`."""
         if number == 0:
             return 0
-        numbers = self._numbers[place]
+        numbers = self._numbers[position]
         until = numbers[1 : bisect_right(numbers, number)]
-        common = next((each for each in reversed(until) if beside in self.stores[each - 1].places), 0)
+        common = next((each for each in reversed(until) if beside in self.stores[each - 1].positions), 0)
         return max(common, self._carried(model, self.stores[number - 1]))
 
     def _carried(self, model: MemoryModel, store: Store) -> int:
         return store.number if model is MemoryModel.TOTAL_STORE_ORDER else store.carried
 
-    def _content(self, places: range, stores: tuple[int, ...]) -> bytes:
-        return b"".join(map(self._word, places, stores))
+    def _content(self, positions: range, stores: tuple[int, ...]) -> bytes:
+        return b"".join(map(self._word, positions, stores))
 
-    def _word(self, place: int, number: int) -> bytes:
+    def _word(self, position: int, number: int) -> bytes:
         if number == 0:
-            start = place - SIZE_OFFSET_BYTES
-            return self._initial[start : start + PLACE_BYTES].ljust(PLACE_BYTES, b"\0")
+            start = position - SIZE_OFFSET_BYTES
+            return self._initial[start : start + POSITION_BYTES].ljust(POSITION_BYTES, b"\0")
         store = self.stores[number - 1]
-        return store.content[place - store.offset_bytes :][:PLACE_BYTES]
+        return store.content[position - store.offset_bytes :][:POSITION_BYTES]
 
-    def _seen(self, model: MemoryModel, view: View, places: range, stores: tuple[int, ...]) -> View:
+    def _seen(self, model: MemoryModel, view: View, positions: range, stores: tuple[int, ...]) -> View:
         """Return the view after a load; the same location never goes back for the same reader."""
         pending = max(view.pending, *(self._carried(model, self.stores[number - 1]) for number in stores if number), 0)
         floor = max(view.floor, pending) if model is MemoryModel.TOTAL_STORE_ORDER else view.floor
-        newer = {place: number for place, number in zip(places, stores, strict=True) if number > floor}
+        newer = {position: number for position, number in zip(positions, stores, strict=True) if number > floor}
         return View(floor, pending, {**view.newest, **newer} if newer else view.newest)
 
 

@@ -46,7 +46,7 @@ class Picked(NamedTuple):
 
     disk: Disk
     tree: int
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 class _Shape(NamedTuple):
@@ -76,15 +76,15 @@ class LegalDisks:
         """Yield the disks, the latest first."""
         for number, shape in enumerate(self._shapes):
             contents = [file.contents for file in shape.files]
-            for places in _places(shape, self.seed):
-                content = tuple([of[place] for of, place in zip(contents, places, strict=True)])
-                yield Picked(Disk(shape.tree, content), number, places)
+            for positions in _positions(shape, self.seed):
+                content = tuple([of[position] for of, position in zip(contents, positions, strict=True)])
+                yield Picked(Disk(shape.tree, content), number, positions)
 
     def choice(self, picked: Picked) -> Choice:
         """Return the name of a disk that came."""
         shape = self._shapes[picked.tree]
-        chosen = zip(shape.tree.paths, shape.files, picked.places, strict=True)
-        files = tuple((path, file.choices[place]) for path, file, place in chosen if file.legal_count > 1)
+        chosen = zip(shape.tree.paths, shape.files, picked.positions, strict=True)
+        files = tuple((path, file.choices[position]) for path, file, position in chosen if file.legal_count > 1)
         return Choice(self.model.name, shape.names, files)
 
 
@@ -123,23 +123,23 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
     return Disk(tree, tuple(contents))
 
 
-def _places(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
+def _positions(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
     counts = [len(file.contents) for file in shape.files]
     if not shape.sampled_count:
         return itertools.product(*map(range, counts))
-    return itertools.islice(_some_places(counts, shape.sampled_count, seed), shape.sampled_count)
+    return itertools.islice(_some_positions(counts, shape.sampled_count, seed), shape.sampled_count)
 
 
-def _some_places(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:
+def _some_positions(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:
     latest, earliest = (0,) * len(counts), tuple(count - 1 for count in counts)
     yield latest
     yield earliest
     longest = max(counts)
-    for place in range(min(longest, count // (4 * len(counts)))):
+    for position in range(min(longest, count // (4 * len(counts)))):
         for file, of in enumerate(counts):
-            if place < of:
+            if position < of:
                 for base in (latest, earliest):
-                    yield (*base[:file], place, *base[file + 1 :])
+                    yield (*base[:file], position, *base[file + 1 :])
     chance = np.random.default_rng([seed, len(counts), count])
     while True:
         for row in chance.integers(counts, size=(count, len(counts))):

@@ -198,11 +198,11 @@ class _Shape:
         self.legal_count = math.prod(map(len, self._options))
 
     def content(self, picked: Sequence[int]) -> bytes:
-        self._pieces[1::2] = [options[place] for options, place in zip(self._options, picked, strict=True)]
+        self._pieces[1::2] = [options[position] for options, position in zip(self._options, picked, strict=True)]
         return b"".join(self._pieces)
 
     def choice(self, picked: Sequence[int]) -> FileChoice:
-        versions = [of[place] for of, place in zip(self._versions, picked, strict=True)]
+        versions = [of[position] for of, position in zip(self._versions, picked, strict=True)]
         blocks = tuple((block, version) for block, version in zip(self._varying, versions, strict=True) if version)
         return FileChoice(self._size, 0, blocks)
 
@@ -220,12 +220,14 @@ class _Shape:
         new, old = tuple(len(options) - 1 for options in self._options), (0,) * len(self._options)
         for deviation_count in range(DEVIATIONS_MAX + 1):
             for base in (new, old):
-                for places in itertools.combinations(range(len(base)), deviation_count):
-                    others = [[pick for pick in range(new[place] + 1) if pick != base[place]] for place in places]
+                for positions in itertools.combinations(range(len(base)), deviation_count):
+                    others = [
+                        [pick for pick in range(new[position] + 1) if pick != base[position]] for position in positions
+                    ]
                     for picks in itertools.product(*others):
                         deviating = list(base)
-                        for place, pick in zip(places, picks, strict=True):
-                            deviating[place] = pick
+                        for position, pick in zip(positions, picks, strict=True):
+                            deviating[position] = pick
                         yield tuple(deviating)
 
     def _by_chance(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:

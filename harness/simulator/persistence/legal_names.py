@@ -39,9 +39,9 @@ class Tree:
         kernel.durable_directories = self._directories
         return kernel
 
-    def places(self) -> dict[int, int]:
+    def positions(self) -> dict[int, int]:
         """Return each file's place in `paths` by its number in a kernel of this tree."""
-        return {number: place for place, number in enumerate(self._numbers)}
+        return {number: position for position, number in enumerate(self._numbers)}
 
 
 class LegalNames(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.simulator.process import programs
-from tornproof.harness.simulator.process.client import Mark, Node
+from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
 Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
@@ -21,7 +21,7 @@ class Violation(NamedTuple):
     """A broken property, by whom, and what was seen."""
 
     property: str
-    client: str
+    process: str
     sentence: str
 
 
@@ -29,7 +29,7 @@ class Property:
     """The names of what can be broken."""
 
     WRONG_SNAPSHOT = "a reader sees exactly one committed version"
-    REFUSED = "a reader gets an answer"
+    REJECTED = "a reader gets an answer"
     STALE = "a read sees what was acknowledged before it began"
     WENT_BACK = "a reader never goes back"
     LOST = "an acknowledged commit survives"
@@ -65,17 +65,17 @@ class Progress(NamedTuple):
     violations: tuple[Violation, ...] = ()
     observations: tuple[tuple[str, int], ...] = ()
 
-    def reading_of(self, client: str) -> Reading:
+    def reading_of(self, process: str) -> Reading:
         """Return where a client stands."""
-        return dict(self.readings).get(client, Reading())
+        return dict(self.readings).get(process, Reading())
 
-    def with_reading(self, client: str, reading: Reading) -> Progress:
+    def with_reading(self, process: str, reading: Reading) -> Progress:
         """Return the progress with a client elsewhere."""
-        return self._replace(readings=tuple(sorted({**dict(self.readings), client: reading}.items())))
+        return self._replace(readings=tuple(sorted({**dict(self.readings), process: reading}.items())))
 
-    def broken(self, violated: str, client: str, sentence: str) -> Progress:
+    def broken(self, violated: str, process: str, sentence: str) -> Progress:
         """Return the progress with one more violation."""
-        return self._replace(violations=(*self.violations, Violation(violated, client, sentence)))
+        return self._replace(violations=(*self.violations, Violation(violated, process, sentence)))
 
 
 class Judge:
@@ -86,24 +86,24 @@ class Judge:
         self._oracle = oracle
         self._fails = fails
 
-    def observe(self, progress: Progress, client: str, node: Node) -> Progress:
+    def observe(self, progress: Progress, process: str, node: Node) -> Progress:
         """Return the progress after a client has come to a node."""
         for mark in node.marks:
-            progress = self._mark(progress, client, node, mark)
+            progress = self._mark(progress, process, node, mark)
         if node.outcome:
-            progress = progress.broken(Property.DISORDERLY, client, node.outcome)
+            progress = progress.broken(Property.DISORDERLY, process, node.outcome)
         return progress
 
-    def begin_read(self, progress: Progress, client: str) -> Progress:
+    def begin_read(self, progress: Progress, process: str) -> Progress:
         """Return the progress when a read first looks at a file: what is acknowledged by then must be in it.
 
         It may have been called earlier, but need not, as nothing that it did before depends on what is committed.
         """
-        reading = progress.reading_of(client)
+        reading = progress.reading_of(process)
         least = max(reading.last, len(progress.committed))
-        return progress if reading.least == least else progress.with_reading(client, reading._replace(least=least))
+        return progress if reading.least == least else progress.with_reading(process, reading._replace(least=least))
 
-    def _mark(self, progress: Progress, client: str, node: Node, mark: Mark) -> Progress:
+    def _mark(self, progress: Progress, process: str, node: Node, mark: Mark) -> Progress:
         match mark.kind:
             case programs.COMMIT:
                 assert isinstance(mark.value, int)
@@ -113,28 +113,28 @@ class Judge:
                 return progress._replace(committed=(*progress.committed, mark.value), pending=None)
             case programs.FAILED if not self._fails:
                 what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
-                return progress.broken(what, client, str(mark.value))
+                return progress.broken(what, process, str(mark.value))
             case programs.RECOVERED:
-                return self._recovered(progress, client, mark.value)
-            case programs.REFUSED:
-                return progress.broken(Property.REFUSED, client, str(mark.value))
+                return self._recovered(progress, process, mark.value)
+            case programs.REJECTED:
+                return progress.broken(Property.REJECTED, process, str(mark.value))
             case programs.SEEN:
-                return self._seen(progress, client, mark.value)
+                return self._seen(progress, process, mark.value)
         return progress
 
-    def _seen(self, progress: Progress, client: str, value: Hashable) -> Progress:
-        reading = progress.reading_of(client)
+    def _seen(self, progress: Progress, process: str, value: Hashable) -> Progress:
+        reading = progress.reading_of(process)
         count = self.version_of(progress, value)
         if count is None:
-            return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")
-        progress = progress._replace(observations=(*progress.observations, (client, count)))
+            return progress.broken(Property.WRONG_SNAPSHOT, process, f"{value} is no version of the model")
+        progress = progress._replace(observations=(*progress.observations, (process, count)))
         if count < reading.last:
-            return progress.broken(Property.WENT_BACK, client, f"commit {count} was seen after commit {reading.last}")
+            return progress.broken(Property.WENT_BACK, process, f"commit {count} was seen after commit {reading.last}")
         if count < reading.least:
             sentence = f"commit {count} was seen, although commit {reading.least} was acknowledged before"
-            return progress.broken(Property.STALE, client, sentence)
+            return progress.broken(Property.STALE, process, sentence)
         progress = progress._replace(seen=max(progress.seen, count))
-        return progress.with_reading(client, reading._replace(last=count))
+        return progress.with_reading(process, reading._replace(last=count))
 
     def version_of(self, progress: Progress, value: Hashable) -> int | None:
         """Return after how many commits a reader sees that; the newest first, because that is the rule."""
@@ -145,20 +145,20 @@ class Judge:
                 return count
         return None
 
-    def _recovered(self, progress: Progress, client: str, value: Hashable) -> Progress:
+    def _recovered(self, progress: Progress, process: str, value: Hashable) -> Progress:
         """Learn which version a recovery found: the last acknowledged one or what was begun after it."""
         count = self.version_of(progress, value)
         committed = progress.committed
         if count is None:
-            return progress.broken(Property.WRONG_SNAPSHOT, client, f"{value} is no version of the model")
+            return progress.broken(Property.WRONG_SNAPSHOT, process, f"{value} is no version of the model")
         if count < len(committed):
             sentence = f"commit {len(committed)} was acknowledged, and {count} is what a recovery found"
-            return progress.broken(Property.LOST, client, sentence)
+            return progress.broken(Property.LOST, process, sentence)
         if count > len(committed):
             assert progress.pending is not None
             committed = (*committed, progress.pending)
         if count < progress.seen:
-            progress = progress.broken(Property.SEEN_LOST, client, f"commit {progress.seen} was seen, and is gone")
+            progress = progress.broken(Property.SEEN_LOST, process, f"commit {progress.seen} was seen, and is gone")
         return progress._replace(committed=committed, pending=None)
 
 

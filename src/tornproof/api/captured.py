@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from tornproof.api.steady import steadily
+from tornproof.api.steady import until_stable
 from tornproof.harness.check import capture_table, complaint_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
-def capture_steadily(table: str) -> tuple[str, DiskImage]:
+def capture_until_stable(table: str) -> tuple[str, DiskImage]:
     """Return a table's absolute path and its files, copied into memory as they were at one moment.
 
     Raises as `steadily` and `capture_table` do.
@@ -18,4 +18,6 @@ def capture_steadily(table: str) -> tuple[str, DiskImage]:
     storage = OperatingSystemStorage()
     # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
     path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
-    return path, steadily(storage, path, lambda: capture_table(storage, path), lambda copy: complaint_of(copy, path))
+    return path, until_stable(
+        storage, path, lambda: capture_table(storage, path), lambda copy: complaint_of(copy, path)
+    )

@@ -39,15 +39,15 @@ class _TableFiles:
 def demand_offline(table: str, *, because: str, writes: bool) -> None:
     """Raise UsageError where another process has a table open, or, for who `writes`, where files of ours do not belong.
 
-    What is no table is not judged here. `because` is that of `refuse_if_held`.
+    What is no table is not judged here. `because` is that of `reject_if_held`.
     """
     if (Path(table) / TXN_FILE).is_file():
-        refuse_if_held(table, because=because)
+        reject_if_held(table, because=because)
         if writes:
             demand_owner(table)
 
 
-def refuse_if_held(table: str, *, because: str) -> None:
+def reject_if_held(table: str, *, because: str) -> None:
     """Raise UsageError when another process has a file of the table open; says nothing where that cannot be seen.
 
     `because` finishes the sentence that ends with "stop it first, because ...".

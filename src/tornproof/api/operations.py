@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from tornproof.api.captured import capture_steadily
+from tornproof.api.captured import capture_until_stable
 from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_offline
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.api.tables import TablePath
 from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, effort_of
@@ -15,7 +15,7 @@ from tornproof.harness.parallel.tasks import Outcome
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.migrate.plan import Migration
 from tornproof.impl.migrate.table_migration import migrate_table
-from tornproof.impl.repair.repair import HealReport, heal_table
+from tornproof.impl.repair.repair import RepairReport, repair_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.verify.verify import TableReport
 
@@ -27,10 +27,10 @@ def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     pages of data.parquet are left out. A server may be writing: problems count once two attempts agree on them. Raises
     NotATableError, UnsupportedError, StorageError, and BusyError where the files keep changing.
     """
-    return verify_steadily(OperatingSystemStorage(), os.fspath(path), quick=quick)
+    return verify_until_stable(OperatingSystemStorage(), os.fspath(path), quick=quick)
 
 
-def recover(path: TablePath, *, dry_run: bool = False) -> HealReport:
+def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
     """Cut off what a killed writer left, so that every release can go on from the committed version.
 
     `report.actions` says what was done, or would be with `dry_run`, `report.problems` what cannot be mended; old bytes
@@ -39,7 +39,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> HealReport:
     """
     table = os.fspath(path)
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
-    return heal_table(OperatingSystemStorage(), table, dry_run=dry_run)
+    return repair_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
 
 def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
@@ -72,7 +72,7 @@ def check(
     factor = effort_of(effort)
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
-    table, image = (MADE_PATH, made_image()) if path is None else capture_steadily(os.fspath(path))
+    table, image = (MADE_PATH, made_image()) if path is None else capture_until_stable(os.fspath(path))
     bounds = bounds_of(factor, image, table)
     question = CheckQuestion(image=image, path=table, has_table=path is not None, seed=seed, bounds=bounds)
     phases = [name for name in question.phases if only is None or name in only]

@@ -21,7 +21,7 @@ PAUSE_SECONDS = 0.02
 Result = TypeVar("Result")
 
 
-def verify_steadily(
+def verify_until_stable(
     storage: ReadableStorage, path: str, *, quick: bool, progress: Progress = lambda _: None
 ) -> TableReport:
     """Verify the table at `path`; problems count once two attempts in a row agree on them.
@@ -38,10 +38,10 @@ def verify_steadily(
         with by_threads() as decoding:
             return verify_table(table, quick=quick, progress=progress, decoding=decoding)
 
-    return steadily(storage, path, attempt, lambda report: None if report.sound else report.all_problems)
+    return until_stable(storage, path, attempt, lambda report: None if report.sound else report.all_problems)
 
 
-def steadily(
+def until_stable(
     storage: ReadableStorage, path: str, attempt: Callable[[], Result], complaint_of: Callable[[Result], object]
 ) -> Result:
     """Return the first result without complaint, or the second of two that complain of the same.

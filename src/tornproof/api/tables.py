@@ -15,7 +15,7 @@ from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read import reader
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.create import NewColumn, TableRefusedError, create_table
+from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table as TableDirectory
 from tornproof.impl.table.table import open_table
@@ -227,14 +227,14 @@ def create(
     for name, kind in columns.items():
         code = type_code(kind)
         if code is None:
-            raise TableRefusedError(f"column {name!r}: there is no type {kind!r}")
+            raise TableRejectedError(f"column {name!r}: there is no type {kind!r}")
         made.append(NewColumn(name=name, type=code, is_dedup_key=name in deduplication_keys))
     for key in deduplication_keys:
         if key not in columns:
-            raise TableRefusedError(f"the deduplication key {key!r} is not among the columns")
+            raise TableRejectedError(f"the deduplication key {key!r} is not among the columns")
     intervals = {each.name: each for each in PartitionBy}
     if partition_by.upper() not in intervals:
-        raise TableRefusedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
+        raise TableRejectedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
     directory = os.fspath(path)
     create_table(
         OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]

@@ -31,7 +31,7 @@ QUESTIONS = {
     PhaseName.PRODUCT: "Does a crash beside a reader mislead it?",
     PhaseName.POWER: "Does a power cut lose or tear a commit?",
     PhaseName.MEMORY: "Do reordered stores mislead a reader?",
-    PhaseName.DRAWN: "Does a random situation break anything?",
+    PhaseName.RANDOM: "Does a random situation break anything?",
     PhaseName.CRASH: "Does a kill or an error lose a commit?",
     PhaseName.PROCESSES: "Do killed processes lose a commit?",
 }
@@ -83,7 +83,7 @@ def check_document(
                 "controls": phase.controls,
                 "note": phase.note,
                 "fields": phase.fields,
-                "situations": phase.situations,
+                "situations": phase.test_cases,
             }
             for phase in phases
         ],
@@ -166,7 +166,7 @@ def _remarks(outcome: CheckOutcome) -> Iterator[str]:
     for phase in outcome.phases:
         exposures.update(phase.exposures)
     if exposures:
-        exposed = ", ".join(f"{count:,} in {place}" for place, count in exposures.items())
+        exposed = ", ".join(f"{count:,} in {position}" for position, count in exposures.items())
         yield f"undetectable, as these files have no checksum there: {exposed}"
 
 

@@ -80,10 +80,10 @@ def _start_files(finding: Finding, path: str, image: DiskImage, packed: dict[str
         return {}
     directory, separator, _ = str(finding.evidence.get("file", "")).partition("/")
     only = f"{path}/{directory}/" if finding.phase == "roundtrip" and separator else f"{path}/"
-    for place, content in sorted(image.files.items()):
-        if place.startswith(only) and place not in packed:
-            packed[place] = base64.b64encode(zlib.compress(content)).decode()
-    return {place.removeprefix(f"{path}/"): text for place, text in packed.items() if place.startswith(only)}
+    for position, content in sorted(image.files.items()):
+        if position.startswith(only) and position not in packed:
+            packed[position] = base64.b64encode(zlib.compress(content)).decode()
+    return {position.removeprefix(f"{path}/"): text for position, text in packed.items() if position.startswith(only)}
 
 
 def _of_log(document: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tornproof.cli.interruption import SIGNAL_BASE
 
 ORDERLY_SECONDS = 1.8
 """How long a worker that was interrupted has to save and tell what it found."""
-LEAVE_SECONDS, LOOK_SECONDS = 0.2, 0.01
+LEAVE_SECONDS, POLL_SECONDS = 0.2, 0.01
 """How long what a worker has started may take to end by itself, and how often that is looked at."""
 SHARED_MEMORY = Path("/dev/shm")
 SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
@@ -90,7 +90,7 @@ def _guard(worker: int, ending: tuple[signal.Signals, ...], folders: list[Path])
     if _end_group(worker) and folders:
         _end_strays(str(folders[0]))
     if code < 0:
-        _tell(-code, first, folders)
+        _report_progress(-code, first, folders)
     _remove(folders)
     return code if code >= 0 else SIGNAL_BASE + (first or -code)
 
@@ -175,11 +175,11 @@ def _comes(is_there: Callable[[], bool]) -> bool:
     while not is_there():
         if time.monotonic() > end:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True
 
 
-def _tell(killer: int, first: int, folders: list[Path]) -> None:
+def _report_progress(killer: int, first: int, folders: list[Path]) -> None:
     """Say in the place of a worker that was killed what became of it."""
     said = f"ended by {signal.Signals(killer).name}"
     if killer == signal.SIGKILL:
@@ -200,7 +200,7 @@ def _remove(folders: list[Path]) -> None:
     for folder in folders:
         with suppress(OSError):
             named = (folder / interruption.TO_REMOVE).read_text(encoding="utf-8", errors="surrogateescape").split("\0")
-            for place, pattern in zip(named[::2], named[1::2], strict=False):
-                for path in Path(place).glob(pattern):
+            for position, pattern in zip(named[::2], named[1::2], strict=False):
+                for path in Path(position).glob(pattern):
                     path.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)

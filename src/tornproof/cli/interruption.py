@@ -84,12 +84,12 @@ def say_if_interrupted(what: str) -> None:
     _note(SENTENCE, what, "w")
 
 
-def remove_at_end(place: Path, pattern: str) -> None:
+def remove_at_end(position: Path, pattern: str) -> None:
     """Have the files in a folder that match a pattern removed when the run has ended in whatever way, even by SIGKILL.
 
     What a pattern takes for special is escaped by `glob.escape`.
     """
-    _note(TO_REMOVE, f"{place.absolute()}\0{pattern}\0", "a")
+    _note(TO_REMOVE, f"{position.absolute()}\0{pattern}\0", "a")
 
 
 def has_said() -> None:

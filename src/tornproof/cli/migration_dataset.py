@@ -59,7 +59,7 @@ def _rows(migration: Migration) -> Iterator[dict[str, Any]]:
         yield {
             "table": migration.path,
             "partition": None,
-            "outcome": str(Outcome.REFUSED),
+            "outcome": str(Outcome.REJECTED),
             "token": None,
             "pm_bytes": 0,
             "written_to": None,

@@ -31,25 +31,25 @@ def find_sources(path: str) -> list[Source]:
 
     The data.parquet of a table's partition means the partition, because `_txn` knows where it ends.
     """
-    place = Path(path)
+    position = Path(path)
     try:
-        if place.is_file():
-            partition = place.absolute().parent
-            is_partition = place.name == DATA_FILE and _is_table(partition.parent)
+        if position.is_file():
+            partition = position.absolute().parent
+            is_partition = position.name == DATA_FILE and _is_table(partition.parent)
             return [_partition(partition) if is_partition else Source(path=path, is_file=True)]
-        if not place.is_dir():
+        if not position.is_dir():
             raise UsageError(f"{path}: there is no file or directory at this path")
-        if _is_table(place):
+        if _is_table(position):
             return [Source(path=path)]
-        directory = place.absolute()
+        directory = position.absolute()
         if _is_table(directory.parent) and looks_like_partition(directory.name):
             return [_partition(directory)]
-        tables = [Source(path=str(table), below=str(table.relative_to(place))) for table in _tables_below(place)]
+        tables = [Source(path=str(table), below=str(table.relative_to(position))) for table in _tables_below(position)]
     except OSError as error:
         raise UsageError(f"{error.filename or path}: cannot read: {error.strerror or error}") from error
     if tables:
         return tables
-    if (place / DATA_FILE).is_file():
+    if (position / DATA_FILE).is_file():
         raise UsageError(f"{path}: no {TXN_FILE} beside it says where {DATA_FILE} ends; for all of it, name the file")
     raise UsageError(f"{path}: holds no table: there is no {TXN_FILE} in it or below it")
 

@@ -96,12 +96,12 @@ def write_report(
         site = site_of(directory)
     except ResultError as error:
         raise UsageError(str(error)) from error
-    places = html or directory / HTML, junit or directory / JUNIT
-    for path, text in zip(places, (site.html, site.junit), strict=True):
+    positions = html or directory / HTML, junit or directory / JUNIT
+    for path, text in zip(positions, (site.html, site.junit), strict=True):
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
     if with_summary:
         print_summary(console, site)
     print_notices(console, site)
-    console.print(f"report: {places[0]} (for CI: {places[1]})", markup=False, soft_wrap=True)
+    console.print(f"report: {positions[0]} (for CI: {positions[1]})", markup=False, soft_wrap=True)
     return site

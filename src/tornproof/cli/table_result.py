@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tornproof.api.steady import steadily
+from tornproof.api.steady import until_stable
 from tornproof.cli.inspection.partition_document import data_document, joined_document, partition_document
 from tornproof.cli.inspection.report import FORMAT, Document, Problems, clean_text
 from tornproof.cli.output import write_json
@@ -64,12 +64,12 @@ def chosen(partitions: Sequence[PartitionReport]) -> list[PartitionReport]:
     """Return the partitions to look into: with problems, with orphans, with most bytes of no use, then the newest."""
     ranked = sorted(
         (
-            (not each.problems, not each.orphans, -(each.dead_bytes + each.unused_bytes), -place)
-            for place, each in enumerate(partitions)
+            (not each.problems, not each.orphans, -(each.dead_bytes + each.unused_bytes), -position)
+            for position, each in enumerate(partitions)
             if each.format != "native"
         ),
     )
-    return [partitions[-place] for *_, place in ranked[:INSPECTED_MAX]]
+    return [partitions[-position] for *_, position in ranked[:INSPECTED_MAX]]
 
 
 def _inspection(storage: ReadableStorage, path: str, partition: PartitionReport, version: int | None) -> Document:
@@ -97,7 +97,7 @@ def _inspected(storage: ReadableStorage, path: str, name: str, at: int | None) -
             data = data_document(storage, f"{path}/{name}/data.parquet", at, Problems(), file=f"{name}/data.parquet")
             return joined_document(name, data["problems"], pm=None, data=data) | {"error": clean_text(str(error))}
 
-    return steadily(storage, path, attempt, lambda document: document["problems"] or None)
+    return until_stable(storage, path, attempt, lambda document: document["problems"] or None)
 
 
 def _version_of(document: Document) -> int | None:

@@ -58,234 +58,234 @@ def history(text: str) -> list[Event]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Twins:
+class Pair:
     kind: str
     bad: str
     good: str
     seen_survives: bool = True
 
 
-TWINS = {
-    "a version that nobody wrote": Twins(
+PAIR = {
+    "a version that nobody wrote": Pair(
         kind="unknown_version",
         bad="w recovers 0 a\n r reads\n r sees 1 b",
         good="w recovers 0 a\n r reads\n r sees 0 a",
     ),
-    "a version older than the first one": Twins(
+    "a version older than the first one": Pair(
         kind="unknown_version",
         bad="r reads\n r sees 0 a\n w recovers 1 b",
         good="r reads\n r sees 1 b\n w recovers 1 b",
     ),
-    "a recovered version that nobody wrote": Twins(
+    "a recovered version that nobody wrote": Pair(
         kind="unknown_version",
         bad="w starts 1 b\n w killed\n w recovers 0 a",
         good="w starts 1 b\n w killed\n w recovers 0",
     ),
-    "a mixture of versions": Twins(
+    "a mixture of versions": Pair(
         kind="torn_content",
         bad="w recovers 0 a\n r reads\n r sees 0 b",
         good="w recovers 0 b\n r reads\n r sees 0 b",
     ),
-    "a recovered mixture": Twins(
+    "a recovered mixture": Pair(
         kind="torn_content",
         bad="w starts 1 a\n w killed\n w recovers 1 b",
         good="w starts 1 a\n w killed\n w recovers 1 a",
     ),
-    "old rows under a new number": Twins(
+    "old rows under a new number": Pair(
         kind="content_of_another_version",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 a",
         good="w recovers 0 a\n w starts 1 a\n r reads\n r sees 1 a",
     ),
-    "a read before the commit started": Twins(
+    "a read before the commit started": Pair(
         kind="future_read",
         bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b",
         good="w recovers 0 a\n r reads\n r sees 1 b\n & w starts 1 b",
     ),
-    "a read during the commit": Twins(
+    "a read during the commit": Pair(
         kind="future_read",
         bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b\n w acknowledges 1",
         good="w recovers 0 a\n r reads\n w starts 1 b\n r sees 1 b\n w acknowledges 1",
     ),
-    "a read before a commit that a power cut lost": Twins(
+    "a read before a commit that a power cut lost": Pair(
         kind="future_read",
         bad="w recovers 0 a\n r reads\n r sees 1 b\n w starts 1 b\n w killed\n w recovers 0",
         good="w recovers 0 a\n r reads\n w starts 1 b\n r sees 1 b\n w killed\n w recovers 0",
         seen_survives=False,
     ),
-    "a version that was seen and then lost by a kill": Twins(
+    "a version that was seen and then lost by a kill": Pair(
         kind="seen_version_lost",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 1",
     ),
-    "a lost version that comes again with its content": Twins(
+    "a lost version that comes again with its content": Pair(
         kind="seen_version_lost",
         bad="w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n w starts 1 b\n w acknowledges 1",
         good="w starts 1 b\n r reads\n w killed\n w recovers 0\n w starts 1 b\n r sees 1 b\n w acknowledges 1",
     ),
-    "a version that was lost by a power cut and read after it": Twins(
+    "a version that was lost by a power cut and read after it": Pair(
         kind="seen_version_lost",
         bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
         seen_survives=False,
     ),
-    "a version that was lost by a power cut and read at its end": Twins(
+    "a version that was lost by a power cut and read at its end": Pair(
         kind="seen_version_lost",
         bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n & r reads\n r sees 1 b",
         seen_survives=False,
     ),
-    "a version that was lost by two power cuts": Twins(
+    "a version that was lost by two power cuts": Pair(
         kind="seen_version_lost",
         bad="w starts 1 b\n w killed\n w recovers 0\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 1 b",
         good="w starts 1 b\n w killed\n w recovers 0\n w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0",
         seen_survives=False,
     ),
-    "a lost version number that is used again": Twins(
+    "a lost version number that is used again": Pair(
         kind="seen_version_lost",
         bad="w starts 1 b\n r reads\n r sees 1 b\n w killed\n w recovers 0\n w starts 1 c",
         good="w starts 1 b\n r reads\n w killed\n w recovers 0\n w starts 1 c\n r sees 1 c",
     ),
-    "one version with two contents": Twins(
+    "one version with two contents": Pair(
         kind="two_contents",
         bad="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w starts 1 c",
         good="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w recovers 1\n w starts 2 c",
     ),
-    "one version with two contents and a power cut": Twins(
+    "one version with two contents and a power cut": Pair(
         kind="two_contents",
         bad="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w starts 1 c\n w killed\n w recovers 0",
         good="w starts 1 b\n r reads\n r sees 1 b\n w fails\n w recovers 0\n w starts 1 c\n w killed\n w recovers 0",
         seen_survives=False,
     ),
-    "an acknowledged commit that a later reader misses": Twins(
+    "an acknowledged commit that a later reader misses": Pair(
         kind="stale_read",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n r reads\n w acknowledges 1\n r sees 0 a",
     ),
-    "an acknowledgement at the very time of the start": Twins(
+    "an acknowledgement at the very time of the start": Pair(
         kind="stale_read",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n & r reads\n r sees 0 a",
     ),
-    "a recovered version that a later reader misses": Twins(
+    "a recovered version that a later reader misses": Pair(
         kind="stale_read",
         bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 1\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n r reads\n r sees 0 a",
     ),
-    "a new snapshot that is pinned too old": Twins(
+    "a new snapshot that is pinned too old": Pair(
         kind="stale_read",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r pins 0\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n w acknowledges 1\n r sees 0 a",
     ),
-    "an old snapshot that is read on after its pin": Twins(
+    "an old snapshot that is read on after its pin": Pair(
         kind="stale_read",
         bad="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r unpins\n"
         "w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a",
         good="w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n"
         "w starts 1 b\n w acknowledges 1\n r reads\n r sees 0 a\n r unpins",
     ),
-    "a reader that goes back": Twins(
+    "a reader that goes back": Pair(
         kind="went_back",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q reads\n q sees 0 a",
     ),
-    "a reader that lives on": Twins(
+    "a reader that lives on": Pair(
         kind="went_back",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n q killed\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 1 b\n r killed\n r reads\n r sees 0 a",
     ),
-    "a pinned snapshot that moves": Twins(
+    "a pinned snapshot that moves": Pair(
         kind="pin_moved",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 1\n r sees 1 b",
     ),
-    "a pinned snapshot that moves when it is read again": Twins(
+    "a pinned snapshot that moves when it is read again": Pair(
         kind="pin_moved",
         bad="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 0 a\n r reads\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r pins 0\n r sees 0 a\n r unpins\n r reads\n r sees 1 b",
     ),
-    "a pinned snapshot that cannot be read": Twins(
+    "a pinned snapshot that cannot be read": Pair(
         kind="pinned_read_refused",
         bad=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r refused {EXCUSED}",
         good=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused {EXCUSED}",
     ),
-    "a pinned snapshot that cannot be read, for a reason that excuses nothing": Twins(
+    "a pinned snapshot that cannot be read, for a reason that excuses nothing": Pair(
         kind="pinned_read_refused",
         bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r refused short",
         good="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r pins 0\n r sees 0 a",
     ),
-    "a pin that died with its reader": Twins(
+    "a pin that died with its reader": Pair(
         kind="pinned_read_refused",
         bad=f"w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r reads\n r refused {EXCUSED}",
         good=f"w recovers 0 a\n r reads\n r pins 0\n r sees 0 a\n r killed\n r reads\n r refused {EXCUSED}",
     ),
-    "a refused read": Twins(
+    "a refused read": Pair(
         kind="refused_read",
         bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused short",
         good=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused {EXCUSED}",
     ),
-    "a read that is refused without a word": Twins(
+    "a read that is refused without a word": Pair(
         kind="refused_read",
         bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused",
         good="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r killed",
     ),
-    "an acknowledged commit that recovery loses": Twins(
+    "an acknowledged commit that recovery loses": Pair(
         kind="acknowledged_version_lost",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n w recovers 0 a",
         good="w recovers 0 a\n w starts 1 b\n w fails\n w recovers 0 a",
     ),
-    "a recovery that finds less than the one before": Twins(
+    "a recovery that finds less than the one before": Pair(
         kind="acknowledged_version_lost",
         bad="w starts 1 b\n w fails\n w recovers 1\n w recovers 0",
         good="w starts 1 b\n w fails\n w recovers 1\n w recovers 1",
     ),
-    "a recovery that finds less than the history began with": Twins(
+    "a recovery that finds less than the history began with": Pair(
         kind="acknowledged_version_lost",
         bad="w recovers 1 a\n w recovers 0",
         good="w recovers 1 a\n w recovers 1",
     ),
-    "a recovery that finds less than the first version": Twins(
+    "a recovery that finds less than the first version": Pair(
         kind="acknowledged_version_lost",
         bad="w starts 1 b\n w fails\n w recovers -1",
         good="w starts 1 b\n w fails\n w recovers 0",
     ),
-    "a recovery that finds a commit that never started": Twins(
+    "a recovery that finds a commit that never started": Pair(
         kind="recovered_too_new",
         bad="w recovers 0 a\n w recovers 1",
         good="w recovers 0 a\n w starts 1 b\n w fails\n w recovers 1",
     ),
-    "a recovery that finds what the one before did not": Twins(
+    "a recovery that finds what the one before did not": Pair(
         kind="recovered_too_new",
         bad="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 0\n w recovers 1",
         good="w recovers 0 a\n w starts 1 b\n w killed\n w recovers 1\n w recovers 1",
     ),
-    "a version number that is left out": Twins(
+    "a version number that is left out": Pair(
         kind="version_not_next",
         bad="w recovers 0 a\n w starts 2 b\n r reads\n r sees 0 a",
         good="w recovers 0 a\n w starts 1 b\n r reads\n r sees 0 a",
     ),
-    "a version number that is left out and then used": Twins(
+    "a version number that is left out and then used": Pair(
         kind="version_not_next",
         bad="w recovers 0 a\n w starts 2 c\n w fails\n w starts 1 b\n r reads\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 c\n w fails\n w starts 1 b\n r reads\n r sees 1 b",
     ),
-    "an acknowledged version number that is used again": Twins(
+    "an acknowledged version number that is used again": Pair(
         kind="version_not_next",
         bad="w starts 1 b\n w acknowledges 1\n w starts 1 c\n r reads\n r sees 1 c",
         good="w starts 1 b\n w fails\n w starts 1 c\n r reads\n r sees 1 c",
     ),
-    "a commit that returns another number and the one after it": Twins(
+    "a commit that returns another number and the one after it": Pair(
         kind="acknowledged_as_another",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 2\n w starts 2 c\n r reads\n r sees 2 c",
         good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n w starts 2 c\n r reads\n r sees 2 c",
     ),
-    "a commit that returns another number": Twins(
+    "a commit that returns another number": Pair(
         kind="acknowledged_as_another",
         bad="w recovers 0 a\n w starts 1 b\n w acknowledges 2\n r reads\n r sees 1 b",
         good="w recovers 0 a\n w starts 1 b\n w acknowledges 1\n r reads\n r sees 1 b",
     ),
 }
 
-each_pair = pytest.mark.parametrize("twins", TWINS.values(), ids=TWINS)
+each_pair = pytest.mark.parametrize("twins", PAIR.values(), ids=PAIR)
 
 
 def verdict_of(events: Sequence[Event], *, seen_survives: bool = True) -> snapshot_isolation.Judgement:
@@ -293,31 +293,31 @@ def verdict_of(events: Sequence[Event], *, seen_survives: bool = True) -> snapsh
 
 
 @each_pair
-def test_the_bad_twin_is_rejected_for_its_one_reason(twins: Twins) -> None:
-    judgement = verdict_of(history(twins.bad), seen_survives=twins.seen_survives)
-    assert (judgement.verdict, judgement.counts) == (Verdict.INVALID, {twins.kind: 1})
+def test_the_bad_twin_is_rejected_for_its_one_reason(pair: Pair) -> None:
+    judgement = verdict_of(history(pair.bad), seen_survives=pair.seen_survives)
+    assert (judgement.verdict, judgement.counts) == (Verdict.INVALID, {pair.kind: 1})
 
 
 @each_pair
-def test_the_good_twin_is_accepted(twins: Twins) -> None:
-    judgement = verdict_of(history(twins.good), seen_survives=twins.seen_survives)
+def test_the_good_twin_is_accepted(pair: Pair) -> None:
+    judgement = verdict_of(history(pair.good), seen_survives=pair.seen_survives)
     assert (judgement.verdict, judgement.anomalies, judgement.counts) == (Verdict.VALID, (), {})
 
 
 @each_pair
-def test_without_its_rule_the_bad_twin_goes_unnoticed(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(RULES, twins.kind)
-    assert verdict_of(history(twins.bad), seen_survives=twins.seen_survives).verdict is Verdict.VALID
+def test_without_its_rule_the_bad_twin_goes_unnoticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, pair.kind)
+    assert verdict_of(history(pair.bad), seen_survives=pair.seen_survives).verdict is Verdict.VALID
 
 
 @each_pair
-def test_the_slow_judge_agrees_on_the_twins(twins: Twins) -> None:
-    assert slow_verdict(history(twins.bad), seen_survives=twins.seen_survives) is Verdict.INVALID
-    assert slow_verdict(history(twins.good), seen_survives=twins.seen_survives) is Verdict.VALID
+def test_the_slow_judge_agrees_on_the_twins(pair: Pair) -> None:
+    assert slow_verdict(history(pair.bad), seen_survives=pair.seen_survives) is Verdict.INVALID
+    assert slow_verdict(history(pair.good), seen_survives=pair.seen_survives) is Verdict.VALID
 
 
 def test_every_rule_has_twins() -> None:
-    assert {twins.kind for twins in TWINS.values()} == set(RULES)
+    assert {pair.kind for pair in PAIR.values()} == set(RULES)
 
 
 MALFORMED = {
@@ -381,16 +381,16 @@ def test_a_history_that_cannot_be_judged_is_unknown_and_says_why(text: str, reas
 def test_events_that_are_missing_or_out_of_order_are_unknown(column: str, value: list[object], reason: str) -> None:
     good = to_arrow(history("w recovers 0 a\n r reads\n r sees 0 a"))
     assert judge(good).verdict is Verdict.VALID
-    place = SCHEMA.get_field_index(column)
-    judgement = judge(good.set_column(place, column, pa.array(value, SCHEMA.field(place).type)))
+    position = SCHEMA.get_field_index(column)
+    judgement = judge(good.set_column(position, column, pa.array(value, SCHEMA.field(position).type)))
     assert judgement.verdict is Verdict.UNKNOWN
     assert reason in judgement.reason
     assert judgement.denominators == {"events": 3}
 
 
 @each_pair
-def test_the_order_of_rows_and_the_chunks_of_the_table_do_not_matter(twins: Twins) -> None:
-    for text in (twins.bad, twins.good):
+def test_the_order_of_rows_and_the_chunks_of_the_table_do_not_matter(pair: Pair) -> None:
+    for text in (pair.bad, pair.good):
         table = to_arrow(history(text))
         backwards = pa.concat_tables([table.slice(index, 1) for index in reversed(range(len(table)))])
         assert judge(backwards, excused=[EXCUSED]) == judge(table, excused=[EXCUSED])
@@ -415,13 +415,13 @@ def test_events_of_one_time_stand_by_the_names_and_numbers_of_their_processes(te
     assert slow_verdict(history(text)) is verdict
 
 
-def test_a_refused_read_counts_even_where_nothing_else_was_observed() -> None:
+def test_a_rejected_read_counts_even_where_nothing_else_was_observed() -> None:
     judgement = verdict_of(history("w recovers 0 a\n r reads\n r refused short"))
     assert (judgement.verdict, judgement.reason) == (Verdict.INVALID, "")
 
 
 def test_an_anomaly_says_in_words_what_happened_and_shows_its_events() -> None:
-    events = history(TWINS["an acknowledged commit that a later reader misses"].bad)
+    events = history(PAIR["an acknowledged commit that a later reader misses"].bad)
     (anomaly,) = verdict_of(events).anomalies
     assert anomaly.kind == "stale_read"
     assert anomaly.sentence == "r read version 0 although version 1 was there before it began"
@@ -429,8 +429,8 @@ def test_an_anomaly_says_in_words_what_happened_and_shows_its_events() -> None:
 
 
 @each_pair
-def test_the_sentence_of_an_anomaly_is_complete(twins: Twins) -> None:
-    (anomaly,) = verdict_of(history(twins.bad), seen_survives=twins.seen_survives).anomalies
+def test_the_sentence_of_an_anomaly_is_complete(pair: Pair) -> None:
+    (anomaly,) = verdict_of(history(pair.bad), seen_survives=pair.seen_survives).anomalies
     assert len({(event["process"], event["sequence"]) for event in anomaly.events}) == len(anomaly.events) > 0
     assert "None" not in anomaly.sentence
     assert "{" not in anomaly.sentence
@@ -483,7 +483,7 @@ def test_the_judge_and_the_schema_name_the_same_kinds() -> None:
 
 @dataclass(frozen=True)
 class Try:
-    place: int
+    position: int
     version: int
     digest: str | None
     time_ns: float
@@ -495,7 +495,7 @@ class Look:
     start: int
     end: int
     pin: int | None
-    life: tuple[str, int]
+    session: tuple[str, int]
 
 
 class NonsenseError(Exception):
@@ -515,11 +515,11 @@ def slow_verdict(events: Sequence[Event], *, seen_survives: bool = True) -> Verd
     except NonsenseError:
         return Verdict.UNKNOWN
     good = slow_reads_are_good(events, looks, tries) and any(
-        fate_is_good(events, looks, tries, set(itertools.compress(tries, kept)), seen_survives)
+        outcome_is_good(events, looks, tries, set(itertools.compress(tries, kept)), seen_survives)
         for kept in itertools.product([True, False], repeat=len(tries))
     )
     recoveries = [
-        event for event in events if event.kind is EventKind.RECOVERED and tries[0].place != events.index(event)
+        event for event in events if event.kind is EventKind.RECOVERED and tries[0].position != events.index(event)
     ]
     reads = [look for look in looks if events[look.end].kind is EventKind.READ_END]
     if good and not recoveries and not reads:
@@ -551,27 +551,27 @@ def slow_looks(events: Sequence[Event]) -> list[Look]:
     for client in {event.client for event in events}:
         start: int | None = None
         pin: int | None = None
-        life = 0
-        for place, event in enumerate(events):
+        session = 0
+        for position, event in enumerate(events):
             if event.client != client:
                 continue
             match event.kind:
                 case EventKind.READ_START:
                     require(start is None)
-                    start = place
+                    start = position
                 case EventKind.READ_END | EventKind.READ_FAILED:
                     if start is None:
                         raise NonsenseError
-                    looks.append(Look(start, place, pin, (client, life)))
+                    looks.append(Look(start, position, pin, (client, session)))
                     start = None
                 case EventKind.PIN:
                     require(start is not None and pin is None)
-                    pin = place
+                    pin = position
                 case EventKind.UNPIN:
                     require(start is None and pin is not None)
                     pin = None
                 case EventKind.KILLED:
-                    start, pin, life = None, None, life + 1
+                    start, pin, session = None, None, session + 1
     return looks
 
 
@@ -580,14 +580,14 @@ def slow_tries(events: Sequence[Event]) -> list[Try]:
     tries: list[Try] = []
     current: tuple[str, int] | None = None
     writer, must_recover = "", False
-    for place, event in enumerate(events):
+    for position, event in enumerate(events):
         match event.kind:
             case EventKind.COMMIT_START:
                 require(current is None and not must_recover)
                 assert event.version is not None
                 if not tries:
                     tries.append(Try(-1, event.version - 1, None, float("-inf"), acknowledged=True))
-                tries.append(Try(place, event.version, event.digest, event.time_ns))
+                tries.append(Try(position, event.version, event.digest, event.time_ns))
                 current, writer = (event.client, len(tries) - 1), event.client
             case EventKind.COMMIT_ACKNOWLEDGED | EventKind.COMMIT_FAILED:
                 if current is None:
@@ -600,7 +600,7 @@ def slow_tries(events: Sequence[Event]) -> list[Try]:
                 require(current is None and (bool(tries) or event.digest is not None))
                 assert event.version is not None
                 if not tries:
-                    tries.append(Try(place, event.version, event.digest, float("-inf"), acknowledged=True))
+                    tries.append(Try(position, event.version, event.digest, float("-inf"), acknowledged=True))
                 writer, must_recover = event.client, False
             case EventKind.KILLED if tries and event.client == writer:
                 current, must_recover = None, True
@@ -609,61 +609,66 @@ def slow_tries(events: Sequence[Event]) -> list[Try]:
 
 def settled_by(events: Sequence[Event], tries: Sequence[Try]) -> Iterator[tuple[int, int]]:
     """Yield the events after which a version is there to stay."""
-    for place, event in enumerate(events):
+    for position, event in enumerate(events):
         if event.kind is EventKind.RECOVERED:
             assert event.version is not None
-            yield place, event.version
+            yield position, event.version
         if event.kind is EventKind.COMMIT_ACKNOWLEDGED:
-            yield place, max((each for each in tries if each.place < place), key=lambda each: each.place).version
+            yield (
+                position,
+                max((each for each in tries if each.position < position), key=lambda each: each.position).version,
+            )
 
 
-def version_at(events: Sequence[Event], place: int) -> int:
-    version = events[place].version
+def version_at(events: Sequence[Event], position: int) -> int:
+    version = events[position].version
     assert version is not None
     return version
 
 
 def slow_reads_are_good(events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try]) -> bool:
     settled = list(settled_by(events, tries))
-    refused = [look for look in looks if events[look.end].kind is EventKind.READ_FAILED]
-    reads = [look for look in looks if look not in refused]
+    rejected = [look for look in looks if events[look.end].kind is EventKind.READ_FAILED]
+    reads = [look for look in looks if look not in rejected]
     return (
-        all(look.pin is None and events[look.end].details == EXCUSED for look in refused)
+        all(look.pin is None and events[look.end].details == EXCUSED for look in rejected)
         and all(look.pin is None or version_at(events, look.end) == version_at(events, look.pin) for look in reads)
         and all(
             version_at(events, look.end) >= version
             for look in reads
-            for place, version in settled
+            for position, version in settled
             if look.pin is None or look.pin > look.start
-            if events[place].time_ns < events[look.start].time_ns
+            if events[position].time_ns < events[look.start].time_ns
         )
         and all(
             version_at(events, first.end) <= version_at(events, second.end)
             for first, second in itertools.permutations(reads, 2)
-            if first.life == second.life and first.end < second.end
+            if first.session == second.session and first.end < second.end
         )
         and all(
-            events[place].version == version
-            for place, version in settled
-            if events[place].kind is EventKind.COMMIT_ACKNOWLEDGED
+            events[position].version == version
+            for position, version in settled
+            if events[position].kind is EventKind.COMMIT_ACKNOWLEDGED
         )
         and all(
-            each.version == 1 + max([(-1, tries[0].version), *(item for item in settled if item[0] < each.place)])[1]
+            each.version == 1 + max([(-1, tries[0].version), *(item for item in settled if item[0] < each.position)])[1]
             for each in tries[1:]
         )
     )
 
 
-def fate_is_good(
+def outcome_is_good(
     events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try], kept: set[Try], seen_survives: bool
 ) -> bool:
     """Say whether it may be that exactly the attempts `kept` became their versions and stayed."""
     recoveries = [
-        place for place, event in enumerate(events) if event.kind is EventKind.RECOVERED and place != tries[0].place
+        position
+        for position, event in enumerate(events)
+        if event.kind is EventKind.RECOVERED and position != tries[0].position
     ]
 
-    def is_visible(place: int, since_ns: int) -> bool:
-        event = events[place]
+    def is_visible(position: int, since_ns: int) -> bool:
+        event = events[position]
         return any(
             (each.version, each.digest) == (event.version, event.digest)
             and each.time_ns <= event.time_ns
@@ -673,20 +678,28 @@ def fate_is_good(
 
     def was_lost_after(lost: Try, since_ns: int) -> bool:
         again = min(
-            (each.place for each in tries if each.version == lost.version and each.place > lost.place),
+            (each.position for each in tries if each.version == lost.version and each.position > lost.position),
             default=len(events),
         )
-        losses = [place for place in recoveries if lost.place < place and version_at(events, place) < lost.version]
+        losses = [
+            position
+            for position in recoveries
+            if lost.position < position and version_at(events, position) < lost.version
+        ]
         return bool(losses) and losses[0] < again and since_ns <= events[losses[0]].time_ns
 
     return (
         all(each in kept for each in tries if each.acknowledged)
-        and all(first.version < second.version for first in kept for second in tries if first.place < second.place)
         and all(
-            max(each.version for each in kept if each.place < place) == version_at(events, place)
-            for place in recoveries
+            first.version < second.version for first in kept for second in tries if first.position < second.position
         )
-        and all(events[place].digest is None or is_visible(place, events[place].time_ns) for place in recoveries)
+        and all(
+            max(each.version for each in kept if each.position < position) == version_at(events, position)
+            for position in recoveries
+        )
+        and all(
+            events[position].digest is None or is_visible(position, events[position].time_ns) for position in recoveries
+        )
         and all(
             is_visible(look.end, events[look.start].time_ns)
             for look in looks
@@ -753,7 +766,7 @@ class Table:
             version, content = self.pinned.get(reader) or (before if digest == "b" else self.visible)
             self.lines.append(f"{reader} sees {version} {content}")
 
-    def refuse(self, reader: str, _: str) -> None:
+    def reject(self, reader: str, _: str) -> None:
         if reader in self.before and reader not in self.pinned:
             del self.before[reader]
             self.lines.append(f"{reader} refused {EXCUSED}")
@@ -790,8 +803,8 @@ def right_history(operations: Sequence[tuple[str, str, str]]) -> list[Event]:
 
 def changed(events: list[Event], what: str, index: int, amount: int) -> list[Event]:
     """Change one event; the numbers of a process stay complete and its times in order."""
-    place = index % len(events)
-    before, event, after = events[:place], events[place], events[place + 1 :]
+    position = index % len(events)
+    before, event, after = events[:position], events[position], events[position + 1 :]
     match what:
         case "version" if event.version is not None:
             event = dataclasses.replace(event, version=event.version + (1 if amount % 2 else -1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tornproof.harness.checkers.attempts import Attempt
 from tornproof.harness.checkers.readings import NOWHERE
-from tornproof.harness.checkers.timeline import Tried, places_among
+from tornproof.harness.checkers.timeline import Tried, positions_among
 
 NEAR = st.integers(-5, 40)
 FAR = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -20,7 +20,7 @@ FAR = st.integers(-(1 << 63), (1 << 63) - 1)
 def test_places_are_those_of_a_plain_search(
     side: Literal["left", "right"], ordered: list[int], versions: list[int]
 ) -> None:
-    found = places_among(np.array(ordered, dtype=np.int64), np.array(versions, dtype=np.int64), side)
+    found = positions_among(np.array(ordered, dtype=np.int64), np.array(versions, dtype=np.int64), side)
     plain = np.searchsorted(np.array(ordered, dtype=np.int64), np.array(versions, dtype=np.int64), side)
     assert found.tolist() == plain.tolist()
 

@@ -9,7 +9,7 @@ import pytest
 import tornproof.impl.pm.chain
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 
-PLACE = "tornproof.impl.pm.chain:check_checksum"
+POSITION = "tornproof.impl.pm.chain:check_checksum"
 
 
 def substitute(*_: object, **__: object) -> None: ...
@@ -20,22 +20,22 @@ def another(*_: object, **__: object) -> None: ...
 
 def test_the_substitute_stands_inside_the_block_only() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with replaced(PLACE, substitute):
+    with replaced(POSITION, substitute):
         assert tornproof.impl.pm.chain.check_checksum is substitute
     assert tornproof.impl.pm.chain.check_checksum is original
 
 
 def test_the_original_comes_back_after_an_exception() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with pytest.raises(KeyError, match="inside"), replaced(PLACE, substitute):
+    with pytest.raises(KeyError, match="inside"), replaced(POSITION, substitute):
         raise KeyError("inside")
     assert tornproof.impl.pm.chain.check_checksum is original
 
 
 def test_nested_patches_of_one_place_come_off_in_order() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with replaced(PLACE, substitute):
-        with replaced(PLACE, another):
+    with replaced(POSITION, substitute):
+        with replaced(POSITION, another):
             assert tornproof.impl.pm.chain.check_checksum is another
         assert tornproof.impl.pm.chain.check_checksum is substitute
     assert tornproof.impl.pm.chain.check_checksum is original
@@ -45,8 +45,8 @@ def test_nested_patches_of_one_place_come_off_in_order() -> None:
     "place",
     ["tornproof.impl.pm.chain:no_such_name", "tornproof.impl.pm.no_such_module:check", "tornproof.impl.pm.chain"],
 )
-def test_a_place_that_does_not_exist_is_refused(place: str) -> None:
-    with pytest.raises((AttributeError, ImportError)), replaced(place, substitute):
+def test_a_place_that_does_not_exist_is_rejected(position: str) -> None:
+    with pytest.raises((AttributeError, ImportError)), replaced(position, substitute):
         raise AssertionError("the block must not run")
 
 

@@ -92,14 +92,14 @@ def test_a_history_is_of_one_life(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [event_of("writer-0", 1, 0), event_of("writer-1", 0, 0)])
-def test_a_writer_refuses_an_event_that_is_not_its_next_one(tmp_path: Path, wrong: Event) -> None:
+def test_a_writer_rejects_an_event_that_is_not_its_next_one(tmp_path: Path, wrong: Event) -> None:
     with HistoryWriter(tmp_path / FILE, "writer-0") as writer, pytest.raises(ValueError, match="the next event is"):
         writer.append(wrong)
     assert (tmp_path / FILE).read_bytes() == b""
 
 
 @pytest.mark.parametrize("length", [PAYLOAD_BYTES_MAX - 200, PAYLOAD_BYTES_MAX])
-def test_an_event_of_more_than_64_kib_is_refused(tmp_path: Path, length: int) -> None:
+def test_an_event_of_more_than_64_kib_is_rejected(tmp_path: Path, length: int) -> None:
     with HistoryWriter(tmp_path / FILE, "writer-0") as writer:
         if length == PAYLOAD_BYTES_MAX:
             with pytest.raises(ValueError, match="more than 65536"):
@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_an_error_or_makes_the_last_frame_a_torn_one(offset: in
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_torn_frame_in_the_middle_is_an_error(index: int) -> None:
-    cut = b"".join(frame[:-1] if place == index else frame for place, frame in enumerate(FRAMES))
+    cut = b"".join(frame[:-1] if position == index else frame for position, frame in enumerate(FRAMES))
     with pytest.raises(CorruptError) as caught:
         decode_file(cut, file=FILE)
     assert caught.value.problem.offset_bytes == ENDS[index]

@@ -7,7 +7,7 @@ from type_values import array_type, decimal_type
 from written_tables import PATH, alter, new_table
 
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -16,12 +16,12 @@ from tornproof.impl.types.questdb import TypeTag
 @pytest.mark.parametrize(
     "column_type", [255, (1 << 31) - 1, decimal_type(TypeTag.DECIMAL8, 9, 1), array_type(1) - (TypeTag.DOUBLE << 8)]
 )
-def test_a_type_that_a_damaged_table_claims_is_refused(column_type: int) -> None:
+def test_a_type_that_a_damaged_table_claims_is_rejected(column_type: int) -> None:
     storage, _ = new_table()
     alter(
         storage,
         TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP),
         TableColumn(id=1, name="v", type=column_type),
     )
-    with pytest.raises(RowsRefusedError, match="column 'v': expected a type that is known, found"):
+    with pytest.raises(RowsRejectedError, match="column 'v': expected a type that is known, found"):
         rows_for(open_table(storage, PATH), [0, 1], seed=0)

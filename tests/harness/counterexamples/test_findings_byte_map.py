@@ -14,14 +14,14 @@ from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.counterexamples.byte_map import DURABLE, STATES, file_map, whole
 from tornproof.harness.counterexamples.explain import explain
 from tornproof.harness.counterexamples.log import DecisionLog, Kill
-from tornproof.harness.counterexamples.moment import FILE_COUNT_MAX, MomentRecorder
+from tornproof.harness.counterexamples.moment import FILE_COUNT_MAX, StateRecorder
 from tornproof.harness.counterexamples.regions import PAST_TOKEN, fields_of
 from tornproof.harness.counterexamples.run import Signature, run_log
-from tornproof.harness.counterexamples.smaller import Case
+from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.mutation.known import KNOWN
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.process.situation import Readers
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import load_scenario
 from tornproof.harness.systems.simulation import setting_of
@@ -55,12 +55,12 @@ LOGS = {
 @functools.cache
 def explained(name: str) -> dict[str, Any]:
     (defect,) = (each for each in KNOWN if each.name == name)
-    situation = replace(defect.setting().situation, rules=NO_RULES)
-    situation = situation if situation.readers else replace(situation, readers=(Readers(),))
+    case = replace(defect.setting().case, rules=NO_RULES)
+    case = case if case.readers else replace(case, readers=(Readers(),))
     log = DecisionLog.parse(LOGS[name])
     with defect.planted(), remembered_decoding():
-        violation = run_log(situation, log).violations[0]
-        explanation: dict[str, Any] = explain(Case(situation, log), Signature.of(violation))
+        violation = run_log(case, log).violations[0]
+        explanation: dict[str, Any] = explain(Candidate(case, log), Signature.of(violation))
     return explanation
 
 
@@ -68,7 +68,7 @@ def maps(name: str) -> dict[str, Map]:
     return {each["file"]: each for each in explained(name)["files"]}
 
 
-def told(found: Map, *states: str) -> list[tuple[int, int, str]]:
+def reported(found: Map, *states: str) -> list[tuple[int, int, str]]:
     return [(each["start"], each["end"], each["field"]) for each in found["ranges"] if each["state"] in states]
 
 
@@ -79,7 +79,9 @@ def test_the_maps_of_a_finding_name_every_byte_once(name: str) -> None:
     for each in found:
         assert is_whole(each), each["file"]
         assert {part["state"] for part in each["ranges"]} <= set(STATES)
-        assert all(left != right for left, right in zip(told(each, *STATES), told(each, *STATES)[1:], strict=False))
+        assert all(
+            left != right for left, right in zip(reported(each, *STATES), reported(each, *STATES)[1:], strict=False)
+        )
     assert explained(name)["files_left_out"] == 0
 
 
@@ -94,7 +96,7 @@ def test_a_map_with_a_gap_or_bytes_twice_would_be_noticed() -> None:
 @pytest.mark.parametrize("name", [SWITCH, KILL])
 def test_an_orphan_is_what_is_written_and_not_committed(name: str) -> None:
     pm, data = maps(name)[PM], maps(name)[DATA]
-    written = told(pm, "written")
+    written = reported(pm, "written")
     assert [field for _, _, field in written] == [
         "PARQUET_META_FILE_SIZE",
         "orphan block",
@@ -102,17 +104,19 @@ def test_an_orphan_is_what_is_written_and_not_committed(name: str) -> None:
         "orphan trailer",
     ]
     (token,) = (each["end"] for each in data["ranges"] if each["field"] == "magic at the end")
-    appended = told(data, "written")
+    appended = reported(data, "written")
     assert appended[0][0] == token and appended[-1][1] == data["size_bytes"]
     assert 'newest generation: row group 1 column "v"' in [field for _, _, field in appended]
-    assert 'row group 0 column "v"' in [field for _, _, field in told(data, "durable")]
+    assert 'row group 0 column "v"' in [field for _, _, field in reported(data, "durable")]
 
 
 def test_what_was_read_is_what_the_client_whose_property_broke_looked_at_last() -> None:
     found = maps(SWITCH)
     assert found[PM]["read"] == [{"start": 0, "end": found[PM]["size_bytes"]}]
     (row_group,) = found[DATA]["read"]
-    names = [field for start, _, field in told(found[DATA], *STATES) if row_group["start"] <= start < row_group["end"]]
+    names = [
+        field for start, _, field in reported(found[DATA], *STATES) if row_group["start"] <= start < row_group["end"]
+    ]
     assert names == [f'row group 0 column "{name}"' for name in ("ts", "v", "s")]
     # The writer that recovers is who broke it, and not the one that was killed.
     assert maps(KILL)[PM]["read"] and not maps(TAIL)[DATA]["read"]
@@ -123,23 +127,23 @@ def test_the_moment_is_the_crash_and_else_the_step_that_breaks_the_property() ->
     assert explained(KILL)["files_at"] == "when writer is killed"
     assert explained(NO_FOOTER)["files_at"] == "when the power is cut"
     # A second life appended to what the first one had left there.
-    ((start, end, field),) = told(maps(TAIL)[DATA], "written")
+    ((start, end, field),) = reported(maps(TAIL)[DATA], "written")
     assert (end, field) == (maps(TAIL)[DATA]["size_bytes"], PAST_TOKEN) and start < end
 
 
 def test_a_power_cut_shows_what_is_lost_beside_what_is_kept() -> None:
     found = maps(NO_FOOTER)
-    assert told(found[PM], "lost") == [(0, 8, "PARQUET_META_FILE_SIZE")]
-    assert told(found["_txn"], "kept") == [(0, 8, "VERSION")]
-    assert not told(found[DATA], "lost", "torn", "kept")
+    assert reported(found[PM], "lost") == [(0, 8, "PARQUET_META_FILE_SIZE")]
+    assert reported(found["_txn"], "kept") == [(0, 8, "VERSION")]
+    assert not reported(found[DATA], "lost", "torn", "kept")
     assert {(each["file"], each["start"]) for each in explained(NO_FOOTER)["bytes"]} == {(PM, 0), ("_txn", 0)}
 
 
 def test_a_torn_record_has_fields_of_both_kinds() -> None:
     txn = maps(TORN_RECORD)["_txn"]
-    assert "VERSION" in [field for _, _, field in told(txn, "kept")]
-    assert {"TXN", "partition TOKEN"} <= {field for _, _, field in told(txn, "lost")}
-    assert min(start for start, _, _ in told(txn, "lost")) >= 512
+    assert "VERSION" in [field for _, _, field in reported(txn, "kept")]
+    assert {"TXN", "partition TOKEN"} <= {field for _, _, field in reported(txn, "lost")}
+    assert min(start for start, _, _ in reported(txn, "lost")) >= 512
 
 
 def test_files_whose_names_are_gone_are_shown() -> None:
@@ -153,13 +157,13 @@ def test_files_whose_names_are_gone_are_shown() -> None:
 
 def test_a_file_that_does_not_decode_is_called_as_it_was_at_the_start() -> None:
     pm = maps(HEADER_FIRST)[PM]
-    assert told(pm, "written") == [(0, 8, "PARQUET_META_FILE_SIZE")]
-    assert "CHECKSUM" in [field for _, _, field in told(pm, "durable")]
+    assert reported(pm, "written") == [(0, 8, "PARQUET_META_FILE_SIZE")]
+    assert "CHECKSUM" in [field for _, _, field in reported(pm, "durable")]
 
 
 def test_what_never_decoded_has_no_fields() -> None:
     image = made_image()
-    pm = next(place for place in image.files if place.endswith("/_pm"))
+    pm = next(position for position in image.files if position.endswith("/_pm"))
     damaged = image.with_file(pm, b"\xff" * 100)
     found = fields_of(damaged, damaged, MADE_PATH)
     assert pm not in found and f"{MADE_PATH}/_txn" in found
@@ -171,19 +175,19 @@ def test_what_never_decoded_has_no_fields() -> None:
 
 
 def test_above_a_number_of_files_those_are_left_out_of_which_nothing_is_at_stake() -> None:
-    situation = setting_of(load_scenario("many-partitions-and-power-cut"), None).situation
-    kernel = situation.kernel()
-    place, number = max(kernel.paths())
+    case = setting_of(load_scenario("many-partitions-and-power-cut"), None).case
+    kernel = case.kernel()
+    position, number = max(kernel.paths())
 
     def files() -> tuple[list[str], int]:
-        recorder = MomentRecorder(replace(situation, start=DiskImage()))
+        recorder = StateRecorder(replace(case, start=DiskImage()))
         recorder.deviated(Kill(Step("writer", "commit 0")), kernel)
         found, left_out_count = recorder.files()
-        return [f"{situation.path}/{each['file']}" for each in found], left_out_count
+        return [f"{case.path}/{each['file']}" for each in found], left_out_count
 
     shown, left_out_count = files()
     assert (len(shown), left_out_count) == (FILE_COUNT_MAX, len(kernel.files) - FILE_COUNT_MAX)
-    assert left_out_count > 0 and shown == sorted(shown) and place not in shown
+    assert left_out_count > 0 and shown == sorted(shown) and position not in shown
     kernel.files[number] = kernel.files[number].written(b"x", 0)
     shown, _ = files()
-    assert len(shown) == FILE_COUNT_MAX and place in shown
+    assert len(shown) == FILE_COUNT_MAX and position in shown

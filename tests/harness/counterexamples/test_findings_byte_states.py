@@ -32,8 +32,8 @@ REGIONS = st.builds(Region, st.integers(0, 24), st.integers(0, 30), st.sampled_f
 @given(CONTENT, st.lists(CONTENT, min_size=1, max_size=3), st.booleans())
 def test_bytes_are_durable_where_the_disk_can_hold_nothing_else(new: bytes, versions: list[bytes], named: bool) -> None:
     states = states_before(FileState(new, tuple(versions)), has_name=named)
-    for place, state in enumerate(states.tolist()):
-        sure = named and all(version[place : place + 1] == new[place : place + 1] for version in versions)
+    for position, state in enumerate(states.tolist()):
+        sure = named and all(version[position : position + 1] == new[position : position + 1] for version in versions)
         assert state == (DURABLE if sure else WRITTEN)
 
 
@@ -41,8 +41,8 @@ def test_bytes_are_durable_where_the_disk_can_hold_nothing_else(new: bytes, vers
 def test_a_byte_is_kept_or_lost_by_what_is_left_of_it(old: bytes, new: bytes, left: bytes) -> None:
     states = states_after(FileState(new, (old, new)), left, has_name=True)
     assert len(states) == max(len(new), len(left))
-    for place, state in enumerate(states.tolist()):
-        was, written, held = (each[place : place + 1] for each in (old, new, left))
+    for position, state in enumerate(states.tolist()):
+        was, written, held = (each[position : position + 1] for each in (old, new, left))
         assert (state in (DURABLE, KEPT), state in (DURABLE, LOST)) == (held == written, held == was)
 
 
@@ -53,8 +53,8 @@ def test_a_map_is_whole_whatever_the_file_is(
     states = states_after(FileState(new, (old, new)), left, has_name=False)
     found = file_map("f", states, RegionMap(regions, len(states), "rest"), read)
     assert is_whole(found)
-    looked_at = {place for each in found["read"] for place in range(each["start"], each["end"])}
-    assert looked_at == {place for start, end in read for place in range(start, min(end, len(states)))}
+    looked_at = {position for each in found["read"] for position in range(each["start"], each["end"])}
+    assert looked_at == {position for start, end in read for position in range(start, min(end, len(states)))}
 
 
 def states_of(old: bytes, new: bytes, left: bytes, *regions: Region) -> list[tuple[int, int, str]]:
@@ -85,13 +85,17 @@ def test_a_small_field_is_of_one_state_and_small_gaps_are_none() -> None:
 def chunk_map(count: int, *states: int) -> Map:
     """Return the map of a file of so many row groups, of ten fields each in turn of these states."""
     regions = [
-        Region(place, place + 1, f'row group {place // 10} column "{place % 10}"') for place in range(10 * count)
+        Region(position, position + 1, f'row group {position // 10} column "{position % 10}"')
+        for position in range(10 * count)
     ]
-    turns = whole(DURABLE, 10 * count)
-    for place in range(10 * count):
-        turns[place] = states[place % len(states)]
+    transitions = whole(DURABLE, 10 * count)
+    for position in range(10 * count):
+        transitions[position] = states[position % len(states)]
     return file_map(
-        "f", turns, RegionMap(regions, len(turns), ""), [(place, place + 1) for place in range(0, count, 2)]
+        "f",
+        transitions,
+        RegionMap(regions, len(transitions), ""),
+        [(position, position + 1) for position in range(0, count, 2)],
     )
 
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_situation, toy_situation, turned_finding
+from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_case, toy_case, turned_finding
 
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.byte_map import crash_ranges
+from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.explain import CLAUSES, explain
 from tornproof.harness.counterexamples.lanes import LaneRecorder, Row
 from tornproof.harness.counterexamples.log import DecisionLog, Kill, Switch, moved_to, parse_deviation, shortest
-from tornproof.harness.counterexamples.run import Player, Signature, run_log
-from tornproof.harness.counterexamples.situation_document import situation_of
-from tornproof.harness.counterexamples.smaller import Case, simpler_choices
-from tornproof.harness.counterexamples.stage import disk_after
+from tornproof.harness.counterexamples.replay_engine import disk_after
+from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
+from tornproof.harness.counterexamples.smaller import Candidate, simpler_choices
 from tornproof.harness.counterexamples.step_names import Step
 from tornproof.harness.counterexamples.words import byte_lines, lane_cells, sentences
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Readers
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors
 
 
@@ -47,23 +47,23 @@ def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_com
 
 def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
     for finding in (turned_finding(), cut_finding()):
-        situation = situation_of(finding.evidence["situation"])
+        case = case_of(finding.evidence["situation"])
         log = DecisionLog.of_document(finding.evidence["log"])
         neighbour = explanation(finding)["neighbour"]
         (decision,) = [each for each in log.deviations if each == parse_deviation(neighbour["decision"])]
         kept = [each for each in log.deviations if each != decision]
         if neighbour["change"] == "one step earlier":
             call = explanation(finding)["cause"]["done"]
-            kept.append(moved_to(decision, parse_deviation(f"{decision.at.client}@{call} is killed").at))
-        result = run_log(situation, DecisionLog(tuple(kept)))
+            kept.append(moved_to(decision, parse_deviation(f"{decision.at.process}@{call} is killed").at))
+        result = run_log(case, DecisionLog(tuple(kept)))
         assert (result.violations, result.dropped) == ((), ())
 
 
 def test_a_neighbour_that_breaks_it_too_is_none() -> None:
-    situation = table_situation(protocol=VERSION_BEFORE_RECORD)
+    case = table_case(protocol=VERSION_BEFORE_RECORD)
     log = DecisionLog.parse("writer@commit 0: store a word _txn #14 -> reader 1")
-    (violation,) = run_log(situation, log).violations
-    assert explain(Case(situation, log), Signature.of(violation))["neighbour"]["change"] == "left out"
+    (violation,) = run_log(case, log).violations
+    assert explain(Candidate(case, log), Signature.of(violation))["neighbour"]["change"] == "left out"
 
 
 def test_lanes_tell_who_did_what_when_and_what_was_durable() -> None:
@@ -92,10 +92,10 @@ def test_the_decisive_row_is_where_the_decision_takes_effect_that_the_neighbour_
 
 
 def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the_end_is() -> None:
-    situation = toy_situation(AcknowledgesFirst(), first_life=(0, 1), second_life=(), readers=(Readers(),))
+    case = toy_case(AcknowledgesFirst(), first_session=(0, 1), second_session=(), readers=(Readers(),))
     log = DecisionLog.parse("writer@commit 1: open for reading state #1 is killed")
-    (violation,) = run_log(situation, log).violations
-    explained = explain(Case(situation, log), Signature.of(violation))
+    (violation,) = run_log(case, log).violations
+    explained = explain(Candidate(case, log), Signature.of(violation))
     assert explained["neighbour"]["change"] == "left out"
     assert decisive(explained["lanes"]) == ("writer", "commit 1", "kill")
     assert decisive(explained["neighbour"]["lanes"]) == ("writer", "commit 1", "")
@@ -107,16 +107,16 @@ def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the
 
 
 def test_a_turn_by_the_policy_is_no_switch() -> None:
-    situation = table_situation(readers=1)
+    case = table_case(readers=1)
     log = DecisionLog.parse("writer@commit 0: write _txn #1 -> reader 1")
-    lanes = LaneRecorder(situation.path, log)
-    with Player(situation) as player:
-        player.play(log, watcher=lanes)
+    lanes = LaneRecorder(case.path, log)
+    with Replayer(case) as replayer:
+        replayer.play(log, observer=lanes)
     happens = [(row["client"], row["happens"]) for row in lanes.document(None)]
     assert not any(happened for _, happened in happens) and happens[-1] == ("reader 1", "")
-    turned = LaneRecorder(situation.path, log)
+    turned = LaneRecorder(case.path, log)
     turned.rows.append(Row("writer", "commit 0"))
-    turned.deviated(Kill(Step("reader 1", "read 1")), situation.kernel())
+    turned.deviated(Kill(Step("reader 1", "read 1")), case.kernel())
     assert [type(each) for each in turned.rows[-1].decisions] == [Switch, Kill]
 
 
@@ -127,7 +127,7 @@ def test_the_story_is_the_sentences() -> None:
 
 def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:
     broken, let, then, because, nearest = sentences(turned_finding().property, turned_finding().evidence)
-    assert broken == f"Broken: {Property.REFUSED} ({CLAUSES[Property.REFUSED]})."
+    assert broken == f"Broken: {Property.REJECTED} ({CLAUSES[Property.REJECTED]})."
     assert let == "Let a writer commit 1 operation beside 1 reader."
     assert then.startswith("Then reader 1 goes on while writer stands in 'commit 0' before: write")
     assert because.startswith("Because writer had done") and "; however, reader 1 then has: CorruptError" in because
@@ -144,7 +144,7 @@ def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> Non
     ids=["kill", "fail", "power"],
 )
 def test_each_kind_of_decision_has_words(target: HeaderFirst, crashes: tuple[Any, ...], words: str) -> None:
-    finding = found(toy_situation(target), *crashes)
+    finding = found(toy_case(target), *crashes)
     assert any(words in sentence for sentence in sentences(finding.property, finding.evidence))
 
 
@@ -165,17 +165,17 @@ def kernel_of(old: bytes, *later: bytes) -> Kernel:
     return kernel
 
 
-def fates(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
+def injected_faults(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
     ranges = crash_ranges(kernel, disk_after(kernel, "C-8", choice), "t")
     return [(each["start"], each["end"], each["state"]) for each in ranges]
 
 
 def test_ranges_are_kept_lost_and_torn() -> None:
     kernel = kernel_of(b"a" * 64, b"b" * 16 + b"a" * 16 + b"c" * 16 + b"a" * 16 + b"d" * 8)
-    assert fates(kernel, "[null,{}]") == [(0, 16, "kept"), (32, 48, "kept"), (64, 72, "kept")]
-    assert fates(kernel, '[null,{"t/f":[0,0,[]]}]') == [(0, 16, "lost"), (32, 48, "lost"), (64, 72, "lost")]
-    assert fates(kernel, '[null,{"t/f":[1,1,[[0,0]]]}]')[0] == (0, 16, "torn")
-    assert fates(kernel_of(b"a" * 64), "[null,{}]") == []
+    assert injected_faults(kernel, "[null,{}]") == [(0, 16, "kept"), (32, 48, "kept"), (64, 72, "kept")]
+    assert injected_faults(kernel, '[null,{"t/f":[0,0,[]]}]') == [(0, 16, "lost"), (32, 48, "lost"), (64, 72, "lost")]
+    assert injected_faults(kernel, '[null,{"t/f":[1,1,[[0,0]]]}]')[0] == (0, 16, "torn")
+    assert injected_faults(kernel_of(b"a" * 64), "[null,{}]") == []
 
 
 def test_a_name_that_did_not_get_to_the_disk_is_said() -> None:
@@ -201,5 +201,5 @@ def test_simpler_choices_are_legal_and_lead_to_everything_kept() -> None:
 
 
 def test_findings_with_readers_count_them() -> None:
-    finding = found(toy_situation(AcknowledgesFirst(), readers=(Readers(count=2),)))
+    finding = found(toy_case(AcknowledgesFirst(), readers=(Readers(count=2),)))
     assert sentences(finding.property, finding.evidence)[1] == "Let a writer commit 2 operations beside 1 reader."

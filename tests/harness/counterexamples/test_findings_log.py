@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_runs import HEADER_BEFORE_BODY, courses, table_situation, toy_situation
+from random_runs import HEADER_BEFORE_BODY, table_case, toy_case, traces
 
 from tornproof.harness.counterexamples.log import DecisionLog, Fail, Kill, PowerCut, Switch, shortest
 from tornproof.harness.counterexamples.run import from_schedule, run_log
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.persistence.models import C_512, CDIR, Model
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Readers
 from tornproof.harness.systems.toy import HeaderFirst, Toy
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
 ROOT = Path(__file__).parents[3]
 WITH_READERS = {"readers": (Readers(count=2, read_count=2),)}
-CLIENTS = st.sampled_from(["writer", "reader 1", "reader 12", "writer.2", "reader 3.4"])
+PROCESSES = st.sampled_from(["writer", "reader 1", "reader 12", "writer.2", "reader 3.4"])
 STEPS = st.one_of(
-    CLIENTS.map(lambda client: Step(client, END)),
+    PROCESSES.map(lambda process: Step(process, END)),
     st.builds(
         Step,
-        CLIENTS,
+        PROCESSES,
         st.sampled_from(["open", "look", "close", "commit 0", "commit 17", "read 1", "after read 2"]),
         st.sampled_from([kind.value for kind in CallKind]),
         st.text(),
@@ -42,8 +42,8 @@ PLAIN = st.recursive(
     st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 )
 DEVIATIONS = st.one_of(
-    st.builds(Switch, STEPS, CLIENTS),
-    st.builds(Fail, STEPS, st.sampled_from(Refusal)),
+    st.builds(Switch, STEPS, PROCESSES),
+    st.builds(Fail, STEPS, st.sampled_from(StorageReason)),
     st.builds(Kill, STEPS),
     st.builds(PowerCut, STEPS, st.sampled_from(["B", "C-512", "Cdir"]), PLAIN.map(shortest)),
 )
@@ -67,39 +67,42 @@ def test_a_log_comes_back_from_its_text_and_from_its_json(deviations: list[Switc
         "@end is killed",
     ],
 )
-def test_what_is_no_decision_is_refused(line: str) -> None:
+def test_what_is_no_decision_is_rejected(line: str) -> None:
     with pytest.raises(ValueError, match="no "):
         DecisionLog.parse(line)
 
 
 @pytest.mark.parametrize("document", [[{}], [{"kind": "dance", "at": {}}], [7], 7])
-def test_what_is_no_log_is_refused(document: list[dict[str, object]]) -> None:
+def test_what_is_no_log_is_rejected(document: list[dict[str, object]]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         DecisionLog.of_document(document)
 
 
 def test_without_decisions_each_client_runs_to_its_end_in_the_order_of_the_cast() -> None:
-    situation = toy_situation(Toy(), **WITH_READERS)
-    result = run_log(situation, DecisionLog())
+    case = toy_case(Toy(), **WITH_READERS)
+    result = run_log(case, DecisionLog())
     assert (result.violations, result.applied, result.dropped) == ((), (), ())
     moves = []
-    with closing(situation.cast()) as cast:
-        world = situation.begin(cast)
+    with closing(case.process_group()) as process_group:
+        world = case.begin(process_group)
         while enabled := world.enabled:
             world.step(enabled[0])
             moves.append((enabled[0], 1))
-    assert from_schedule(situation, moves).deviations == ()
+    assert from_schedule(case, moves).deviations == ()
     assert result.step_count == len(moves)
 
 
 def test_a_step_is_named_by_client_operation_call_file_and_occurrence() -> None:
-    situation = table_situation(readers=1)
-    turn, turn_back = "writer@commit 1: store a word _txn #7 -> reader 1", "reader 1@read 1: read _txn #1 -> writer"
-    log = DecisionLog.parse(f"{turn}\n{turn_back}")
-    result = run_log(situation, log)
+    case = table_case(readers=1)
+    transition, transition_back = (
+        "writer@commit 1: store a word _txn #7 -> reader 1",
+        "reader 1@read 1: read _txn #1 -> writer",
+    )
+    log = DecisionLog.parse(f"{transition}\n{transition_back}")
+    result = run_log(case, log)
     assert (result.applied, result.violations) == (log.deviations, ())
-    longer = DecisionLog.parse(f"{turn.replace('#7', '#700')}\n{turn_back.replace('read 1', 'read 2')}")
-    assert run_log(situation, longer).dropped == longer.deviations
+    longer = DecisionLog.parse(f"{transition.replace('#7', '#700')}\n{transition_back.replace('read 1', 'read 2')}")
+    assert run_log(case, longer).dropped == longer.deviations
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_a_step_is_named_by_client_operation_call_file_and_occurrence() -> None:
 )
 def test_a_decision_applies_where_it_means_something(log: str, is_applied: bool) -> None:
     decisions = DecisionLog.parse(log)
-    result = run_log(toy_situation(Toy(), **WITH_READERS), decisions)
+    result = run_log(toy_case(Toy(), **WITH_READERS), decisions)
     assert result.applied == (decisions.deviations if is_applied else ())
     assert result.dropped == (() if is_applied else decisions.deviations)
     assert result.violations == ()
@@ -135,21 +138,21 @@ def test_a_decision_applies_where_it_means_something(log: str, is_applied: bool)
     ids=lambda crashes: "-".join(map(str, crashes)) or "none",
 )
 def test_a_log_of_any_schedule_does_what_the_schedule_did(crashes: tuple[str | Model, ...]) -> None:
-    situation = toy_situation(HeaderFirst() if "fail" not in crashes else Toy(), **WITH_READERS)
-    for world, moves in islice(courses(situation, *crashes, turn_probability=0.4), 40):
-        log = from_schedule(situation, moves)
-        result = run_log(situation, log)
+    case = toy_case(HeaderFirst() if "fail" not in crashes else Toy(), **WITH_READERS)
+    for world, moves in islice(traces(case, *crashes, transition_probability=0.4), 40):
+        log = from_schedule(case, moves)
+        result = run_log(case, log)
         assert (result.dropped, result.violations[:1]) == ((), world.progress.violations[:1])
         assert result.step_count == sum(isinstance(move[0], int) or move[0] == "fail" for move in moves)
 
 
-def test_moves_that_nobody_can_make_are_refused() -> None:
+def test_moves_that_nobody_can_make_are_rejected() -> None:
     for moves in ([(0, 10_000)], [("dance",)], [("fail", 0, "boredom")]):
         with pytest.raises(ValueError, match=r"no step left|no move|not a valid"):
-            from_schedule(toy_situation(Toy()), moves)
+            from_schedule(toy_case(Toy()), moves)
 
 
-PROGRAM = """
+BODY = """
 from random_runs import broken_run, table_situation, HEADER_BEFORE_BODY
 from tornproof.harness.counterexamples.run import from_schedule, run_log
 situation = table_situation(protocol=HEADER_BEFORE_BODY)
@@ -159,21 +162,21 @@ print(run_log(situation, from_schedule(situation, moves)).trace_hash)
 
 
 def test_a_trace_is_the_same_in_every_process() -> None:
-    situation = table_situation(protocol=HEADER_BEFORE_BODY)
-    (_, moves) = next((world, moves) for world, moves in courses(situation) if world.progress.violations)
-    log = from_schedule(situation, moves)
-    hashes = {run_log(situation, log).trace_hash for _ in range(3)}
+    case = table_case(protocol=HEADER_BEFORE_BODY)
+    (_, moves) = next((world, moves) for world, moves in traces(case) if world.progress.violations)
+    log = from_schedule(case, moves)
+    hashes = {run_log(case, log).trace_hash for _ in range(3)}
     # This process hashes by chance, or as somebody told it; that one does not.
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests/support'}", "PYTHONHASHSEED": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", BODY], env=environment, capture_output=True, text=True, check=True)
     hashes.add(done.stdout.strip())
     assert len(hashes) == 1
-    assert run_log(situation, DecisionLog()).trace_hash not in hashes
+    assert run_log(case, DecisionLog()).trace_hash not in hashes
 
 
 def test_a_run_ends_at_the_first_violation() -> None:
-    situation = toy_situation(HeaderFirst(), **WITH_READERS)
+    case = toy_case(HeaderFirst(), **WITH_READERS)
     log = DecisionLog.parse("writer@commit 0: write state #1 -> reader 1")
-    result = run_log(situation, log)
-    assert [violation.property for violation in result.violations] == [Property.REFUSED]
-    assert result.step_count < run_log(situation, DecisionLog()).step_count
+    result = run_log(case, log)
+    assert [violation.property for violation in result.violations] == [Property.REJECTED]
+    assert result.step_count < run_log(case, DecisionLog()).step_count

@@ -19,24 +19,24 @@ from random_runs import (
     broken_run,
     cut_finding,
     found,
-    table_situation,
-    toy_situation,
+    table_case,
+    toy_case,
     turned_finding,
 )
 
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.case_document import case_document, case_of, with_memory
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.make import finding_of
 from tornproof.harness.counterexamples.replay import ADDED
 from tornproof.harness.counterexamples.run import run_log
-from tornproof.harness.counterexamples.situation_document import situation_document, situation_of, with_memory
 from tornproof.harness.counterexamples.words import lane_cells
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.persistence.models import C_512
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.releases import PRESETS
@@ -53,12 +53,12 @@ INVALID, VALID, UNKNOWN = Verdict.INVALID, Verdict.VALID, Verdict.UNKNOWN
 
 @functools.cache
 def killed_finding() -> Finding:
-    return found(table_situation("questdb-9.4.3"), "kill")
+    return found(table_case("questdb-9.4.3"), "kill")
 
 
 @functools.cache
 def toy_finding() -> Finding:
-    return found(toy_situation(HeaderFirst(), readers=(Readers(),)))
+    return found(toy_case(HeaderFirst(), readers=(Readers(),)))
 
 
 FINDINGS = [turned_finding, killed_finding, cut_finding, toy_finding]
@@ -71,10 +71,10 @@ def reread(finding: Finding) -> Finding:
 
 def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
     copy = reread(finding)
-    place: Any = copy.evidence
+    position: Any = copy.evidence
     for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = to
+        position = position[name]
+    position[path[-1]] = to
     return copy
 
 
@@ -84,7 +84,7 @@ def test_a_finding_is_seen_again_ten_times_of_ten_with_the_same_evidence_in_few_
 ) -> None:
     finding = reread(find())
     step, steps = World.step, count()
-    monkeypatch.setattr(World, "step", lambda world, place: (next(steps), step(world, place))[1])
+    monkeypatch.setattr(World, "step", lambda world, position: (next(steps), step(world, position))[1])
     for times in range(1, 1 + TIMES):
         replayed = replay_planted(finding)
         assert next(steps) < times * STEPS_MAX
@@ -98,7 +98,7 @@ def test_a_log_that_breaks_nothing_is_valid(find: Callable[[], Finding]) -> None
 
 
 def test_a_mended_writer_is_valid_where_all_decisions_still_apply() -> None:
-    protocol = situation_document(replace(table_situation(), target=with_memory(TableTarget())))["target"]["protocol"]
+    protocol = case_document(replace(table_case(), target=with_memory(TableTarget())))["target"]["protocol"]
     assert replay_planted(turned_finding()).verdict is INVALID
     mended = changed(turned_finding(), "situation", "target", "protocol", to=protocol)
     assert replay_planted(mended).verdict is VALID
@@ -161,17 +161,17 @@ def test_what_a_file_says_beside_the_run_is_compared_too(name: str) -> None:
 
 
 def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> None:
-    situation = situation_of(reread(turned_finding()).evidence["situation"])
-    assert isinstance(situation.target, TableTarget) and isinstance(situation.target.encode, EncoderMemory)
+    case = case_of(reread(turned_finding()).evidence["situation"])
+    assert isinstance(case.target, TableTarget) and isinstance(case.target.encode, EncoderMemory)
     calls = count()
-    inner = situation.target.encode.inner
+    inner = case.target.encode.inner
 
     def counted(*arguments: Any, **settings: Any) -> Any:
         next(calls)
         return inner(*arguments, **settings)
 
-    situation.target.encode.inner = counted
-    result = run_log(situation, DecisionLog.of_document(turned_finding().evidence["log"]))
+    case.target.encode.inner = counted
+    result = run_log(case, DecisionLog.of_document(turned_finding().evidence["log"]))
     assert result.violations and next(calls) == 0
     encoded = turned_finding().evidence["situation"]["target"]["encoded"]
     assert replay_planted(changed(turned_finding(), "situation", "target", "encoded", to={})).verdict is INVALID
@@ -183,29 +183,29 @@ def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> 
     assert not replay_planted(torn).is_same
 
 
-def test_a_situation_comes_back_from_json() -> None:
-    situation = table_situation("questdb-9.4.2", reads=3)
-    situation = replace(
-        situation,
-        operations=(*situation.operations, TableOperation(dropped=(7, 8), rewritten=(9,), purges=True)),
+def test_a_case_comes_back_from_json() -> None:
+    case = table_case("questdb-9.4.2", reads=3)
+    case = replace(
+        case,
+        operations=(*case.operations, TableOperation(dropped=(7, 8), rewritten=(9,), purges=True)),
         target=TableTarget.of(PRESETS["questdb-9.4.2"]),
     )
-    again = situation_of(json.loads(json.dumps(situation_document(situation))))
+    again = case_of(json.loads(json.dumps(case_document(case))))
     for name in ("path", "operations", "first_life", "second_life", "readers", "rules"):
-        assert getattr(again, name) == getattr(situation, name)
-    assert again.kernel().image().files == situation.kernel().image().files
-    assert again.kernel().image().directories == situation.kernel().image().directories
-    assert again.target.name == situation.target.name
-    assert isinstance(again.target, TableTarget) and isinstance(situation.target, TableTarget)
-    assert (again.target.protocol, again.target.reader) == (situation.target.protocol, situation.target.reader)
+        assert getattr(again, name) == getattr(case, name)
+    assert again.kernel().image().files == case.kernel().image().files
+    assert again.kernel().image().directories == case.kernel().image().directories
+    assert again.target.name == case.target.name
+    assert isinstance(again.target, TableTarget) and isinstance(case.target, TableTarget)
+    assert (again.target.protocol, again.target.reader) == (case.target.protocol, case.target.reader)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_each_preset_comes_back_by_its_name(preset: str) -> None:
-    situation = table_situation(preset)
-    document = situation_document(situation)
+    case = table_case(preset)
+    document = case_document(case)
     assert document["target"]["preset"] == preset
-    target = situation_of(document).target
+    target = case_of(document).target
     assert isinstance(target, TableTarget)
     assert (target.protocol, target.reader) == (PRESETS[preset].protocol, PRESETS[preset].reader)
 
@@ -217,7 +217,7 @@ class OwnToy(HeaderFirst):
 
 
 def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_over() -> None:
-    finding = reread(found(toy_situation(OwnToy(), readers=(Readers(),))))
+    finding = reread(found(toy_case(OwnToy(), readers=(Readers(),))))
     assert replay_planted(finding).verdict is UNKNOWN
     assert replay_planted(finding, OwnToy()).verdict is INVALID
     assert replay_planted(finding, Toy()).verdict is not INVALID
@@ -228,14 +228,14 @@ class OwnRules(TraceRules):
 
 
 def test_rules_that_are_not_known_are_unknown() -> None:
-    situation = replace(toy_situation(HeaderFirst(), readers=(Readers(),)), rules=OwnRules())
-    assert replay_planted(reread(found(situation))).verdict is UNKNOWN
+    case = replace(toy_case(HeaderFirst(), readers=(Readers(),)), rules=OwnRules())
+    assert replay_planted(reread(found(case))).verdict is UNKNOWN
 
 
 def test_rules_of_a_table_come_back() -> None:
     unsynced = dataclasses.replace(HARDENED, update=(HARDENED.update[0], *HARDENED.update[2:]))
-    situation = replace(table_situation(protocol=unsynced), rules=TableRules(MADE_PATH))
-    finding = reread(found(situation))
+    case = replace(table_case(protocol=unsynced), rules=TableRules(MADE_PATH))
+    finding = reread(found(case))
     assert finding.property == Property.BARRIERS
     assert finding.evidence["log"] == []
     assert finding.evidence["explanation"]["neighbour"] is None
@@ -248,10 +248,10 @@ def test_an_operation_that_cannot_be_written_down_makes_a_finding_that_cannot_be
     class Letters(bytes):
         """Bytes of a kind of its own."""
 
-    situation = toy_situation(
-        HeaderFirst(), readers=(Readers(),), operations=(Letters(b"a"),), first_life=(0,), second_life=()
+    case = toy_case(
+        HeaderFirst(), readers=(Readers(),), operations=(Letters(b"a"),), first_session=(0,), second_session=()
     )
-    finding = reread(found(situation))
+    finding = reread(found(case))
     assert replay_planted(finding).verdict is UNKNOWN
     assert "Letters" not in str(finding.evidence["situation"]["operations"])
     assert "b'a'" in str(finding.evidence["situation"]["operations"])
@@ -308,17 +308,17 @@ def test_rows_that_are_no_arrow_stream_are_unknown() -> None:
 
 
 def test_files_that_unpack_to_too_much_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tornproof.harness.counterexamples.situation_document.UNPACKED_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("tornproof.harness.counterexamples.case_document.UNPACKED_LIMIT_BYTES", 1000)
     assert replay_planted(turned_finding()).verdict is UNKNOWN
 
 
 def test_a_finding_says_how_it_was_found_and_how_much_smaller_it_is() -> None:
-    situation = table_situation(protocol=HEADER_BEFORE_BODY)
-    moves, violation = broken_run(situation)
-    finding = finding_of(situation, moves, violation, phase="schedules", scenario="two hours")
+    case = table_case(protocol=HEADER_BEFORE_BODY)
+    moves, violation = broken_run(case)
+    finding = finding_of(case, moves, violation, phase="schedules", scenario="two hours")
     assert (finding.phase, finding.property, finding.evidence["scenario"]) == (
         "schedules",
-        Property.REFUSED,
+        Property.REJECTED,
         "two hours",
     )
     assert finding.evidence["shrunk"]["operations"] == [4, 1]
@@ -328,7 +328,7 @@ def test_a_finding_says_how_it_was_found_and_how_much_smaller_it_is() -> None:
 
 
 def test_the_same_run_gives_the_same_finding() -> None:
-    def make(situation: Situation) -> str:
-        return json.dumps(found(situation, C_512).evidence, sort_keys=True)
+    def make(case: TestCase) -> str:
+        return json.dumps(found(case, C_512).evidence, sort_keys=True)
 
-    assert make(table_situation("specification")) == make(table_situation("specification"))
+    assert make(table_case("specification")) == make(table_case("specification"))

@@ -143,7 +143,7 @@ def test_what_stands_behind_the_ends_is_called_so() -> None:
 
 def test_an_orphan_is_told_from_the_committed_generation(questdb_data: Path) -> None:
     ((resolved, pm, _),) = resolved_partitions(questdb_data / ORPHANED)
-    committed = resolved.resolved.place
+    committed = resolved.resolved.position
     regions = pm_regions(resolved, len(pm))
     assert resolved.resolved.orphan_count == 1
     assert {regions.label(offset) for offset in range(committed.end_bytes, len(pm))} == {

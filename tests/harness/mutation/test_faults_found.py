@@ -11,11 +11,11 @@ import pytest
 from depth import nightly, sampled
 
 from tornproof.harness.common.patch import original_of
-from tornproof.harness.mutation import hunters
+from tornproof.harness.mutation import detectors as hunters
+from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import FAULTS, document, fault_named
-from tornproof.harness.mutation.fault import Explorer, PlantedFault, Planting
-from tornproof.harness.mutation.ground import ground_of
-from tornproof.harness.mutation.hunters import HUNTERS, Hunt, hunt
+from tornproof.harness.mutation.detectors import DETECTORS, MutationRun, mutation_run
+from tornproof.harness.mutation.fault import Explorer, Mutant, PlantedFault
 from tornproof.harness.systems.scenario import scenario_names
 from tornproof.impl.write.commit import HARDENED
 
@@ -89,7 +89,7 @@ def test_every_fault_is_hunted_on_a_scenario_that_is_there_by_an_explorer_that_i
         assert fault.scenario in scenario_names()
         found = {fault.explorer, *fault.also}
         assert len(found) == 1 + len(fault.also) and not found & set(fault.hidden_from)
-    assert HUNTERS.keys() == set(Explorer)
+    assert DETECTORS.keys() == set(Explorer)
 
 
 @pytest.mark.parametrize("name", FINDINGS_THAT_CHECK_SHOWS)
@@ -107,7 +107,7 @@ def test_a_barrier_that_is_left_out_is_said_to_survive_process_kill_and_to_need_
 
 @pytest.mark.parametrize(("fault", "explorer"), sampled(7, FOUND, besides=lambda case: case[1] not in SLOW), ids=named)
 def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
-    came = hunt(fault, explorer)
+    came = mutation_run(fault, explorer)
     assert came.reached and came.triggered and came.detected and came.property
 
 
@@ -115,7 +115,7 @@ def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
     ("fault", "explorer"), sampled(SAMPLED, HIDDEN, besides=lambda case: case[1] in QUICK), ids=named
 )
 def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
-    came = hunt(fault, explorer)
+    came = mutation_run(fault, explorer)
     assert not came.detected and came.explored_count > 0
 
 
@@ -129,30 +129,30 @@ def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     ids=str,
 )
 def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:
-    sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario=scenario)
-    came = hunt(sound, explorer)
+    sound = replace(FAULTS[0], position="Protocol", substitute=HARDENED, scenario=scenario)
+    came = mutation_run(sound, explorer)
     assert not came.detected and not came.triggered and came.explored_count > 0
 
 
 def test_without_a_fault_a_few_rules_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunters, "STATEFUL_STEPS", FEW_STEPS)
-    sound = replace(FAULTS[0], place="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
-    came = hunt(sound, Explorer.STATEFUL)
+    sound = replace(FAULTS[0], position="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
+    came = mutation_run(sound, Explorer.STATEFUL)
     assert not came.detected and not came.triggered and came.explored_count == FEW_STEPS
 
 
 def test_what_stood_at_a_place_is_there_again_after_a_hunt() -> None:
     for fault in FAULTS:
-        if ":" in fault.place:
-            before = original_of(fault.place)
-            with Planting(fault).planted():
-                assert original_of(fault.place) is not before
-            assert original_of(fault.place) is before
+        if ":" in fault.position:
+            before = original_of(fault.position)
+            with Mutant(fault).planted():
+                assert original_of(fault.position) is not before
+            assert original_of(fault.position) is before
 
 
 def test_a_place_is_one_name_of_the_implementation_or_one_field_of_a_protocol() -> None:
     for fault in FAULTS:
-        module, _, name = fault.place.partition(":")
+        module, _, name = fault.position.partition(":")
         if name:
             assert module.startswith("tornproof.impl.") and hasattr(importlib.import_module(module), name)
         else:
@@ -161,22 +161,26 @@ def test_a_place_is_one_name_of_the_implementation_or_one_field_of_a_protocol() 
 
 def test_a_fault_at_a_place_that_nobody_comes_to_is_neither_reached_nor_triggered() -> None:
     unreached = replace(fault_named("no final look at words"), explorer=Explorer.SEQUENTIAL)
-    assert hunt(unreached) == Hunt(
-        reached=False, triggered=False, detected=False, explored_count=hunt(unreached).explored_count, property=""
+    assert mutation_run(unreached) == MutationRun(
+        reached=False,
+        triggered=False,
+        detected=False,
+        explored_count=mutation_run(unreached).explored_count,
+        property="",
     )
 
 
 def test_a_patch_that_changes_nothing_is_reached_and_not_triggered() -> None:
     idle = replace(fault_named("newest footer only"), substitute=lambda resolve: resolve)
-    came = hunt(idle)
+    came = mutation_run(idle)
     assert came.reached and not came.triggered and not came.detected
 
 
 def test_what_a_hunt_expects_was_seen_without_a_fault() -> None:
     fault = fault_named("token forgotten")
-    before = ground_of(fault.scenario).expected(())
-    assert hunt(fault).detected
-    assert ground_of(fault.scenario).expected(()) is before
+    before = baseline_of(fault.scenario).expected(())
+    assert mutation_run(fault).detected
+    assert baseline_of(fault.scenario).expected(()) is before
 
 
 def test_the_page_of_faults_is_the_one_that_the_catalogue_gives() -> None:

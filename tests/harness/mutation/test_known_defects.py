@@ -12,11 +12,11 @@ import pytest
 from depth import always_if, drawn, sampled
 
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.log import DecisionLog, Kill, PowerCut
 from tornproof.harness.counterexamples.make import finding_of
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
-from tornproof.harness.counterexamples.situation_document import situation_of
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
 from tornproof.harness.mutation.known_document import document, picture_of, table
@@ -100,7 +100,7 @@ def test_the_median_finding_is_small() -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_release_refuses_a_read_beside_one_commit_and_without_any_crash(release: str) -> None:
+def test_a_release_rejects_a_read_beside_one_commit_and_without_any_crash(release: str) -> None:
     finding = found(BY_NAME[f"reader decodes by the newest footer ({release})"])
     assert size_of(finding) == Size(operations=1, crashes=0, switches=1)
     assert [(each["count"], each["read_count"]) for each in finding.evidence["situation"]["readers"]] == [(1, 1)]
@@ -119,12 +119,12 @@ def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where
     assert not [each for each in log.deviations if isinstance(each, PowerCut)]
     (kill,) = (each for each in log.deviations if isinstance(each, Kill))
 
-    situation = defect.setting().situation
+    case = defect.setting().case
     looked_at_by_token = TableTarget(protocol=PRESETS[release].protocol, encode=PRESETS[release].encode)
-    result = run_log(replace(situation, target=looked_at_by_token, readers=()), DecisionLog((kill,)))
+    result = run_log(replace(case, target=looked_at_by_token, readers=()), DecisionLog((kill,)))
     assert not result.dropped
     (violation,) = result.violations
-    assert (violation.property, violation.client) == (Property.COMMIT, "writer")
+    assert (violation.property, violation.process) == (Property.COMMIT, "writer")
     assert "exceeds data length" in violation.sentence
 
 
@@ -132,29 +132,29 @@ def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision
     setting = BY_NAME["data not durable (F1)"].setting()
     phase = simulate(Explorer.POWER, [setting])
     by_property = {finding.property: finding for finding in phase.findings}
-    assert set(by_property) == {Property.BARRIERS, Property.REFUSED}
-    against_rule, refused = by_property[Property.BARRIERS], by_property[Property.REFUSED]
+    assert set(by_property) == {Property.BARRIERS, Property.REJECTED}
+    against_rule, rejected = by_property[Property.BARRIERS], by_property[Property.REJECTED]
     assert size_of(against_rule) == Size(operations=1, crashes=0, switches=0) and against_rule.evidence["log"] == []
     assert replay_planted(against_rule).is_same
     # A wrong answer is explained by what changes that answer, and a power cut a step earlier does.
-    assert refused.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
+    assert rejected.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
 
 
 def test_a_life_that_cannot_even_begin_is_one_that_cannot_recover_whatever_the_life_before_had_begun() -> None:
     finding = found(BY_NAME["data not durable (F1)"])
-    situation = situation_of(finding.evidence["situation"])
+    case = case_of(finding.evidence["situation"])
     log = DecisionLog.of_document(finding.evidence["log"])
-    (violation,) = run_log(replace(situation, readers=()), log).violations
-    assert (violation.property, violation.client) == (Property.RECOVERY, "writer")
+    (violation,) = run_log(replace(case, readers=()), log).violations
+    assert (violation.property, violation.process) == (Property.RECOVERY, "writer")
 
 
 def test_a_run_that_nobody_can_judge_is_not_one_that_passes() -> None:
     release = PRESETS["questdb-9.4.2"]
-    situation = setting_of(load_scenario("orphan-and-equal-retry"), release).situation
+    case = setting_of(load_scenario("orphan-and-equal-retry"), release).case
     (kill,) = DecisionLog.parse("writer@commit 0: unmap 2024-01-01T00/_pm #1 is killed").deviations
-    (violation,) = run_log(replace(situation, readers=()), DecisionLog((kill,))).violations
+    (violation,) = run_log(replace(case, readers=()), DecisionLog((kill,))).violations
     # A step earlier nothing is published, and what the commit would have been by itself is refused to every reader.
-    finding = finding_of(situation, DecisionLog((kill,)), violation, phase="power")
+    finding = finding_of(case, DecisionLog((kill,)), violation, phase="power")
     assert finding.property == Property.RECOVERY
     assert finding.evidence["explanation"]["neighbour"]["change"] == "left out"
 

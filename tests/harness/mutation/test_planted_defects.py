@@ -47,9 +47,9 @@ def named(fault: PlantedFault) -> str:
 
 def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging() -> None:
     assert len(NOTICED) > 10 and len({fault.name for fault in NOTICED}) == len(NOTICED)
-    places = " ".join(fault.place for fault in NOTICED)
+    positions = " ".join(fault.position for fault in NOTICED)
     for part in ("Protocol.", "table_writer:next_version", "table.partition:resolve", "write.recovery:", ":purge"):
-        assert part in places
+        assert part in positions
 
 
 def test_without_a_defect_nothing_is_found_whatever_was_planted_before() -> None:

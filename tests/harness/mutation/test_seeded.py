@@ -10,17 +10,17 @@ from depth import sampled
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.counterexamples.replay import is_simulated
-from tornproof.harness.counterexamples.run import Player, from_schedule
-from tornproof.harness.explorers.random import seeded_course
-from tornproof.harness.explorers.random.seeded_course import (
+from tornproof.harness.counterexamples.run import Replayer, from_schedule
+from tornproof.harness.explorers.random import seeded_trace as seeded_course
+from tornproof.harness.explorers.random.seeded_trace import (
     CUT,
     FAILED,
+    FAULT_FREE,
     KILLED,
     MIXED_DISK,
     OLD_DISK,
-    PEACE,
     SOUND_DISK,
-    fates_of,
+    injected_faults_of,
     kind_of_disk,
     moves_of,
 )
@@ -45,7 +45,7 @@ def home_of(fault: str) -> str:
     return next(each.scenario for each in FAULTS if each.name == fault)
 
 
-def convicted(runs: list[SeededRun]) -> list[SeededRun]:
+def detected(runs: list[SeededRun]) -> list[SeededRun]:
     return [run for run in runs if run.verdict is Verdict.INVALID]
 
 
@@ -89,27 +89,27 @@ def test_other_seeds_and_other_campaigns_draw_other_runs() -> None:
 def test_our_implementation_is_valid_whatever_befalls_it(scenario: str) -> None:
     runs = run_seeds(cell(scenario, watches_steps=True), 0, range(40))
     assert {(run.verdict, run.error, run.sentence) for run in runs} == {(Verdict.VALID, "", "")}
-    assert {run.fate for run in runs} == set(fates_of(load_scenario(scenario)))
-    assert all(run.fate in run.reached for run in runs)
-    assert all((run.model, run.step) == ("", "") for run in runs if run.fate == PEACE)
-    assert all(run.model and run.step.startswith("writer@") for run in runs if run.fate != PEACE)
+    assert {run.injected_fault for run in runs} == set(injected_faults_of(load_scenario(scenario)))
+    assert all(run.injected_fault in run.reached for run in runs)
+    assert all((run.model, run.step) == ("", "") for run in runs if run.injected_fault == FAULT_FREE)
+    assert all(run.model and run.step.startswith("writer@") for run in runs if run.injected_fault != FAULT_FREE)
 
 
 def test_a_scenario_for_some_models_meets_no_other_fate() -> None:
     scenario = load_scenario("reader-lives-through-a-kill")
-    assert fates_of(scenario) == (PEACE, KILLED, FAILED)
+    assert injected_faults_of(scenario) == (FAULT_FREE, KILLED, FAILED)
     assert {run.model for run in run_seeds(cell(scenario.name), 0, range(30))} == {"", "A", "D"}
-    assert fates_of(load_scenario(SCHEDULES)) == (PEACE, KILLED, FAILED, CUT)
+    assert injected_faults_of(load_scenario(SCHEDULES)) == (FAULT_FREE, KILLED, FAILED, CUT)
 
 
 def test_only_power_cuts_choose_a_disk_and_release_what_was_seen() -> None:
     runs = run_seeds(cell(), 0, range(80))
-    cut = [run for run in runs if run.fate == CUT]
+    cut = [run for run in runs if run.injected_fault == CUT]
     assert {run.disk for run in cut} == {SOUND_DISK, OLD_DISK, MIXED_DISK}
     assert all(("power" in run.moves) is bool(run.disk) is (not run.is_seen_kept) for run in runs)
     # After a sync that failed the power may go, too.
-    assert {bool(run.disk) for run in runs if run.fate == FAILED} == {True, False}
-    assert {bool(run.disk) for run in runs if run.fate in (PEACE, KILLED)} == {False}
+    assert {bool(run.disk) for run in runs if run.injected_fault == FAILED} == {True, False}
+    assert {bool(run.disk) for run in runs if run.injected_fault in (FAULT_FREE, KILLED)} == {False}
 
 
 def test_disks_are_told_by_the_corner_of_what_is_legal_that_they_are_in() -> None:
@@ -124,14 +124,14 @@ def test_disks_are_told_by_the_corner_of_what_is_legal_that_they_are_in() -> Non
 
 @pytest.mark.parametrize("of", sampled(3, CELLS, seed=1), ids=lambda of: " ".join(filter(None, of.key)))
 def test_the_moves_of_a_run_break_the_same_property_again(of: Cell) -> None:
-    with SeededRuns(of, 5) as runs, Player(runs.situation) as player:
+    with SeededRuns(of, 5) as runs, Replayer(runs.case) as replayer:
         for run in map(runs.run, range(6)):
-            result = player.play(from_schedule(runs.situation, moves_of(run.moves)))
+            result = replayer.play(from_schedule(runs.case, moves_of(run.moves)))
             assert [each.property for each in result.violations[:1]] == list(filter(None, [run.property]))
 
 
 @pytest.mark.parametrize("text", ['[["jump"]]', "[[0]]", '[["power","no model",[]]]', "3", "["])
-def test_what_are_no_moves_is_refused(text: str) -> None:
+def test_what_are_no_moves_is_rejected(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         moves_of(text)
 
@@ -150,7 +150,7 @@ def test_what_are_no_moves_is_refused(text: str) -> None:
     ),
     ids=lambda of: " ".join(filter(None, of.key)),
 )
-def test_what_is_wrong_is_convicted_and_the_finding_replays(of: Cell) -> None:
+def test_what_is_wrong_is_detected_and_the_finding_replays(of: Cell) -> None:
     with SeededRuns(of, 0) as runs:
         first = next(run for run in map(runs.run, range(64)) if run.verdict is Verdict.INVALID)
         finding = runs.finding(first.seed)
@@ -173,7 +173,7 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
     assert not is_simulated(finding.evidence) and finding.evidence["moves"] and finding.evidence["note"]
     image = None
     assert replay_finding(finding, image, "") is Verdict.INVALID  # type: ignore[arg-type]
-    told = finding.evidence[SEEDED]
+    reported = finding.evidence[SEEDED]
     for change, verdict in (
         ({"fault": ""}, Verdict.VALID),
         ({"fault": "no such fault"}, Verdict.UNKNOWN),
@@ -181,14 +181,14 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
         ({"seed": "x"}, Verdict.UNKNOWN),
         ({"scenario": {}}, Verdict.UNKNOWN),
     ):
-        other = replace(finding, evidence={**finding.evidence, SEEDED: {**told, **change}})
+        other = replace(finding, evidence={**finding.evidence, SEEDED: {**reported, **change}})
         assert replay_finding(other, image, "") is verdict  # type: ignore[arg-type]
     elsewhere = replace(finding, property="another property")
     assert replay_finding(elsewhere, image, "") is Verdict.VALID  # type: ignore[arg-type]
 
 
 def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = seeded_course.fates_of
+    sound = seeded_course.injected_faults_of
     asked: list[object] = []
 
     def broken(scenario: object) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatc
     assert (runs[1].error, runs[1].seed) == ("RuntimeError: broken", 1)
 
 
-def test_a_scenario_that_a_release_refuses_undisturbed_is_unknown_run_by_run() -> None:
+def test_a_scenario_that_a_release_rejects_fault_free_is_unknown_run_by_run() -> None:
     runs = run_seeds(cell("two-orphans", preset="questdb-9.4.2"), 0, range(3))
     assert [(run.seed, run.verdict) for run in runs] == [(seed, Verdict.UNKNOWN) for seed in range(3)]
     assert all("not explorable: after operations" in run.error for run in runs)
@@ -211,5 +211,5 @@ def test_a_scenario_that_a_release_refuses_undisturbed_is_unknown_run_by_run() -
 
 def test_after_the_runs_the_fault_is_gone() -> None:
     fault = cell(fault="prev is always 0")
-    assert convicted(run_seeds(fault, 0, range(16)))
-    assert not convicted(run_seeds(cell(), 0, range(16)))
+    assert detected(run_seeds(fault, 0, range(16)))
+    assert not detected(run_seeds(cell(), 0, range(16)))

@@ -16,7 +16,7 @@ import sample_tasks
 from depth import nightly
 from sample_tasks import exploring, in_waves
 
-from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Progress, explore, explore_here
 from tornproof.harness.parallel.workers import Task
 
@@ -42,10 +42,10 @@ def test_any_number_of_workers_returns_the_same_in_the_order_that_was_asked_for(
 
 
 def test_so_many_processes_are_at_work_and_none_outlives_them() -> None:
-    told: list[list[int]] = []
+    reported: list[list[int]] = []
     tasks = [Task(run=sample_tasks.identity) for _ in range(30)]
-    explore({"sample": exploring(tasks, told.append)}, 0, workers=2)
-    processes = set(told[0])
+    explore({"sample": exploring(tasks, reported.append)}, 0, workers=2)
+    processes = set(reported[0])
     assert len(processes) <= 2 and os.getpid() not in processes
     for process in processes:
         with pytest.raises(ProcessLookupError):
@@ -53,9 +53,9 @@ def test_so_many_processes_are_at_work_and_none_outlives_them() -> None:
 
 
 def test_what_tasks_write_is_gone_afterwards() -> None:
-    told: list[list[str]] = []
-    explore({"sample": exploring([Task(run=sample_tasks.leave_a_file)], told.append)}, 0, workers=1)
-    assert not Path(told[0][0]).exists() and not Path(told[0][0]).parent.exists()
+    reported: list[list[str]] = []
+    explore({"sample": exploring([Task(run=sample_tasks.leave_a_file)], reported.append)}, 0, workers=1)
+    assert not Path(reported[0][0]).exists() and not Path(reported[0][0]).parent.exists()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_tasks_write_is_gone_afterwards() -> None:
     [
         (sample_tasks.die, "a process died of -9 while it explored"),
         (sample_tasks.fail, "this is a defect of tornproof, not an answer: ZeroDivisionError: a defect"),
-        (sample_tasks.refuse, "not this table"),
+        (sample_tasks.reject, "not this table"),
     ],
     ids=["death", "defect", "refusal"],
 )
@@ -90,22 +90,22 @@ def test_under_a_ceiling_every_exploration_begins() -> None:
 
 
 def test_the_only_task_of_one_does_not_wait_for_all_of_another() -> None:
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     counts = {"many": 6, "one": 1}
     explorations = {
-        name: exploring([Task(run=sample_tasks.take_place)] * count, partial(places.__setitem__, name))
+        name: exploring([Task(run=sample_tasks.take_position)] * count, partial(positions.__setitem__, name))
         for name, count in counts.items()
     }
     explore(explorations, 0, workers=1)
-    assert places == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
+    assert positions == {"many": [1, 3, 4, 5, 6, 7], "one": [2]}
 
 
 def test_a_positive_control_begins_before_the_longest_task() -> None:
-    places: list[list[int]] = []
-    costs = [Task(run=sample_tasks.take_place, cost=cost) for cost in (1, 9)]
-    control = Task(run=sample_tasks.take_place, cost=0.1, begins_first=True)
-    explore({"sample": exploring([*costs, control], places.append)}, 0, workers=1)
-    assert places == [[3, 2, 1]]
+    positions: list[list[int]] = []
+    costs = [Task(run=sample_tasks.take_position, cost=cost) for cost in (1, 9)]
+    control = Task(run=sample_tasks.take_position, cost=0.1, begins_first=True)
+    explore({"sample": exploring([*costs, control], positions.append)}, 0, workers=1)
+    assert positions == [[3, 2, 1]]
 
 
 def test_an_interrupt_ends_with_what_there_is() -> None:
@@ -143,7 +143,7 @@ def test_progress_ends_with_all_of_the_work() -> None:
 
 
 def test_looks_are_counted_where_no_process_is_wanted() -> None:
-    phase = explore_here(exploring([Task(run=sample_tasks.count_until_stopped)]), 0, has_time=looks_at_most(4))
+    phase = explore_here(exploring([Task(run=sample_tasks.count_until_stopped)]), 0, has_time=calls_at_most(4))
     assert phase.bound == "[4]"
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from depth import nightly
-from table_situations import ABANDON, GROW, PURGE, table_situation
+from table_cases import ABANDON, GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.mutation.known import KNOWN, shown
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.search.random_schedules import Sampler, pct, uniform
-from tornproof.harness.search.turns import Schedule
+from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.process.world import World
 
 HASH_SEEDS = ("0", "4711")
@@ -34,11 +34,13 @@ def trace_hash(world: World, schedule: Schedule) -> str:
     """Run a schedule from a world, and return a digest of every call and every answer in their order."""
     digest = hashlib.blake2b(digest_size=16)
     run = world.fork()
-    for place, call_count in schedule:
+    for process_index, call_count in schedule:
         for _ in range(call_count):
-            call = run.call(place)
-            run.step(place)
-            digest.update(repr((place, call, run.nodes[place].answer, run.nodes[place].marks)).encode())
+            call = run.call(process_index)
+            run.step(process_index)
+            digest.update(
+                repr((process_index, call, run.nodes[process_index].answer, run.nodes[process_index].marks)).encode()
+            )
     return digest.hexdigest()
 
 
@@ -47,15 +49,15 @@ def traces(seed: int, run_count: int) -> list[str]:
     generator = np.random.default_rng(seed)
     hashes: list[str] = []
     for operations, style in (([GROW, PURGE], "pinned"), ([ABANDON, GROW], "follow")):
-        situation = table_situation(operations, readers=2, style=style)
+        case = table_case(operations, readers=2, style=style)
         with remembered_decoding():
-            cast = situation.cast()
-            world = situation.begin(cast)
+            process_group = case.process_group()
+            world = case.begin(process_group)
             sampler = Sampler(world)
             for number in range(run_count // 2):
-                choose = uniform(generator) if number % 2 else pct(generator, 3, sampler.turn_count, 3)
+                choose = uniform(generator) if number % 2 else pct(generator, 3, sampler.transition_count, 3)
                 hashes.append(trace_hash(world, sampler.run(choose)[1]))
-            cast.close()
+            process_group.close()
     return hashes
 
 

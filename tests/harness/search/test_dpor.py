@@ -8,17 +8,17 @@ import pytest
 from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_search import enumerate_schedules, search_states, search_turns
-from table_situations import GROW, table_situation
+from state_search import enumerate_schedules, search_states, search_transitions
+from table_cases import GROW, table_case
 from toy_processes import CELL_COUNT, CELLS, Step, looks, process, world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.search.dpor import Counts, Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
-from tornproof.harness.search.turns import follow
-from tornproof.harness.simulator.process.client import Say
+from tornproof.harness.search.transitions import follow
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.simulated_process import Say
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.storage.interface import OpenMode, Storage
 
@@ -28,7 +28,7 @@ STEPS = st.builds(
     cell=st.integers(0, CELL_COUNT - 1),
     value=st.integers(0, 2),
 )
-PROGRAMS = st.lists(st.lists(STEPS, min_size=1, max_size=4), min_size=2, max_size=2) | st.lists(
+BODIES = st.lists(st.lists(STEPS, min_size=1, max_size=4), min_size=2, max_size=2) | st.lists(
     st.lists(STEPS, min_size=1, max_size=2), min_size=3, max_size=3
 )
 
@@ -49,18 +49,18 @@ def every_outcome(world: World) -> tuple[int, set[Outcome]]:
     return count, outcomes
 
 
-def states_outcomes(situation: Situation) -> set[Outcome]:
-    cast = situation.cast()
+def states_outcomes(case: TestCase) -> set[Outcome]:
+    process_group = case.process_group()
     outcomes: set[Outcome] = set()
-    assert search_states(situation.begin(cast), lambda end: outcomes.add(outcome_of(end))).is_done
-    cast.close()
+    assert search_states(case.begin(process_group), lambda end: outcomes.add(outcome_of(end))).is_done
+    process_group.close()
     return outcomes
 
 
-def reduced_outcomes(situation: Situation) -> tuple[Counts, set[Outcome]]:
-    cast = situation.cast()
-    counts, outcomes = reduced(situation.begin(cast))
-    cast.close()
+def reduced_outcomes(case: TestCase) -> tuple[Counts, set[Outcome]]:
+    process_group = case.process_group()
+    counts, outcomes = reduced(case.begin(process_group))
+    process_group.close()
     return counts, set(outcomes)
 
 
@@ -80,9 +80,9 @@ def test_three_million_interleavings_are_as_many_as_the_closed_form_says() -> No
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(PROGRAMS)
-def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleavings(programs: list[list[Step]]) -> None:
-    world = world_of([process(steps) for steps in programs])
+@given(BODIES)
+def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleavings(bodies: list[list[Step]]) -> None:
+    world = world_of([process(steps) for steps in bodies])
     count, outcomes = every_outcome(world)
     counts, found = reduced(world)
 
@@ -91,20 +91,22 @@ def test_the_outcomes_of_generated_processes_are_those_of_all_their_interleaving
     by_states: set[Outcome] = set()
     search_states(world, lambda end: by_states.add(outcome_of(end)))
     assert by_states == outcomes
-    by_turns: set[Outcome] = set()
-    search_turns(world, lambda end: by_turns.add(outcome_of(end)))
-    assert by_turns == outcomes
+    by_transitions: set[Outcome] = set()
+    search_transitions(world, lambda end: by_transitions.add(outcome_of(end)))
+    assert by_transitions == outcomes
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
-@given(PROGRAMS)
-def test_no_order_of_dependent_calls_is_run_twice(programs: list[list[Step]]) -> None:
+@given(BODIES)
+def test_no_order_of_dependent_calls_is_run_twice(bodies: list[list[Step]]) -> None:
     orders: list[object] = []
 
     def on_end(run: Run) -> None:
-        orders.append(tuple(tuple((turn.depth, turn.clock) for turn in own) for own in run.turns))
+        orders.append(
+            tuple(tuple((transition.depth, transition.clock) for transition in own) for own in run.transitions)
+        )
 
-    counts = explore_all(world_of([process(steps) for steps in programs]), on_end)
+    counts = explore_all(world_of([process(steps) for steps in bodies]), on_end)
 
     # A search that starts anew, because it knows more, shows some of them again.
     last = orders[-counts.complete :]
@@ -176,17 +178,17 @@ def test_without_time_the_search_says_that_it_is_not_done() -> None:
 @pytest.mark.parametrize("commit_count", [1, nightly(2)])
 def test_beside_a_reader_the_real_implementation_has_the_outcomes_that_all_its_states_have(commit_count: int) -> None:
     with remembered_decoding():
-        situation = table_situation([GROW] * commit_count)
-        counts, outcomes = reduced_outcomes(situation)
+        case = table_case([GROW] * commit_count)
+        counts, outcomes = reduced_outcomes(case)
 
-        assert outcomes == states_outcomes(situation)
+        assert outcomes == states_outcomes(case)
     assert counts.is_done and len(outcomes) == commit_count + 1
 
 
 def test_two_readers_of_the_real_implementation_have_the_products_of_outcomes_of_one() -> None:
     with remembered_decoding():
-        one, one_outcomes = reduced_outcomes(table_situation([GROW]))
-        two, two_outcomes = reduced_outcomes(table_situation([GROW], readers=2))
+        one, one_outcomes = reduced_outcomes(table_case([GROW]))
+        two, two_outcomes = reduced_outcomes(table_case([GROW], readers=2))
 
     # What readers do is independent of other readers, so the orders multiply too.
     assert two.complete == one.complete**2
@@ -198,20 +200,20 @@ def test_two_readers_of_the_real_implementation_have_the_products_of_outcomes_of
 @pytest.mark.nightly
 def test_beside_two_readers_one_commit_has_the_outcomes_that_all_its_states_have() -> None:
     with remembered_decoding():
-        situation = table_situation([GROW], readers=2)
+        case = table_case([GROW], readers=2)
 
-        assert reduced_outcomes(situation)[1] == states_outcomes(situation)
+        assert reduced_outcomes(case)[1] == states_outcomes(case)
 
 
 @pytest.mark.nightly
 def test_two_commits_beside_two_readers_have_the_outcomes_that_all_states_between_turns_have() -> None:
     with remembered_decoding():
-        situation = table_situation([GROW, GROW], readers=2)
-        counts, outcomes = reduced_outcomes(situation)
-        cast = situation.cast()
+        case = table_case([GROW, GROW], readers=2)
+        counts, outcomes = reduced_outcomes(case)
+        process_group = case.process_group()
         by_states: set[Outcome] = set()
-        assert search_turns(situation.begin(cast), lambda end: by_states.add(outcome_of(end))).is_done
-        cast.close()
+        assert search_transitions(case.begin(process_group), lambda end: by_states.add(outcome_of(end))).is_done
+        process_group.close()
 
     assert counts.is_done and outcomes == by_states and len(outcomes) == 9
 
@@ -220,8 +222,8 @@ def test_two_commits_beside_two_readers_have_the_outcomes_that_all_states_betwee
 @pytest.mark.parametrize(("commit_count", "reader_count"), [(2, 3), (3, 2)])
 def test_the_larger_bounds_are_complete_too(commit_count: int, reader_count: int) -> None:
     with remembered_decoding():
-        situation = table_situation([GROW] * commit_count, readers=reader_count)
-        cast = situation.cast()
+        case = table_case([GROW] * commit_count, readers=reader_count)
+        process_group = case.process_group()
         violations: set[object] = set()
         said: set[object] = set()
 
@@ -229,7 +231,7 @@ def test_the_larger_bounds_are_complete_too(commit_count: int, reader_count: int
             violations.update(run.world.progress.violations)
             said.add(tuple(node.number for node in run.world.nodes[1:]))
 
-        assert explore_all(situation.begin(cast), on_end).is_done
-        cast.close()
+        assert explore_all(case.begin(process_group), on_end).is_done
+        process_group.close()
 
     assert not violations and len(said) > 100_000

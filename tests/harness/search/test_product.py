@@ -9,15 +9,15 @@ import pytest
 from product_search import ProductSearch
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import Verdict, looks_at_most
-from tornproof.harness.explorers.schedules.crash import control_situation, explore_product
-from tornproof.harness.search.crash_world import Disks, Lives
-from tornproof.harness.search.product_cuts import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductCuts
+from tornproof.harness.common.verdict import Verdict, calls_at_most
+from tornproof.harness.explorers.schedules.crash import control_case, explore_product
+from tornproof.harness.search.crash_world import Disks, Sessions
+from tornproof.harness.search.product_reduction import IN_COMMIT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import MODELS, model_named
+from tornproof.harness.simulator.process.case import NotExplorableError, Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import NotExplorableError, Readers, Situation
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import load_scenario
 from tornproof.harness.systems.simulation import setting_of
@@ -36,22 +36,22 @@ def disks_of(name: str) -> Disks:
     return disks
 
 
-def both(situation: Situation, model: str) -> tuple[ProductSearch, ProductCuts]:
-    lives = Lives.of(situation, fails=model == "D")
+def both(case: TestCase, model: str) -> tuple[ProductSearch, ProductReduction]:
+    sessions = Sessions.of(case, fails=model == "D")
     searches = (
-        ProductSearch(lives, model, disks_of(model), lambda states: True),
-        ProductCuts(lives, model, disks_of(model), lambda states: True),
+        ProductSearch(sessions, model, disks_of(model), lambda states: True),
+        ProductReduction(sessions, model, disks_of(model), lambda states: True),
     )
     for search in searches:
         assert search.run().is_complete
-    lives.close()
+    sessions.close()
     return searches
 
 
 @pytest.mark.parametrize("model", EVERY_MODEL)
 @pytest.mark.parametrize("toy", [Toy(), HeaderFirst()], ids=lambda toy: toy.name)
 def test_cuts_have_the_outcomes_of_a_search_of_all_states(toy: Toy, model: str) -> None:
-    one, other = both(control_situation(toy), model)
+    one, other = both(control_case(toy), model)
     assert one.counts.outcomes == other.counts.outcomes
     # The search of states ends a run at its first violation, so that cuts may name more.
     violated, all_violated = ({violation.property for violation, _ in search.counts.found} for search in (one, other))
@@ -64,22 +64,22 @@ def test_cuts_have_the_outcomes_of_a_search_of_all_states(toy: Toy, model: str) 
 def test_cuts_have_the_outcomes_of_a_search_of_all_states_of_a_table(model: str) -> None:
     with remembered_decoding():
         setting = setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"])
-        one, other = both(setting.situation, model)
+        one, other = both(setting.case, model)
     assert one.counts.outcomes == other.counts.outcomes and not one.counts.found and not other.counts.found
 
 
 @pytest.mark.parametrize(
     ("toy", "model", "violated"),
     [
-        (HeaderFirst(), "A", Property.REFUSED),
+        (HeaderFirst(), "A", Property.REJECTED),
         (NeverSyncs(), "B", Property.LOST),
         (NeverSyncs(), "C-512", Property.LOST),
         (NeverSyncsNames(), "Cdir", Property.LOST),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_a_broken_toy_is_convicted_by_the_model_that_can_see_it(toy: Toy, model: str, violated: str) -> None:
-    phase = explore_product(control_situation(toy), [model])
+def test_a_broken_toy_is_detected_by_the_model_that_can_see_it(toy: Toy, model: str, violated: str) -> None:
+    phase = explore_product(control_case(toy), [model])
     assert phase.verdict is Verdict.INVALID
     assert violated in {finding.property for finding in phase.findings}, phase.findings
 
@@ -90,42 +90,42 @@ def test_a_broken_toy_is_convicted_by_the_model_that_can_see_it(toy: Toy, model:
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_what_only_a_power_cut_or_a_failing_sync_can_show_survives_the_others(toy: Toy, model: str) -> None:
-    phase = explore_product(control_situation(toy), [model])
+    phase = explore_product(control_case(toy), [model])
     assert phase.findings == () and phase.complete
 
 
 def test_our_implementation_is_valid_and_the_bound_says_what_was_complete() -> None:
     with remembered_decoding():
         setting = setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"])
-        phase = explore_product(setting.situation)
+        phase = explore_product(setting.case)
     assert (phase.verdict, phase.complete, phase.controls) == (Verdict.VALID, True, "passed"), phase.note
     assert phase.explored > 30_000 and phase.counts["crash points"] > 500
     assert phase.reached[IN_COMMIT] and phase.reached[SEEN_EARLY] and phase.reached[LIVED_THROUGH]
     assert "complete under A, D, B, C-512, Cdir" in phase.bound
 
 
-@pytest.mark.parametrize("bound", [{"states_max": 3}, {"has_time": looks_at_most(1)}], ids=["states", "ceiling"])
+@pytest.mark.parametrize("bound", [{"states_max": 3}, {"has_time": calls_at_most(1)}], ids=["states", "ceiling"])
 def test_what_was_cut_is_a_sample_and_said_to_be_one(bound: dict[str, Any]) -> None:
-    whole = explore_product(control_situation(Toy()), ["A"])
-    phase = explore_product(control_situation(Toy()), ["A"], **bound)
+    whole = explore_product(control_case(Toy()), ["A"])
+    phase = explore_product(control_case(Toy()), ["A"], **bound)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert 0 < phase.explored < whole.explored
     assert phase.bound.endswith("complete under no model; a sample of the crashes under A")
 
 
 def test_a_reader_that_changes_something_is_not_explored_by_cuts() -> None:
-    situation = control_situation(Toy())
+    case = control_case(Toy())
     with remembered_decoding():
         setting = setting_of(load_scenario("pinned-reader-and-purge"), PRESETS["hardened"])
-        pinned = Situation(
-            target=setting.situation.target,
-            path=setting.situation.path,
-            operations=setting.situation.operations,
-            first_life=(0,),
-            second_life=(1,),
+        pinned = TestCase(
+            target=setting.case.target,
+            path=setting.case.path,
+            operations=setting.case.operations,
+            first_session=(0,),
+            second_session=(1,),
             readers=(Readers(style="pinned"),),
-            start=setting.situation.start,
+            start=setting.case.start,
         )
         with pytest.raises(NotExplorableError, match="takes locks"):
             explore_product(pinned, ["A"])
-    assert explore_product(situation, ["A"]).verdict is Verdict.VALID
+    assert explore_product(case, ["A"]).verdict is Verdict.VALID

@@ -6,51 +6,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from table_situations import GROW, PURGE, table_situation
+from table_cases import GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_situation
-from tornproof.harness.search.cuts import Course, Cuts, NotOnlyAReaderError, Ways, schedule_of
+from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_case
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import Said, said_by
-from tornproof.harness.search.turns import follow
+from tornproof.harness.search.reader_reduction import NotOnlyAReaderError, ReaderReduction, Trace, Ways, schedule_of
+from tornproof.harness.search.transitions import follow
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 
 
 @contextmanager
-def searched(situation: Situation) -> Iterator[tuple[World, Course, Cuts, Ways]]:
-    cast = situation.cast()
+def searched(case: TestCase) -> Iterator[tuple[World, Trace, ReaderReduction, Ways]]:
+    process_group = case.process_group()
     try:
-        course, cuts = Course(situation.begin(cast)), Cuts(cast.clients[1], 1, cast.judge)
-        yield situation.begin(cast), course, cuts, cuts.search(course, [cuts.root()])
+        trace, cuts = (
+            Trace(case.begin(process_group)),
+            ReaderReduction(process_group.processes[1], 1, process_group.judge),
+        )
+        yield case.begin(process_group), trace, cuts, cuts.search(trace, [cuts.root()])
     finally:
-        cast.close()
+        process_group.close()
 
 
-def cut_said(situation: Situation) -> set[Said]:
-    with searched(situation) as (_, _, cuts, come):
+def cut_said(case: TestCase) -> set[Said]:
+    with searched(case) as (_, _, cuts, come):
         assert cuts.is_done
         return {said_by(state.node) for state in come if state.is_at_end}
 
 
-def reduced_said(situation: Situation) -> set[tuple[Said, ...]]:
-    cast = situation.cast()
+def reduced_said(case: TestCase) -> set[tuple[Said, ...]]:
+    process_group = case.process_group()
     said: set[tuple[Said, ...]] = set()
 
     def on_end(run: Run) -> None:
         said.add(tuple(said_by(node) for node in run.world.nodes[1:]))
 
-    assert explore_all(situation.begin(cast), on_end).is_done
-    cast.close()
+    assert explore_all(case.begin(process_group), on_end).is_done
+    process_group.close()
     return said
 
 
-def violated(situation: Situation) -> set[str]:
-    with searched(situation) as (_, _, _, come):
+def violated(case: TestCase) -> set[str]:
+    with searched(case) as (_, _, _, come):
         return {each.property for state in come for each in state.progress.violations}
 
 
@@ -58,33 +61,33 @@ def violated(situation: Situation) -> set[str]:
 @pytest.mark.parametrize("operations", [[GROW, GROW], [GROW, PURGE]])
 def test_a_reader_says_by_cuts_what_it_says_in_every_order(operations: list[str], style: str) -> None:
     with remembered_decoding():
-        situation = table_situation(operations, style=style)
+        case = table_case(operations, style=style)
 
-        assert {(said,) for said in cut_said(situation)} == reduced_said(situation)
+        assert {(said,) for said in cut_said(case)} == reduced_said(case)
 
 
 def test_what_two_readers_say_is_the_product_of_what_one_says() -> None:
     for target, operations in ((Record(), NUMBERS[:2]), (InPlace(), NUMBERS[:2]), (Toy(), LETTERS)):
-        one = cut_said(control_situation(target, operations))
-        two = reduced_said(control_situation(target, operations, reader_count=2))
+        one = cut_said(control_case(target, operations))
+        two = reduced_said(control_case(target, operations, reader_count=2))
 
         assert two == {(first, second) for first in one for second in one}
 
 
-def test_broken_toys_are_convicted_and_sound_ones_are_not() -> None:
-    assert violated(control_situation(HeaderFirst(), LETTERS)) == {Property.REFUSED}
-    assert violated(control_situation(AcknowledgesFirst(), LETTERS)) == {Property.STALE}
-    assert violated(control_situation(InPlace(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
-    assert violated(control_situation(LooksOnce(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
-    assert violated(control_situation(Toy(), LETTERS)) == set()
-    assert violated(control_situation(Record(), NUMBERS)) == set()
+def test_broken_toys_are_detected_and_sound_ones_are_not() -> None:
+    assert violated(control_case(HeaderFirst(), LETTERS)) == {Property.REJECTED}
+    assert violated(control_case(AcknowledgesFirst(), LETTERS)) == {Property.STALE}
+    assert violated(control_case(InPlace(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
+    assert violated(control_case(LooksOnce(), NUMBERS)) == {Property.WRONG_SNAPSHOT}
+    assert violated(control_case(Toy(), LETTERS)) == set()
+    assert violated(control_case(Record(), NUMBERS)) == set()
 
 
 def test_the_schedule_of_a_state_leads_there() -> None:
-    with searched(control_situation(AcknowledgesFirst(), LETTERS)) as (world, course, _, come):
+    with searched(control_case(AcknowledgesFirst(), LETTERS)) as (world, trace, _, come):
         checked = []
         for state in come:
-            end = follow(world, schedule_of(1, come, state, len(course) - 1))
+            end = follow(world, schedule_of(1, come, state, len(trace) - 1))
             assert end.nodes[1] is state.node and end.nodes[0].call is None
             broken = {each.property for each in state.progress.violations}
             assert broken == {each.property for each in end.progress.violations}
@@ -96,15 +99,15 @@ def test_a_reader_that_pins_is_left_to_dpor() -> None:
     with (
         remembered_decoding(),
         pytest.raises(NotOnlyAReaderError, match="lock"),
-        searched(table_situation([GROW], style="pinned")),
+        searched(table_case([GROW], style="pinned")),
     ):
         pass
 
 
 def test_without_time_the_cuts_say_that_they_are_not_done() -> None:
-    with searched(control_situation(Record(), NUMBERS)) as (_, course, cuts, come):
+    with searched(control_case(Record(), NUMBERS)) as (_, trace, cuts, come):
         left = iter([True] * 9)
-        short = cuts.search(course, [cuts.root()], has_time=lambda: next(left, False))
+        short = cuts.search(trace, [cuts.root()], has_time=lambda: next(left, False))
 
         assert not cuts.is_done
         assert short.keys() < come.keys()

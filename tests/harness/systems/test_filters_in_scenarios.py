@@ -11,7 +11,7 @@ from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.scenario import load_scenario
-from tornproof.harness.systems.scenario_situation import situation_of
+from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.table.partition import resolve_partition
@@ -25,18 +25,18 @@ from tornproof.impl.write.partition_change import RowGroupEncoder
 @pytest.mark.parametrize(("name", "is_external"), [("filters-in-pm", False), ("filters-in-data", True)])
 def test_all_row_groups_of_the_scenario_have_filters(name: str, is_external: bool, encode: RowGroupEncoder) -> None:
     target = replace(TableTarget(), encode=encode)
-    situation = situation_of(load_scenario(name), target)
-    assert situation.start is not None
-    storage = MemoryStorage.of(situation.start)
+    case = case_of(load_scenario(name), target)
+    assert case.start is not None
+    storage = MemoryStorage.of(case.start)
     counts = []
-    for operation in (None, *situation.operations):
+    for operation in (None, *case.operations):
         if operation is not None:
-            with target.open_writer(storage, situation.path) as writer:
+            with target.open_writer(storage, case.path) as writer:
                 writer.commit(operation)
-        found = list(filters_on(situation.path, storage))
+        found = list(filters_on(case.path, storage))
         counts.append(len(found))
         assert all(each.bitset and missing_values(each.stored, each.bitset) == 0 for each in found)
-        table = open_table(storage, situation.path)
+        table = open_table(storage, case.path)
         assert verify_table(table).sound
         for partition in table.transaction().partitions:
             metadata = resolve_partition(table.files_of(partition), partition).metadata

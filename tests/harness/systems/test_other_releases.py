@@ -6,9 +6,9 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.search.crash_world import WRITER_PLACE, Lives
+from tornproof.harness.search.crash_world import WRITER_PLACE, Sessions
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.probe import probe
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import load_scenario
@@ -17,22 +17,22 @@ from tornproof.harness.systems.simulation import setting_of
 RELEASES = ["questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07", "specification"]
 
 
-def situation() -> Situation:
-    return setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"]).situation
+def case() -> TestCase:
+    return setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"]).case
 
 
-def images_after_recovery(chosen: Situation) -> dict[str, DiskImage]:
+def images_after_recovery(chosen: TestCase) -> dict[str, DiskImage]:
     """Kill the writer before each of its calls, let the next one recover and end, and return what is left, by step."""
-    lives = Lives.of(chosen)
-    world = chosen.begin(lives.first)
+    sessions = Sessions.of(chosen)
+    world = chosen.begin(sessions.first)
     images: dict[str, DiskImage] = {}
     while world.nodes[WRITER_PLACE].call is not None:
-        after = lives.after_kill(world)
+        after = sessions.after_kill(world)
         after.run(WRITER_PLACE)
         step = f"{world.nodes[WRITER_PLACE].depth}: {world.call(WRITER_PLACE).kind} {world.call(WRITER_PLACE).path}"
         images[step] = after.kernel.image()
         world.step(WRITER_PLACE)
-    lives.close()
+    sessions.close()
     return images
 
 
@@ -46,27 +46,27 @@ def distinct(images: dict[str, DiskImage]) -> dict[str, DiskImage]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_after_any_kill_and_our_recovery_every_release_reads_and_goes_on(release: str) -> None:
     with remembered_decoding():
-        chosen = situation()
+        chosen = case()
         recovered = distinct(images_after_recovery(chosen))
         assert len(recovered) > 3
         for step, image in recovered.items():
-            outlook = probe(image, chosen.path, PRESETS[release])
-            assert (outlook.readable, outlook.writable) == (True, True), (step, outlook.reason)
+            compatibility = probe(image, chosen.path, PRESETS[release])
+            assert (compatibility.readable, compatibility.writable) == (True, True), (step, compatibility.reason)
 
 
 def test_without_restating_a_release_that_takes_the_newest_footer_could_not() -> None:
     with remembered_decoding(), replaced("tornproof.impl.write.recovery:_settle", lambda storage, resolved: None):
-        chosen = situation()
+        chosen = case()
         # The second life commits nothing, so that the orphan stays the newest.
-        chosen = Situation(
+        chosen = TestCase(
             target=chosen.target,
             path=chosen.path,
             operations=chosen.operations,
-            first_life=chosen.first_life,
+            first_session=chosen.first_session,
             start=chosen.start,
         )
-        outlooks = [
+        compatibilities = [
             probe(image, chosen.path, PRESETS["questdb-9.4.2"])
             for image in distinct(images_after_recovery(chosen)).values()
         ]
-    assert not all(outlook.readable for outlook in outlooks)
+    assert not all(compatibility.readable for compatibility in compatibilities)

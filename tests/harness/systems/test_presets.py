@@ -180,7 +180,7 @@ def test_torn_orphan_stops_those_that_check_the_newest_generation_and_nobody_els
     storage, table = orphaned()
     (partition,) = table.transaction().partitions
     files = table.files_of(partition)
-    first = resolve_partition(files, partition).resolved.place.end_bytes
+    first = resolve_partition(files, partition).resolved.position.end_bytes
     with storage.open_for_writing(f"{DIRECTORY}/_pm") as pm:
         pm.pwrite(bytes([pm.pread(1, first + 20)[0] ^ 1]), first + 20)
     assert resolve_partition(files, partition).metadata.row_count == 2
@@ -191,9 +191,9 @@ def test_torn_orphan_stops_those_that_check_the_newest_generation_and_nobody_els
 
 def test_block_without_statistics_says_all_that_decoding_needs() -> None:
     bound = Statistic(value=b"1", exact=True)
-    told = {"codec": 0, "encodings": 1, "num_values": 2, "byte_range_start": 4, "total_compressed": 9}
-    full = Chunk(**told, null_count=0, distinct_count=1, minimum=bound, maximum=bound)
-    bare = Chunk(**told, null_count=None, distinct_count=None, minimum=None, maximum=None)
+    reported = {"codec": 0, "encodings": 1, "num_values": 2, "byte_range_start": 4, "total_compressed": 9}
+    full = Chunk(**reported, null_count=0, distinct_count=1, minimum=bound, maximum=bound)
+    bare = Chunk(**reported, null_count=None, distinct_count=None, minimum=None, maximum=None)
     block = Block(offset_bytes=8, end_bytes=99, num_rows=2, chunks=(full, full))
     assert without_statistics(block) == Block(offset_bytes=8, end_bytes=99, num_rows=2, chunks=(bare, bare))
     assert len(fields(Chunk)) == 9

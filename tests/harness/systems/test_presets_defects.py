@@ -17,7 +17,7 @@ from tornproof.harness.systems.probe import probe
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.read.reader import snapshot_of
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage, StorageReason
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import Transaction
@@ -71,7 +71,7 @@ OLD = [0, 1, 2, 3, 10, 11, 12]
 
 
 @pytest.mark.parametrize("preset", [*DEFECTIVE, *SOUND], ids=lambda preset: preset.name)
-def test_reader_that_took_a_version_before_an_update_is_refused_by_the_releases_that_decode_by_the_newest_footer(
+def test_reader_that_took_a_version_before_an_update_is_rejected_by_the_releases_that_decode_by_the_newest_footer(
     preset: Preset,
 ) -> None:
     storage = start(preset)
@@ -96,16 +96,16 @@ def test_kill_between_header_and_version_leaves_a_partition_that_those_releases_
     storage = start(preset)
     steps = steps_of_update(storage, preset)
     killed = replay_prefix(storage, steps, after_header(steps))
-    outlook = probe(killed.image(), PATH, preset)
+    compatibility = probe(killed.image(), PATH, preset)
     if preset in DEFECTIVE:
-        assert (outlook.readable, outlook.writable) == (False, False)
-        assert "exceeds data length" in outlook.reason
+        assert (compatibility.readable, compatibility.writable) == (False, False)
+        assert "exceeds data length" in compatibility.reason
         with pytest.raises(CorruptError, match="exceeds data length"):
             update(killed, preset)
         with pytest.raises(CorruptError, match="exceeds data length"):
             numbers(killed, preset)
     else:
-        assert (outlook.readable, outlook.writable) == (True, True)
+        assert (compatibility.readable, compatibility.writable) == (True, True)
         update(killed, preset, (5, 6, 7, 8, 9, 11, 12, 13, 105, 106, 107))
         assert numbers(killed, preset) == [*OLD, *range(50, 61)]
 
@@ -116,9 +116,9 @@ def test_commit_that_ends_inside_a_dead_tail_loses_the_partition_in_every_releas
     with storage.open_for_writing(DATA) as data:
         data.pwrite(bytes(5000), data.size_bytes())
     assert numbers(storage, preset) == OLD
-    outlook = probe(storage.image(), PATH, preset)
-    assert (outlook.readable, outlook.writable, len(outlook.hazards)) == (True, True, 1)
-    assert "loses a partition" in outlook.hazards[0]
+    compatibility = probe(storage.image(), PATH, preset)
+    assert (compatibility.readable, compatibility.writable, len(compatibility.hazards)) == (True, True, 1)
+    assert "loses a partition" in compatibility.hazards[0]
     update(storage, preset)
     token = open_table(storage, PATH).transaction().partitions[0].token
     assert token == len(storage.image().files[DATA])
@@ -145,9 +145,9 @@ def test_writer_of_the_specification_takes_the_rows_of_a_killed_commit_for_commi
     steps = steps_of_update(storage, preset)
     killed = replay_prefix(storage, steps, after_header(steps))
     assert numbers(killed, preset) == OLD
-    outlook = probe(killed.image(), PATH, preset)
-    assert (outlook.readable, outlook.writable) == (True, False)
-    assert outlook.reason == "after a commit there are rows that no commit brought"
+    compatibility = probe(killed.image(), PATH, preset)
+    assert (compatibility.readable, compatibility.writable) == (True, False)
+    assert compatibility.reason == "after a commit there are rows that no commit brought"
     with writer_of(killed, preset) as writer:
         writer.write(rows([130], 70))
         writer.commit()
@@ -167,8 +167,8 @@ def failed_update(storage: MemoryStorage, preset: Preset, fault: Fault) -> Memor
     return storage
 
 
-PM_WRITE = Fault(at=1, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.PWRITE}))
-PM_SYNC = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.FDATASYNC}))
+PM_WRITE = Fault(at=1, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.PWRITE}))
+PM_SYNC = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.FDATASYNC}))
 
 
 @pytest.mark.parametrize("fault", [PM_WRITE, PM_SYNC], ids=["write", "sync"])
@@ -192,7 +192,7 @@ def test_released_servers_remove_a_replaced_directory_at_once_unless_somebody_re
         storage = start(preset)
         with writer_of(storage, preset) as writer, ExitStack() as pins:
             if is_pinned:
-                pins.enter_context(pin_committed(storage.fork_life(), PATH))
+                pins.enter_context(pin_committed(storage.fork_process(), PATH))
             writer.rewrite_partition(DAY)
             writer.commit()
         is_gone = name.startswith("questdb") and not is_pinned

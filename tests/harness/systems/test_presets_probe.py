@@ -36,17 +36,19 @@ def test_only_a_tail_that_outlasts_a_short_commit_is_a_hazard(
     tail_bytes: int, is_hazard: bool, keys: tuple[str, ...]
 ) -> None:
     storage = table_with_tail(tail_bytes, keys=keys)
-    outlook = probe(storage.image(), PATH, RELEASED)
-    assert (outlook.readable, outlook.writable, bool(outlook.hazards)) == (True, True, is_hazard), outlook
-    assert outlook.reason == "8 rows are read, before and after a commit to 1 partitions"
+    compatibility = probe(storage.image(), PATH, RELEASED)
+    assert (compatibility.readable, compatibility.writable, bool(compatibility.hazards)) == (True, True, is_hazard), (
+        compatibility
+    )
+    assert compatibility.reason == "8 rows are read, before and after a commit to 1 partitions"
 
 
 def test_tail_beyond_what_is_written_is_cut_in_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     image = table_with_tail(1_000_000).image()
     before = dict(image.files)
     monkeypatch.setattr(probing, "TAIL_LIMIT_BYTES", 4_096)
-    outlook = probe(image, PATH, RELEASED)
-    assert (outlook.writable, len(outlook.hazards)) == (True, 1)
+    compatibility = probe(image, PATH, RELEASED)
+    assert (compatibility.writable, len(compatibility.hazards)) == (True, 1)
     assert dict(image.files) == before
 
 
@@ -55,9 +57,9 @@ def test_tail_that_no_commit_has_room_to_cover_makes_a_table_not_writable() -> N
     write(storage, rows([DAY_LENGTH - 3, DAY_LENGTH - 2, DAY_LENGTH - 1]))
     with storage.open_for_writing(f"{DIRECTORY}/data.parquet") as data:
         data.truncate(data.size_bytes() + 50_000)
-    outlook = probe(storage.image(), PATH, RELEASED)
-    assert (outlook.readable, outlook.writable, outlook.hazards) == (True, False, ())
-    assert "after a commit its reader refuses: _txn: token" in outlook.reason
+    compatibility = probe(storage.image(), PATH, RELEASED)
+    assert (compatibility.readable, compatibility.writable, compatibility.hazards) == (True, False, ())
+    assert "after a commit its reader refuses: _txn: token" in compatibility.reason
 
 
 def test_every_parquet_partition_is_committed_to() -> None:
@@ -69,9 +71,9 @@ def test_every_parquet_partition_is_committed_to() -> None:
         with other.open_for_writing(path) as data:
             # A footer that no reader of rows looks at, but every writer that goes on from it.
             data.pwrite(b"\xff" * 8, data.size_bytes() - 40)
-        outlook = probe(other.image(), PATH, RELEASED)
-        assert (outlook.readable, outlook.writable) == (True, False)
-        assert outlook.reason.startswith(f"its writer refuses: 2024-01-0{number + 1}.0/data.parquet: ")
+        compatibility = probe(other.image(), PATH, RELEASED)
+        assert (compatibility.readable, compatibility.writable) == (True, False)
+        assert compatibility.reason.startswith(f"its writer refuses: 2024-01-0{number + 1}.0/data.parquet: ")
     assert probe(storage.image(), PATH, RELEASED).reason.endswith("a commit to 3 partitions")
 
 
@@ -87,29 +89,29 @@ def native(entry: int) -> int:
 def test_partitions_that_only_the_server_writes_to_are_left_alone(change: Callable[[int], int], row_count: int) -> None:
     storage, table = new_table()
     write(storage, rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
-    place = table.transaction().partitions[0].flags_offset_bytes
+    position = table.transaction().partitions[0].flags_offset_bytes
     with storage.open_for_writing(f"{PATH}/_txn") as txn:
-        txn.pwrite(struct.pack("<Q", change(struct.unpack("<Q", txn.pread(8, place))[0])), place)
+        txn.pwrite(struct.pack("<Q", change(struct.unpack("<Q", txn.pread(8, position))[0])), position)
     image = storage.image()
     if change is native:
         image = image.without_file(f"{DIRECTORY}/data.parquet").without_file(f"{DIRECTORY}/_pm")
-    outlook = probe(image, PATH, RELEASED)
-    assert outlook.reason == f"{row_count} rows are read, before and after a commit to 2 partitions"
+    compatibility = probe(image, PATH, RELEASED)
+    assert compatibility.reason == f"{row_count} rows are read, before and after a commit to 2 partitions"
 
 
 def test_table_without_rows_has_nothing_to_try() -> None:
     storage, _ = new_table()
     for preset in PRESETS.values():
-        outlook = probe(storage.image(), PATH, preset)
-        assert outlook.reason == "0 rows are read, before and after a commit to 0 partitions"
+        compatibility = probe(storage.image(), PATH, preset)
+        assert compatibility.reason == "0 rows are read, before and after a commit to 0 partitions"
 
 
 def test_folder_without_metadata_is_read_but_not_written_to() -> None:
     storage, _ = new_table()
     write(storage, rows([0]))
-    outlook = probe(storage.image().without_file(f"{PATH}/_meta"), PATH, RELEASED)
-    assert (outlook.readable, outlook.writable) == (True, False)
-    assert "no _meta" in outlook.reason
+    compatibility = probe(storage.image().without_file(f"{PATH}/_meta"), PATH, RELEASED)
+    assert (compatibility.readable, compatibility.writable) == (True, False)
+    assert "no _meta" in compatibility.reason
 
 
 def test_what_says_nothing_about_a_release_is_raised() -> None:
@@ -137,8 +139,8 @@ def test_rows_that_a_commit_loses_or_adds_make_a_table_not_writable(monkeypatch:
     commit = TableWriter.commit
     for changed, reason in ((drops, "rows are gone"), (adds, "rows that no commit brought")):
         monkeypatch.setattr(TableWriter, "commit", changed)
-        outlook = probe(image, PATH, HARDENED_PRESET)
-        assert (outlook.readable, outlook.writable) == (True, False) and reason in outlook.reason
+        compatibility = probe(image, PATH, HARDENED_PRESET)
+        assert (compatibility.readable, compatibility.writable) == (True, False) and reason in compatibility.reason
 
 
 def test_image_is_not_changed_and_a_table_in_use_can_be_tried() -> None:

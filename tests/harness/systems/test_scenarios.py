@@ -6,13 +6,13 @@ import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.explorers.power_cuts.points import must_reach_all
+from tornproof.harness.explorers.power_cuts.points import all_coverage_goals
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
 from tornproof.harness.simulator.persistence.models import MODELS
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
-from tornproof.harness.systems.simulation import Setting, merged, must_have_reached, setting_of, settings_of
+from tornproof.harness.systems.simulation import Setting, merged, setting_of, settings_of, with_coverage_goals
 
 NAMES = scenario_names()
 GOOD = b"""
@@ -37,13 +37,13 @@ def test_there_are_twenty_and_each_explorer_has_some() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_scenario_runs_undisturbed_and_each_commit_is_seen(name: str) -> None:
+def test_every_scenario_runs_fault_free_and_each_commit_is_seen(name: str) -> None:
     scenario = load_scenario(name)
     assert set(scenario.models) <= {model.name for model in MODELS}
-    assert set(scenario.must_reach) <= {*schedule_points.POINTS, *must_reach_all(MODELS)}
+    assert set(scenario.must_reach) <= {*schedule_points.POINTS, *all_coverage_goals(MODELS)}
     with remembered_decoding():
-        situation = setting_of(scenario, PRESETS["hardened"]).situation
-        seen = [situation.oracle(tuple(range(count))) for count in range(len(situation.operations) + 1)]
+        case = setting_of(scenario, PRESETS["hardened"]).case
+        seen = [case.oracle(tuple(range(count))) for count in range(len(case.operations) + 1)]
     commits = (*scenario.first, *scenario.second)
     for commit, before, after in zip(commits, seen, seen[1:], strict=False):
         assert (before == after) is commit.abandon
@@ -51,13 +51,13 @@ def test_every_scenario_runs_undisturbed_and_each_commit_is_seen(name: str) -> N
 
 def test_a_file_says_what_it_says() -> None:
     scenario = parse_scenario(GOOD, "good")
-    situation = setting_of(scenario, PRESETS["hardened"]).situation
-    (readers,) = situation.readers
+    case = setting_of(scenario, PRESETS["hardened"]).case
+    (readers,) = case.readers
     assert (readers.style, readers.count, readers.read_count) == ("follow", 2, 3)
-    (operation,) = situation.operations
+    (operation,) = case.operations
     assert operation.purges and not operation.abandons
     (rows,) = operation.rows
-    (first,) = situation.start.files.keys() & {"t/_txn"} and [rows["ts"][0].as_py()]  # type: ignore[union-attr]
+    (first,) = case.start.files.keys() & {"t/_txn"} and [rows["ts"][0].as_py()]  # type: ignore[union-attr]
     assert rows.num_rows == 2 and first == min(rows["ts"].to_pylist())
 
 
@@ -78,14 +78,14 @@ def test_a_file_says_what_it_says() -> None:
         (GOOD + b"#" * (16 << 10), "more than 16384 bytes"),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_place(content: bytes, sentence: str) -> None:
-    with pytest.raises(ScenarioError) as refused:
+def test_a_wrong_file_is_rejected_with_the_place(content: bytes, sentence: str) -> None:
+    with pytest.raises(ScenarioError) as rejected:
         parse_scenario(content, "bad")
-    assert str(refused.value).startswith("scenarios/bad.toml: ")
-    assert sentence in str(refused.value)
+    assert str(rejected.value).startswith("scenarios/bad.toml: ")
+    assert sentence in str(rejected.value)
 
 
-def test_an_unknown_name_or_preset_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_name_or_preset_is_rejected_with_those_that_there_are() -> None:
     with pytest.raises(ScenarioError, match=f"there is no scenario 'none'; there are {', '.join(scenario_names())}"):
         load_scenario("none")
     scenario = parse_scenario(GOOD + b'preset = "questdb-1"', "good")
@@ -98,7 +98,7 @@ def phase(explored: int = 1, *, complete: bool = True, verdict: Verdict = Verdic
     return Phase(explored=explored, complete=complete, verdict=verdict, **fields)  # type: ignore[arg-type]
 
 
-def test_a_phase_of_many_situations_adds_up_and_keeps_one_finding_of_a_kind() -> None:
+def test_a_phase_of_many_test_cases_adds_up_and_keeps_one_finding_of_a_kind() -> None:
     findings = [Finding(property="p", phase="x", sentence=f"byte {number} is wrong", evidence={}) for number in (1, 2)]
     whole = merged(
         "x",
@@ -109,7 +109,7 @@ def test_a_phase_of_many_situations_adds_up_and_keeps_one_finding_of_a_kind() ->
         ["c"],
     )
     assert (whole.explored, whole.counts, whole.findings, whole.complete) == (7, {"n": 3}, (findings[0],), False)
-    assert whole.verdict is Verdict.INVALID and set(whole.situations) == {"a", "b"}
+    assert whole.verdict is Verdict.INVALID and set(whole.test_cases) == {"a", "b"}
     assert "1 of 3 situations complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
 
 
@@ -128,18 +128,18 @@ def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() 
 
 def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
     reached = {"here": 1, "there": 0}
-    assert must_have_reached(phase(reached=reached), ["here"]).verdict is Verdict.VALID
-    vacuous = must_have_reached(phase(reached=reached), ["here", "there", "elsewhere"])
+    assert with_coverage_goals(phase(reached=reached), ["here"]).verdict is Verdict.VALID
+    vacuous = with_coverage_goals(phase(reached=reached), ["here", "there", "elsewhere"])
     assert vacuous.verdict is Verdict.UNKNOWN and vacuous.note == "never reached: there, elsewhere"
-    assert must_have_reached(phase(reached=reached, complete=False), ["there"]).verdict is Verdict.VALID
+    assert with_coverage_goals(phase(reached=reached, complete=False), ["there"]).verdict is Verdict.VALID
 
 
-def test_an_explorer_without_situations_says_that_it_explored_nothing() -> None:
+def test_an_explorer_without_test_cases_says_that_it_explored_nothing() -> None:
     settings = settings_of(["one-commit-one-reader"], PRESETS["hardened"])
     found = simulate(Explorer.MEMORY, settings)
     assert (found.verdict, found.explored) == (Verdict.UNKNOWN, 0) and "none of the situations" in found.note
 
 
-def test_small_situations_come_first_so_that_a_short_run_gets_through_many() -> None:
+def test_small_test_cases_come_first_so_that_a_short_run_gets_through_many() -> None:
     settings: list[Setting] = settings_of((), PRESETS["hardened"])
     assert [setting.size for setting in settings] == sorted(setting.size for setting in settings)

@@ -10,13 +10,13 @@ import pytest
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.barriers.explorer import ALL, protocol_with
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Planting
+from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Readers, Situation
 from tornproof.harness.simulator.process.trace_rules import Broken
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.table import TableTarget
@@ -41,19 +41,19 @@ def start() -> DiskImage:
 
 
 def run(start: DiskImage, protocol: Protocol, *, promises_barriers: bool = True) -> World:
-    situation = Situation(
+    case = TestCase(
         target=TableTarget(protocol=protocol),
         path=MADE_PATH,
         operations=crash_operations(start, MADE_PATH),
-        first_life=(0, 1, 2, 3),
+        first_session=(0, 1, 2, 3),
         readers=(Readers(),),
         start=start,
         rules=TableRules(MADE_PATH, promises_barriers=promises_barriers),
     )
-    cast = situation.cast()
-    world = situation.begin(cast)
+    process_group = case.process_group()
+    world = case.begin(process_group)
     world.run(0)
-    cast.close()
+    process_group.close()
     return world
 
 
@@ -96,9 +96,9 @@ def test_a_barrier_that_comes_too_late_is_named(start: DiskImage) -> None:
     ],
 )
 def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: str, missing: str | None) -> None:
-    planting = Planting(fault_named(name))
-    with planting.planted():
-        violations = run(start, planting.target.protocol).progress.violations
+    mutant = Mutant(fault_named(name))
+    with mutant.planted():
+        violations = run(start, mutant.target.protocol).progress.violations
     assert bool(violations) is (missing is not None)
     assert all(each.property == Property.BARRIERS and str(missing) in each.sentence for each in violations)
 

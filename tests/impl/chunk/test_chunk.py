@@ -57,7 +57,7 @@ def written(values: pa.Array, column_type: int, *, nullable: bool = True, **opti
     return Written(data[chunk.byte_range_start : chunk.byte_range_end], column_of(leaf, column_type), chunk)
 
 
-def refused(case: Written, kind: type[ProblemError]) -> str:
+def rejected(case: Written, kind: type[ProblemError]) -> str:
     with pytest.raises(kind) as caught:
         case.decode()
     assert type(caught.value) is kind
@@ -169,7 +169,7 @@ def test_levels_come_from_max_def_and_not_from_the_flags() -> None:
     values = pa.array([1, 2, 3])
     for flags in (0, 4, 8):
         assert written(values, TypeTag.LONG, nullable=False).with_column(flags=flags).decode().equals(values)
-    assert refused(written(values, TypeTag.LONG).with_column(max_def_level=0), CorruptError) == "page"
+    assert rejected(written(values, TypeTag.LONG).with_column(max_def_level=0), CorruptError) == "page"
 
 
 def lists(dimensions: int, *, inner_nullable: bool) -> pa.DataType:
@@ -198,10 +198,10 @@ def test_nested_lists_decode_to_the_type_of_arrays(dimensions: int, rows: list[A
 def test_nested_columns_that_are_no_arrays_are_not_supported() -> None:
     case = written(pa.array([[1.0]], lists(1, inner_nullable=True)), array_type(1))
     for change in ({"max_def_level": 4}, {"type": array_type(2)}, {"type": TypeTag.DOUBLE}, {"max_rep_level": 0}):
-        assert refused(case.with_column(**change), UnsupportedError) == "levels"
-    assert refused(case.with_column(type=TypeTag.DOUBLE, max_rep_level=0), UnsupportedError) == "levels"
+        assert rejected(case.with_column(**change), UnsupportedError) == "levels"
+    assert rejected(case.with_column(type=TypeTag.DOUBLE, max_rep_level=0), UnsupportedError) == "levels"
     with_null = pa.array([[[1.0], None]], lists(2, inner_nullable=True))
-    assert refused(written(with_null, array_type(2)), CorruptError) == "values"
+    assert rejected(written(with_null, array_type(2)), CorruptError) == "values"
 
 
 @pytest.mark.parametrize(
@@ -216,42 +216,42 @@ def test_nested_columns_that_are_no_arrays_are_not_supported() -> None:
 )
 def test_narrow_integers_are_not_wrapped(column_type: int, value: int) -> None:
     case = written(pa.array([value], pa.int32()), column_type)
-    assert refused(case.with_chunk(minimum=None, maximum=None), CorruptError) == "values"
+    assert rejected(case.with_chunk(minimum=None, maximum=None), CorruptError) == "values"
 
 
 def test_text_that_is_not_utf8_is_corrupt() -> None:
-    assert refused(written(pa.array([b"ok", b"\xff"]), TypeTag.VARCHAR), CorruptError) == "values"
+    assert rejected(written(pa.array([b"ok", b"\xff"]), TypeTag.VARCHAR), CorruptError) == "values"
 
 
 def test_decimal_with_too_many_digits_is_corrupt() -> None:
     case = written(pa.array([Decimal("123.4")], pa.decimal128(4, 1)), decimal_type(TypeTag.DECIMAL16, 4, 1))
     assert case.decode().to_pylist() == [Decimal("123.4")]
-    assert refused(case.with_column(type=decimal_type(TypeTag.DECIMAL16, 3, 1)), CorruptError) == "page"
+    assert rejected(case.with_column(type=decimal_type(TypeTag.DECIMAL16, 3, 1)), CorruptError) == "page"
 
 
 def test_raw_array_that_is_cut_is_corrupt() -> None:
-    assert refused(written(pa.array([b"\1\0\0\0\0\0\0\0"]), array_type(1)), CorruptError) == "values"
+    assert rejected(written(pa.array([b"\1\0\0\0\0\0\0\0"]), array_type(1)), CorruptError) == "values"
 
 
 def test_column_that_contradicts_itself_is_corrupt() -> None:
     case = written(pa.array([b"a" * 16], pa.binary(16)), TypeTag.UUID)
     assert case.decode().to_pylist() == [uuid.UUID(bytes=b"a" * 16)]
-    assert refused(case.with_column(physical_type=2), CorruptError) == "PHYSICAL_TYPE"
-    assert refused(case.with_column(fixed_byte_len=17), CorruptError) == "FIXED_BYTE_LEN"
+    assert rejected(case.with_column(physical_type=2), CorruptError) == "PHYSICAL_TYPE"
+    assert rejected(case.with_column(fixed_byte_len=17), CorruptError) == "FIXED_BYTE_LEN"
     for change in ({"physical_type": 9}, {"fixed_byte_len": 0}, {"fixed_byte_len": -1}):
-        assert refused(case.with_column(type=-1, **change), CorruptError) == "TYPE"
+        assert rejected(case.with_column(type=-1, **change), CorruptError) == "TYPE"
 
 
 def test_statistics_are_compared_with_the_stored_values() -> None:
     case = written(pa.array([1, None, 3]), TypeTag.LONG)
     three = Statistic(value=(3).to_bytes(8, "little"), exact=True)
-    assert refused(case.with_chunk(minimum=three), CorruptError) == "MIN_STAT"
-    assert refused(case.with_chunk(null_count=2), CorruptError) == "NULL_COUNT"
+    assert rejected(case.with_chunk(minimum=three), CorruptError) == "MIN_STAT"
+    assert rejected(case.with_chunk(null_count=2), CorruptError) == "NULL_COUNT"
 
 
 def test_content_of_another_length_than_the_chunk_is_corrupt() -> None:
     case = written(pa.array([1]), TypeTag.LONG)
-    assert refused(dataclasses.replace(case, content=case.content[:-1]), CorruptError) == "TOTAL_COMPRESSED"
+    assert rejected(dataclasses.replace(case, content=case.content[:-1]), CorruptError) == "TOTAL_COMPRESSED"
 
 
 def test_checksum_of_a_page_is_verified() -> None:
@@ -278,23 +278,23 @@ def test_pages_with_checksums_leave_the_bounds_of_timestamps_to_compare(
         case = written(values, column_type, use_dictionary=False, **options)
         return case.with_chunk(minimum=case.chunk.maximum, encodings=encodings_mask((0,)))
 
-    assert refused(with_wrong_minimum(), CorruptError) == "MIN_STAT"
+    assert rejected(with_wrong_minimum(), CorruptError) == "MIN_STAT"
     vouched = with_wrong_minimum(write_page_checksum=True)
     if is_compared:
-        assert refused(vouched, CorruptError) == "MIN_STAT"
+        assert rejected(vouched, CorruptError) == "MIN_STAT"
     else:
         assert len(vouched.decode()) == 2
 
 
 def test_codec_that_pyarrow_lacks_is_not_supported() -> None:
-    assert refused(written(pa.array([1]), TypeTag.LONG).with_chunk(codec=3), UnsupportedError) == "CODEC"
+    assert rejected(written(pa.array([1]), TypeTag.LONG).with_chunk(codec=3), UnsupportedError) == "CODEC"
 
 
 def test_number_of_values_is_limited() -> None:
     values = pa.array(np.zeros(VALUE_COUNT_MAX, bool))
     case = written(values, TypeTag.BOOLEAN)
     assert len(case.decode()) == VALUE_COUNT_MAX
-    assert refused(case.with_chunk(num_values=VALUE_COUNT_MAX + 1), UnsupportedError) == "NUM_VALUES"
+    assert rejected(case.with_chunk(num_values=VALUE_COUNT_MAX + 1), UnsupportedError) == "NUM_VALUES"
 
 
 def repeated(count: int, dictionary: list[bytes]) -> Written:
@@ -308,14 +308,14 @@ def test_dictionary_is_measured_by_its_values_before_it_is_expanded() -> None:
     sound = repeated(300, [b"l" * MIB, b"s"])
     found = sound.decode()
     assert (len(found), found[0].as_py(), found[299].as_py()) == (300, "l" * MIB, "s")
-    assert refused(repeated(300, [b"s", b"l" * MIB]), UnsupportedError) == "pages"
+    assert rejected(repeated(300, [b"s", b"l" * MIB]), UnsupportedError) == "pages"
 
 
 def test_dictionary_before_pages_that_pyarrow_cannot_mix_with_it_is_not_expanded() -> None:
     options: dict[str, Any] = {"column_encoding": {"x": "DELTA_LENGTH_BYTE_ARRAY"}, "use_dictionary": False}
     first, second = repeated(300, [b"l" * MIB, b"s"]), written(pa.array(["t"]), TypeTag.VARCHAR, **options)
     both = first.with_content(first.content + second.content).with_chunk(num_values=301)
-    assert refused(both, UnsupportedError) == "pages"
+    assert rejected(both, UnsupportedError) == "pages"
     small = written(pa.array(["a", "b", "a"]), TypeTag.VARCHAR)
     mixed = small.with_content(small.content + second.content).with_chunk(num_values=4, maximum=None)
     assert mixed.decode().to_pylist() == ["a", "b", "a", "t"]
@@ -335,8 +335,8 @@ def test_dictionary_page_cannot_claim_more_values_than_bytes() -> None:
         return case.with_content(encode(Struct(tuple(fields))) + case.content[body_at:])
 
     assert claiming(2).decode().to_pylist() == ["a", "b", "a"]
-    assert refused(claiming(10), CorruptError) == "page"
-    assert refused(claiming(11), CorruptError) == "dictionary page"
+    assert rejected(claiming(10), CorruptError) == "page"
+    assert rejected(claiming(11), CorruptError) == "dictionary page"
 
 
 def test_values_that_repeat_their_predecessors_are_measured_before_they_are_expanded() -> None:
@@ -347,7 +347,7 @@ def test_values_that_repeat_their_predecessors_are_measured_before_they_are_expa
             sound = written(pa.array(texts), TypeTag.VARCHAR, data_page_version=page_version, **options)
             assert sound.decode().to_pylist() == texts
         bomb = written(pa.array([long, None] * 65), TypeTag.VARCHAR, data_page_version=page_version, **options)
-        assert refused(bomb, UnsupportedError) == "pages"
+        assert rejected(bomb, UnsupportedError) == "pages"
 
 
 def test_lengths_that_do_not_decode_are_damage() -> None:
@@ -355,13 +355,13 @@ def test_lengths_that_do_not_decode_are_damage() -> None:
     case = written(pa.array(["l" * MIB] * 65), TypeTag.VARCHAR, compression="none", **options)
     _, body_at = decode(case.content, file="data.parquet")
     levels_length_bytes = 4 + int.from_bytes(case.content[body_at : body_at + 4], "little")
-    place = body_at + levels_length_bytes
+    position = body_at + levels_length_bytes
     # A block's size, its parts, 65 lengths and the first of them come first (Apache Parquet format, "Encodings").
     header = b"\x80\x01\x04\x41"
-    assert case.content[place:].startswith(header + b"\x00")
+    assert case.content[position:].startswith(header + b"\x00")
     for lengths in (b"\xff" * 20, header + b"\x01"):
-        content = case.content[:place] + lengths + case.content[place + len(lengths) :]
-        assert refused(case.with_content(content), CorruptError) == "page"
+        content = case.content[:position] + lengths + case.content[position + len(lengths) :]
+        assert rejected(case.with_content(content), CorruptError) == "page"
 
 
 def test_wide_fixed_values_are_measured_before_they_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +372,7 @@ def test_wide_fixed_values_are_measured_before_they_are_expanded(monkeypatch: py
     monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", needed_bytes)
     assert len(case.decode()) == 100
     monkeypatch.setattr(chunk_expansion, "EXPANDED_MAX_BYTES", needed_bytes - 1)
-    assert refused(case, UnsupportedError) == "pages"
+    assert rejected(case, UnsupportedError) == "pages"
 
 
 def test_what_a_chunk_may_expand_to_grows_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,4 +383,4 @@ def test_what_a_chunk_may_expand_to_grows_with_its_bytes(monkeypatch: pytest.Mon
     monkeypatch.setattr(chunk_expansion, "EXPANSION_MAX", 39)
     assert len(case.decode()) == 100
     monkeypatch.setattr(chunk_expansion, "EXPANSION_MAX", 38)
-    assert refused(case, UnsupportedError) == "pages"
+    assert rejected(case, UnsupportedError) == "pages"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.errors import ProblemError
@@ -31,8 +31,8 @@ def generations(partition: Path) -> Iterator[Metadata]:
     """The published generations, newest first."""
     data = (partition / "_pm").read_bytes()
     data = data[: Header.unpack(data, 0, file="_pm").parquet_meta_file_size]
-    for place in walk(data, file="_pm"):
-        yield decode_metadata(data, place, file="_pm")
+    for position in walk(data, file="_pm"):
+        yield decode_metadata(data, position, file="_pm")
 
 
 def content_of(data: bytes, chunk: Chunk) -> bytes:
@@ -106,9 +106,9 @@ def test_flipped_bytes_give_an_array_of_the_type_or_an_error_about_the_file(
         found = decode_chunk(bytes(damaged), column, chunk, file="data.parquet")
     except ProblemError as error:
         assert error.problem.file == "data.parquet"
-        place = error.problem.offset_bytes
-        assert place is not None
-        assert chunk.byte_range_start <= place <= chunk.byte_range_end
+        position = error.problem.offset_bytes
+        assert position is not None
+        assert chunk.byte_range_start <= position <= chunk.byte_range_end
     else:
         found.validate(full=True)
         expected = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
@@ -118,5 +118,5 @@ def test_flipped_bytes_give_an_array_of_the_type_or_an_error_about_the_file(
 def test_byte_that_a_power_loss_changed_is_found_by_the_statistics(questdb_data: Path) -> None:
     image = questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page"
     (pm,) = image.rglob("_pm")
-    problem = refusal(lambda: rows_of(pm.parent, next(generations(pm.parent))))
+    problem = rejection(lambda: rows_of(pm.parent, next(generations(pm.parent))))
     assert problem.field == "MAX_STAT of column 'ts'"

@@ -64,9 +64,9 @@ BLOOMS: list[tuple[str, ...]] = [(), ("n",), (), ("ts", "n")]
 HEADER = pm_builder.header(
     *[
         pm_builder.column(
-            name, column_type, physical_type, id=place, flags=0, max_rep_level=levels[0], max_def_level=levels[1]
+            name, column_type, physical_type, id=location, flags=0, max_rep_level=levels[0], max_def_level=levels[1]
         )
-        for place, (name, column_type, physical_type, levels) in enumerate(
+        for location, (name, column_type, physical_type, levels) in enumerate(
             [
                 ("ts", 131080, PhysicalType.INT64, (0, 0)),
                 ("s", 12, PhysicalType.BYTE_ARRAY, (0, 1)),
@@ -118,8 +118,8 @@ class Committed:
 def new_file() -> Committed:
     """A file without row groups."""
     plain = pa.schema([field.with_type(pa.string()) if field.name == "s" else field for field in SCHEMA])
-    footer_only, place = footer_bytes(written(plain.empty_table(), store_schema=False))
-    parts = split_footer(footer_only, file="model", offset_bytes=place)
+    footer_only, location = footer_bytes(written(plain.empty_table(), store_schema=False))
+    parts = split_footer(footer_only, file="model", offset_bytes=location)
     elements = value_of(parts.fields, ids_of(FILE_META_DATA)["schema"])
     assert isinstance(elements, Items)
     schema = [element for element in elements.elements if isinstance(element, Struct)]
@@ -142,7 +142,7 @@ def commit(before: Committed, changes: dict[int, EncodedRowGroup], rows_after: p
     unused_bytes = before.unused_bytes + before.footer_length + 8
     row_groups, content = list(before.row_groups), []
     for ordinal, encoded in sorted(changes.items()):
-        placed = encoded.place(position)
+        placed = encoded.position(position)
         position += len(placed.content)
         content.append(placed.content)
         unused_bytes += sum(unused_bytes_of(old.thrift) for old in row_groups[ordinal : ordinal + 1])
@@ -245,11 +245,11 @@ def test_footer_comparison_notices_a_row_group_at_another_place(commits: list[Co
 
 def compared(committed: Committed, row_groups: tuple[PlacedRowGroup, ...]) -> tuple[list[str], ParquetFooter]:
     """What the Thrift footer contradicts in a `_pm` made of the row groups' chunks, and the footer."""
-    place = len(committed.content) - 8 - committed.footer_length
-    facts = FooterFacts(parquet_footer_offset=place, parquet_footer_length=committed.footer_length)
+    location = len(committed.content) - 8 - committed.footer_length
+    facts = FooterFacts(parquet_footer_offset=location, parquet_footer_length=committed.footer_length)
     pm = encode_file(
         HEADER, [NewRowGroup(num_rows=placed.row_count, chunks=placed.chunks) for placed in row_groups], facts
     )
     metadata = next(decode_chain(pm, file="_pm", end_bytes=len(pm)))
-    footer = decode_footer(committed.content[place:-8], file="data.parquet", offset_bytes=place)
+    footer = decode_footer(committed.content[location:-8], file="data.parquet", offset_bytes=location)
     return [problem.field for problem in compare_footer(footer, metadata, file="data.parquet")], footer

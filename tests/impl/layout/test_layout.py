@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 import tornproof.impl.layout.meta
 import tornproof.impl.layout.parquet
@@ -93,12 +93,12 @@ def test_any_buffer_can_be_unpacked(buffer: type[Any]) -> None:
 
 @pytest.mark.parametrize("offset_bytes", [1, -1, 16, 1 << 31, 1 << 64])
 def test_a_record_that_does_not_fit_is_corrupt(offset_bytes: int) -> None:
-    problem = refusal(lambda: Sample.unpack(SAMPLE_BYTES, offset_bytes, file="f"))
+    problem = rejection(lambda: Sample.unpack(SAMPLE_BYTES, offset_bytes, file="f"))
     assert (problem.field, problem.offset_bytes) == ("Sample", offset_bytes)
 
 
 @pytest.mark.parametrize("word", [-1, 1 << 32])
-def test_a_value_that_does_not_fit_its_field_is_refused_when_packed(word: int) -> None:
+def test_a_value_that_does_not_fit_its_field_is_rejected_when_packed(word: int) -> None:
     with pytest.raises(struct.error):
         Sample(small=0, left_over=bytes(3), word=word, long=0).pack()
 

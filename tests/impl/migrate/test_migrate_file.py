@@ -18,7 +18,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
 
 FILE = "some/rows.parquet"
@@ -85,10 +85,10 @@ def test_the_mode_is_the_one_that_is_asked_for(questdb_data: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1", b"no Parquet at all", bytes(100), b"\xff" * 8 + b"PAR1", b"PAR1" * 3], ids=repr
 )
-def test_what_is_no_parquet_file_is_refused(content: bytes) -> None:
+def test_what_is_no_parquet_file_is_rejected(content: bytes) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({FILE: content}))
     done = migrate_file(storage, FILE)
-    assert (only_one(done).outcome, done.is_complete) == (Outcome.REFUSED, False)
+    assert (only_one(done).outcome, done.is_complete) == (Outcome.REJECTED, False)
     assert only_one(done).sentence.startswith("rows.parquet: ")
     assert dict(storage.image().files) == {FILE: content}
 
@@ -98,7 +98,7 @@ def test_what_is_no_parquet_file_is_refused(content: bytes) -> None:
     [lambda data: data[:-1], lambda data: data + b"PAR1", lambda data: put(len(data) - 60, b"x")(data)],
     ids=["shrank", "grew", "other footer"],
 )
-def test_a_file_that_changes_meanwhile_is_refused(
+def test_a_file_that_changes_meanwhile_is_rejected(
     data: bytes, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({FILE: data}))
@@ -111,13 +111,13 @@ def test_a_file_that_changes_meanwhile_is_refused(
         return content
 
     monkeypatch.setattr("tornproof.impl.migrate.plain_file.convert", convert_and_change)
-    assert only_one(migrate_file(storage, FILE)).outcome is Outcome.REFUSED
+    assert only_one(migrate_file(storage, FILE)).outcome is Outcome.REJECTED
     assert SIDECAR not in storage.image().files
 
 
 def test_a_place_that_cannot_be_written_to_is_an_error(data: bytes) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({FILE: data}))
-    fault = Fault(at=0, reason=Refusal.READ_ONLY, among=frozenset({CallKind.OPEN_FOR_WRITING}))
+    fault = Fault(at=0, reason=StorageReason.READ_ONLY, among=frozenset({CallKind.OPEN_FOR_WRITING}))
     with pytest.raises(StorageError, match="read-only"):
         migrate_file(FaultyStorage(storage, fault), FILE)
     with pytest.raises(StorageError):
@@ -127,4 +127,4 @@ def test_a_place_that_cannot_be_written_to_is_an_error(data: bytes) -> None:
 @pytest.mark.parametrize("name", golden_data.files_named(PM_FILE)[:3])
 def test_a_pm_is_no_parquet_file(questdb_data: Path, name: str) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({FILE: (questdb_data / name).read_bytes()}))
-    assert only_one(migrate_file(storage, FILE)).outcome is Outcome.REFUSED
+    assert only_one(migrate_file(storage, FILE)).outcome is Outcome.REJECTED

@@ -36,8 +36,8 @@ from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import migrate_table
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.repair.repair import ActionKind, forget_kept, heal_table
-from tornproof.impl.storage.interface import File, OpenMode, Refusal
+from tornproof.impl.repair.repair import ActionKind, forget_kept, repair_table
+from tornproof.impl.storage.interface import File, OpenMode, StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE, pin_committed, take_writer_lock
@@ -73,11 +73,11 @@ def only_one(done: Migration) -> PartitionMigration:
     return partition
 
 
-def demand_refused(storage: MemoryStorage, path: str, words: str, **settings: Any) -> None:
+def demand_rejected(storage: MemoryStorage, path: str, words: str, **settings: Any) -> None:
     """The one partition is refused with these words, and nothing changes but `_pins`."""
     before = files_below(path, storage)
     done = migrate_table(storage, path, **settings)
-    assert outcomes(done) == [Outcome.REFUSED]
+    assert outcomes(done) == [Outcome.REJECTED]
     assert words in only_one(done).sentence
     assert not done.is_complete
     assert files_below(path, storage) == before
@@ -124,7 +124,7 @@ def test_a_migrated_table_takes_commits(questdb_data: Path, name: str) -> None:
         writer.commit()
     assert rows_of(snapshot_of(path, storage)).num_rows == count + 2
     assert verified(path, storage).sound
-    assert heal_table(storage, path).problems == ()
+    assert repair_table(storage, path).problems == ()
 
 
 @pytest.mark.parametrize("name", [*golden_data.LEGACY_TABLES, *golden_data.TABLES])
@@ -307,7 +307,7 @@ def test_the_tokens_that_a_foreign_pm_knows_are_named(questdb_data: Path) -> Non
     (problem,) = only_one(migrate_table(storage, path)).problems
     token = len((questdb_data / LEGACY / "table" / DAY / DATA_FILE).read_bytes())
     assert problem.actual == str(token)
-    known = [place.token for place in walk(foreign(questdb_data), file=PM_FILE)]
+    known = [position.token for position in walk(foreign(questdb_data), file=PM_FILE)]
     assert ", ".join(map(str, known)) in problem.expected
 
 
@@ -325,18 +325,20 @@ def test_a_pm_that_contradicts_the_thrift_footer_is_replaced(questdb_data: Path)
 def test_a_generation_that_recovery_can_publish_is_left_to_it(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, f"{OLD_HEADER}/table")
     assert not verified(path, storage).sound
-    demand_refused(storage, path, "`tornproof recover` publishes it with its history")
-    assert heal_table(storage, path).problems == ()
+    demand_rejected(storage, path, "`tornproof recover` publishes it with its history")
+    assert repair_table(storage, path).problems == ()
     assert outcomes(migrate_table(storage, path)) == [Outcome.ALREADY]
 
 
 def test_a_pm_of_an_unknown_release_is_not_touched(questdb_data: Path) -> None:
     (file, golden), *_ = golden_pm(questdb_data, LEGACY).items()
     path, storage = opened(questdb_data)
-    demand_refused(changed(storage, path, file, pm.set_header(golden, "feature_flags", 1 << 40)), path, "FEATURE_FLAGS")
+    demand_rejected(
+        changed(storage, path, file, pm.set_header(golden, "feature_flags", 1 << 40)), path, "FEATURE_FLAGS"
+    )
 
 
-def test_a_row_count_that_no_pm_agrees_with_is_refused(questdb_data: Path) -> None:
+def test_a_row_count_that_no_pm_agrees_with_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     transaction = open_table(storage, path).transaction()
     partition = next(each for each in transaction.partitions if each.is_parquet)
@@ -346,36 +348,36 @@ def test_a_row_count_that_no_pm_agrees_with_is_refused(questdb_data: Path) -> No
     sum_offset = record_offset + txn_layout.TransactionRecord.layout.offset_of("fixed_row_count")
     for offset_bytes in (partition.row_count_offset_bytes, sum_offset):
         txn = put(offset_bytes, bytes([txn[offset_bytes] + 1]))(txn)
-    demand_refused(changed(storage, path, TXN_FILE, txn), path, "no _pm agrees with both")
+    demand_rejected(changed(storage, path, TXN_FILE, txn), path, "no _pm agrees with both")
 
 
 # What is refused
 
 
-def test_data_that_ends_before_the_token_is_refused(questdb_data: Path) -> None:
+def test_data_that_ends_before_the_token_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     data = files_below(path, storage)[f"{DAY}/{DATA_FILE}"]
     for size in (0, 3, len(data) - 1):
         short = changed(storage, path, f"{DAY}/{DATA_FILE}", data[:size])
-        demand_refused(short, path, f"expected {len(data)} bytes or more, the committed token, found {size} bytes")
+        demand_rejected(short, path, f"expected {len(data)} bytes or more, the committed token, found {size} bytes")
 
 
-def test_a_token_that_is_no_end_of_a_parquet_file_is_refused(questdb_data: Path) -> None:
+def test_a_token_that_is_no_end_of_a_parquet_file_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     data = files_below(path, storage)[f"{DAY}/{DATA_FILE}"]
-    demand_refused(changed(storage, path, f"{DAY}/{DATA_FILE}", data[:-4] + b"PARE"), path, f"{DATA_FILE}: MAGIC at")
+    demand_rejected(changed(storage, path, f"{DAY}/{DATA_FILE}", data[:-4] + b"PARE"), path, f"{DATA_FILE}: MAGIC at")
     long_footer = put(len(data) - 8, (len(data)).to_bytes(4, "little"))(data)
-    demand_refused(changed(storage, path, f"{DAY}/{DATA_FILE}", long_footer), path, f"at most {len(data) - 8}")
+    demand_rejected(changed(storage, path, f"{DAY}/{DATA_FILE}", long_footer), path, f"at most {len(data) - 8}")
     negative = put(len(data) - 8, b"\xff" * 4)(data)
-    demand_refused(changed(storage, path, f"{DAY}/{DATA_FILE}", negative), path, f"at most {len(data) - 8}")
+    demand_rejected(changed(storage, path, f"{DAY}/{DATA_FILE}", negative), path, f"at most {len(data) - 8}")
 
 
-def test_a_data_file_that_is_not_there_is_refused_and_others_are_migrated(questdb_data: Path) -> None:
+def test_a_data_file_that_is_not_there_is_rejected_and_others_are_migrated(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, "legacy/9.3.4/many/table")
     storage.unlink(f"{path}/2024-10-01T04.4/{DATA_FILE}")
     done = migrate_table(storage, path)
     by_name = {each.name: each.outcome for each in done.partitions}
-    assert by_name.pop("2024-10-01T04.4") is Outcome.REFUSED
+    assert by_name.pop("2024-10-01T04.4") is Outcome.REJECTED
     assert set(by_name.values()) == {Outcome.MIGRATED}
     assert not done.is_complete
 
@@ -415,7 +417,7 @@ def overwrite(storage: MemoryStorage, path: str, change: Callable[[File], None])
     ],
     ids=["shrank", "other footer"],
 )
-def test_data_that_changes_meanwhile_is_refused(
+def test_data_that_changes_meanwhile_is_rejected(
     questdb_data: Path,
     monkeypatch: pytest.MonkeyPatch,
     file: str,
@@ -426,7 +428,7 @@ def test_data_that_changes_meanwhile_is_refused(
     path, storage = opened(questdb_data)
     meanwhile(monkeypatch, lambda: overwrite(storage, f"{path}/{file}", change))
     done = migrate_table(storage, path, **settings)  # type: ignore[arg-type]
-    assert outcomes(done) == [Outcome.REFUSED]
+    assert outcomes(done) == [Outcome.REJECTED]
     assert words in only_one(done).sentence
     assert not any(name.endswith((".pm", PM_FILE, ".migrating")) for name in storage.image().files)
 
@@ -458,7 +460,7 @@ def test_a_version_that_changes_another_partition_meanwhile_does_not_matter(
     path, storage = opened(questdb_data)
 
     def commit() -> None:
-        with open_writer(storage.fork_life(), path) as writer:
+        with open_writer(storage.fork_process(), path) as writer:
             later = writer.transaction.partitions[0].timestamp + 40 * 86_400_000_000
             writer.write(rows_for(writer.table, [later], seed=0))
             writer.commit()
@@ -481,7 +483,7 @@ def test_bytes_appended_meanwhile_do_not_matter(questdb_data: Path, monkeypatch:
 
 def test_another_writer_keeps_migration_out(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
-    with take_writer_lock(storage.fork_life(), path):
+    with take_writer_lock(storage.fork_process(), path):
         before = storage.image().files
         with pytest.raises(BusyError, match="another writer has the table open"):
             migrate_table(storage, path)
@@ -495,12 +497,12 @@ def test_another_writer_keeps_migration_out(questdb_data: Path) -> None:
 def test_a_reader_keeps_an_invalid_pm_from_being_replaced_but_no_new_one_from_being_made(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.NEW).close()
-    with pin_committed(storage.fork_life(), path) as pin:
+    with pin_committed(storage.fork_process(), path) as pin:
         assert pin.is_held
         assert outcomes(migrate_table(storage, path)) == [Outcome.MIGRATED]
         broken = changed(storage, path, f"{DAY}/{PM_FILE}", b"")
-        with pin_committed(broken.fork_life(), path):
-            demand_refused(broken, path, "a reader has the table open")
+        with pin_committed(broken.fork_process(), path):
+            demand_rejected(broken, path, "a reader has the table open")
     assert outcomes(migrate_table(broken, path)) == [Outcome.REPLACED]
 
 
@@ -518,9 +520,9 @@ def test_a_table_in_which_nothing_is_to_be_done_gets_no_lock_file(questdb_data: 
 def test_a_disk_that_fails_leaves_nothing_behind(questdb_data: Path, kind: CallKind, settings: dict[str, str]) -> None:
     path, storage = opened(questdb_data)
     before = files_below(path, storage)
-    fault = Fault(at=0, reason=Refusal.NO_SPACE, among=frozenset({kind}), written_bytes=100)
+    fault = Fault(at=0, reason=StorageReason.NO_SPACE, among=frozenset({kind}), written_bytes=100)
     done = migrate_table(FaultyStorage(storage, fault), path, **settings)  # type: ignore[arg-type]
-    assert outcomes(done) == [Outcome.REFUSED]
+    assert outcomes(done) == [Outcome.REJECTED]
     assert "no space is left" in only_one(done).sentence
     assert files_below(path, storage) == before
     assert migrate_table(storage, path, **settings).is_complete  # type: ignore[arg-type]
@@ -529,21 +531,21 @@ def test_a_disk_that_fails_leaves_nothing_behind(questdb_data: Path, kind: CallK
 def test_a_name_that_is_not_durable_is_not_called_migrated(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     for _ in range(2):
-        fault = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.SYNC_DIRECTORY}))
-        assert outcomes(migrate_table(FaultyStorage(storage, fault), path)) == [Outcome.REFUSED]
+        fault = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.SYNC_DIRECTORY}))
+        assert outcomes(migrate_table(FaultyStorage(storage, fault), path)) == [Outcome.REJECTED]
         assert f"{DAY}/{PM_FILE}" in files_below(path, storage)
     assert outcomes(migrate_table(storage, path)) == [Outcome.ALREADY]
 
 
-def test_a_pm_that_is_a_directory_is_refused(questdb_data: Path) -> None:
+def test_a_pm_that_is_a_directory_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     storage.mkdir(f"{path}/{DAY}/{PM_FILE}")
-    demand_refused(storage, path, "it is a directory")
+    demand_rejected(storage, path, "it is a directory")
 
 
 def test_a_table_that_cannot_be_read_says_nothing(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
-    fault = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.PREAD}))
+    fault = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.PREAD}))
     with pytest.raises(StorageError):
         migrate_table(FaultyStorage(storage, fault), path)
 
@@ -568,6 +570,6 @@ def test_migration_makes_no_table_worse(questdb_data: Path, name: str) -> None:
             after = verified(path, storage)
             assert not next(each.problems for each in after.partitions if each.name == partition.name)
         else:
-            assert partition.outcome is Outcome.REFUSED
+            assert partition.outcome is Outcome.REJECTED
     if Outcome.REPLACED not in outcomes(done):
         assert files_below(path, storage) == files

@@ -19,7 +19,7 @@ from work import counted_calls, peak_bytes
 
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.migrate.convert import ConversionMode
-from tornproof.impl.migrate.refusals import Cause, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.migrate.rejections import Cause, RejectedCorruptError, RejectedUnsupportedError
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.check import check_metadata
@@ -110,7 +110,7 @@ def test_converted_file_says_what_pyarrow_reads(table: pa.Table, options: dict[s
         read.row_group(ordinal).num_rows for ordinal in range(read.num_row_groups)
     ]
     assert chunks_of(metadata) == chunks_in(read)
-    start = metadata.generation.place.fixed.parquet_footer_offset
+    start = metadata.generation.position.fixed.parquet_footer_offset
     footer = decode_footer(content[start:], file=mf.FILE, offset_bytes=start)
     assert list(compare_footer(footer, metadata, file=mf.FILE)) == []
     # Unsigned integers become signed ones, whose bounds may then stand the other way round.
@@ -149,7 +149,7 @@ def outcome(content: bytes, mode: ConversionMode, *, as_questdb: bool) -> bytes 
     """The `_pm`, or the cause of its refusal; anything else is raised."""
     try:
         return mf.converted(content, mode, as_questdb=as_questdb)
-    except (RefusedCorruptError, RefusedUnsupportedError) as error:
+    except (RejectedCorruptError, RejectedUnsupportedError) as error:
         return error.cause
 
 
@@ -158,15 +158,15 @@ def chunks_in_pm(pm: bytes) -> list[Chunk]:
 
 
 @pytest.mark.parametrize("seed", sampled(2, range(8)))
-def test_damaged_footers_are_refused_or_converted_and_nothing_else(seed: int) -> None:
+def test_damaged_footers_are_rejected_or_converted_and_nothing_else(seed: int) -> None:
     random_ = random.Random(seed)
     length = int.from_bytes(SEED[-8:-4], "little")
     outcomes = set()
     for _ in range(150):
         raw = bytearray(SEED)
         for _ in range(random_.choice([1, 1, 2, 5])):
-            place = len(raw) - 8 - random_.randrange(1, length + 1)
-            raw[place] = random_.choice([random_.randrange(256), raw[place] ^ 1 << random_.randrange(8), 0, 255])
+            position = len(raw) - 8 - random_.randrange(1, length + 1)
+            raw[position] = random_.choice([random_.randrange(256), raw[position] ^ 1 << random_.randrange(8), 0, 255])
         for mode in (TOOL, SERVER):
             with counted_calls(CALLS_MAX):
                 as_questdb, ours = (outcome(bytes(raw), mode, as_questdb=as_questdb) for as_questdb in (True, False))

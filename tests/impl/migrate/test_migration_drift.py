@@ -24,7 +24,7 @@ ALWAYS_STORED = frozenset(
 def alike(metadata: Metadata) -> tuple[object, ...]:
     """All that a generation says, less the points in which the two generators differ."""
     header = metadata.header
-    fixed = metadata.generation.place.fixed
+    fixed = metadata.generation.position.fixed
     return (
         header.feature_flags & ~layout.BLOOM_FILTERS.mask,
         header.designated_timestamp,
@@ -54,12 +54,12 @@ def _block(block: Block) -> tuple[object, ...]:
 
 def both(name: str, questdb_data: Path) -> tuple[Metadata, Metadata]:
     """The committed generation of a partition, and what the converter makes of its data.parquet."""
-    place = PurePosixPath(name)
-    snapshot = snapshot_of(questdb_data / place.parents[1] / "table")
+    position = PurePosixPath(name)
+    snapshot = snapshot_of(questdb_data / position.parents[1] / "table")
     (resolved,) = [
         snapshot.resolve(partition)
         for partition in snapshot.transaction.partitions
-        if partition.is_parquet and snapshot.resolve(partition).files.path.endswith(place.stem)
+        if partition.is_parquet and snapshot.resolve(partition).files.path.endswith(position.stem)
     ]
     return resolved.metadata, mf.decoded(mf.converted(mf.partition(questdb_data, name), mf.TOOL))
 
@@ -72,7 +72,7 @@ def test_written_and_regenerated_differ_only_in_what_is_known(name: str, questdb
 
 def test_the_known_differences_are_there(questdb_data: Path) -> None:
     pairs = [both(name, questdb_data) for name in mf.REGENERATED]
-    fixed = [(left.generation.place.fixed, right.generation.place.fixed) for left, right in pairs]
+    fixed = [(left.generation.position.fixed, right.generation.position.fixed) for left, right in pairs]
     assert any(left.unused_bytes for left, _ in fixed)
     assert not any(right.unused_bytes or right.prev_parquet_meta_file_size for _, right in fixed)
     flags = {
@@ -89,12 +89,12 @@ def changes(metadata: Metadata) -> list[Metadata]:
     """Generations that differ in one thing that nobody may ignore."""
     header, (block, *blocks) = metadata.header, metadata.blocks
     (first, *columns), (chunk, *chunks) = header.columns, block.chunks
-    fixed = metadata.generation.place.fixed
+    fixed = metadata.generation.position.fixed
     bound = Statistic(value=b"other", exact=True)
 
     def with_fixed(changed: layout.Footer) -> Metadata:
-        place = replace(metadata.generation.place, fixed=changed)
-        return replace(metadata, generation=replace(metadata.generation, place=place))
+        position = replace(metadata.generation.position, fixed=changed)
+        return replace(metadata, generation=replace(metadata.generation, position=position))
 
     other_columns = [
         replace(first, name="other"),

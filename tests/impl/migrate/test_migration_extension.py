@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from migrated_files import SERVER, TOOL, Source, chunks_in, chunks_of
 
-from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.migrate.rejections import Cause
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.footer_comparison import compare_footer
 from tornproof.impl.types.physical import PhysicalType
 
-VALID = tuple(name for name in mf.REFUSED if "1481" not in name)
+VALID = tuple(name for name in mf.REJECTED if "1481" not in name)
 
 
 def columns_of(metadata: Metadata) -> list[tuple[Any, ...]]:
@@ -44,7 +44,7 @@ def file_with_footer(source: Source) -> pa.BufferReader:
 
 @pytest.mark.parametrize("mode", [TOOL, SERVER])
 @pytest.mark.parametrize("name", VALID)
-def test_valid_file_that_questdb_refuses_is_converted(name: str, mode: Any, questdb_data: Path) -> None:
+def test_valid_file_that_questdb_rejects_is_converted(name: str, mode: Any, questdb_data: Path) -> None:
     source = mf.external(questdb_data, name)
     pm = mf.converted(source, mode)
     metadata = mf.decoded(pm)
@@ -84,8 +84,8 @@ def test_types_where_questdb_has_none(questdb_data: Path) -> None:
     assert 18 in types["unknown-logical-type.parquet"]
 
 
-def test_corrupt_file_stays_refused(questdb_data: Path) -> None:
-    (name,) = set(mf.REFUSED) - set(VALID)
+def test_corrupt_file_stays_rejected(questdb_data: Path) -> None:
+    (name,) = set(mf.REJECTED) - set(VALID)
     assert mf.cause_of(mf.external(questdb_data, name)) is Cause.SCHEMA
 
 

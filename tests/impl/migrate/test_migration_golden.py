@@ -9,7 +9,7 @@ import pytest
 from migrated_files import SERVER, TOOL, converted
 
 from tornproof.impl.migrate.convert import ConversionMode
-from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.migrate.rejections import Cause
 
 # What QuestDB's converter says, by class; the first that is found counts.
 ERRORS = {
@@ -78,7 +78,7 @@ def test_old_tables_are_converted_as_by_the_server(name: str, as_questdb: bool, 
 
 def test_archive_holds_every_kind_of_converted_file() -> None:
     counts = [
-        len(names) for names in (mf.EXTERNAL, mf.REFUSED, mf.REGENERATED, mf.MIGRATED, mf.VECTORS, mf.SERVER_MODE)
+        len(names) for names in (mf.EXTERNAL, mf.REJECTED, mf.REGENERATED, mf.MIGRATED, mf.VECTORS, mf.SERVER_MODE)
     ]
     assert counts == [47, 6, 36, 12, 100, 2]
 
@@ -111,7 +111,7 @@ def test_vectors_have_the_answers_of_the_converter(name: str, mode: str, questdb
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_the_limits_of_the_converter_only_what_is_wrong_is_refused(mode: str, questdb_data: Path) -> None:
+def test_without_the_limits_of_the_converter_only_what_is_wrong_is_rejected(mode: str, questdb_data: Path) -> None:
     taken = set()
     for name, answer in answers(questdb_data).items():
         if answer[mode] != "ok":
@@ -121,11 +121,11 @@ def test_without_the_limits_of_the_converter_only_what_is_wrong_is_refused(mode:
     assert taken == TAKEN_WITHOUT_BUDGET
 
 
-@pytest.mark.parametrize("name", mf.REFUSED)
-def test_public_files_are_refused_for_the_causes_of_the_converter(name: str, questdb_data: Path) -> None:
-    refused = dict(json.loads((questdb_data / "external/index.json").read_text())["refused"])
+@pytest.mark.parametrize("name", mf.REJECTED)
+def test_public_files_are_rejected_for_the_causes_of_the_converter(name: str, questdb_data: Path) -> None:
+    rejected = dict(json.loads((questdb_data / "external/index.json").read_text())["refused"])
     cause = mf.cause_of(mf.external(questdb_data, name), TOOL, as_questdb=True)
-    assert cause is cause_in(refused[name.removeprefix("external/")])
+    assert cause is cause_in(rejected[name.removeprefix("external/")])
 
 
 def test_modes_have_names_of_their_own() -> None:

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from migrated_files import META, schema_element, struct
 from parquet_files import written
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.migrate.footer_reader import read_footer
-from tornproof.impl.migrate.refusals import Cause, RefusalError, RefusedCorruptError, RefusedUnsupportedError
+from tornproof.impl.migrate.rejections import Cause, RejectedCorruptError, RejectedUnsupportedError, RejectionError
 from tornproof.impl.migrate.shapes import FileMetaData
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Entries, Items, Kind, Padded, Struct, Value
@@ -33,7 +33,7 @@ def careful(content: bytes) -> FileMetaData:
 
 
 def careful_cause(content: bytes) -> Cause:
-    with pytest.raises(RefusalError) as caught:
+    with pytest.raises(RejectionError) as caught:
         careful(content)
     return caught.value.cause
 
@@ -64,7 +64,7 @@ def items(kind: int, *elements: Value) -> Items:
 )
 def test_unknown_fields_are_read_past(value: Value, kind: Kind) -> None:
     content = with_unknown(value, kind)
-    fixed = mf.decoded(mf.converted(content)).generation.place.fixed
+    fixed = mf.decoded(mf.converted(content)).generation.position.fixed
     assert fixed.parquet_footer_length == len(content) - 8 - fixed.parquet_footer_offset
     assert mf.decoded(mf.converted(content)).blocks == mf.decoded(mf.converted(PLAIN)).blocks
     assert mf.converted(content, as_questdb=True) == mf.converted(content)
@@ -83,7 +83,7 @@ def test_unknown_fields_are_read_past(value: Value, kind: Kind) -> None:
         (Entries(Kind.I32, Kind.I32, ((0, 0),) * 1000), Kind.MAP, Cause.BUDGET),
     ],
 )
-def test_what_only_the_converter_refuses_is_read_past_without_its_limits(
+def test_what_only_the_converter_rejects_is_read_past_without_its_limits(
     value: Value, kind: Kind, as_questdb: Cause
 ) -> None:
     assert causes(with_unknown(value, kind)) == (as_questdb, None)
@@ -102,15 +102,15 @@ def test_unknown_structs_are_nested_64_deep_at_most(depth: int, cause: Cause | N
 
 
 def test_budget_is_twice_the_footer_and_1024() -> None:
-    refused = [
+    rejected = [
         count
         for count in range(900)
         if mf.cause_of(with_unknown(items(Kind.I32, *[0] * count), Kind.LIST), as_questdb=True)
     ]
-    assert refused == list(range(refused[0], 900))
+    assert rejected == list(range(rejected[0], 900))
     # Each element costs 8 and brings 2; what the footer itself needs is between its length and the budget.
     length = int.from_bytes(PLAIN[-8:-4], "little")
-    assert 1024 // 6 < refused[0] < (2 * length + 1024) // 6
+    assert 1024 // 6 < rejected[0] < (2 * length + 1024) // 6
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,12 @@ def test_integers_lose_the_bits_that_their_type_does_not_have() -> None:
     assert column.physical_type == 5
 
 
-def test_footer_that_ends_early_is_refused_wherever_it_is_cut() -> None:
+def test_footer_that_ends_early_is_rejected_wherever_it_is_cut() -> None:
     length = int.from_bytes(PLAIN[-8:-4], "little")
     footer = PLAIN[-8 - length : -8]
     for end in range(0, length - 1, 7):
         for as_questdb in (True, False):
-            with pytest.raises(RefusalError) as caught:
+            with pytest.raises(RejectionError) as caught:
                 read_footer(footer[:end], offset_bytes=0, as_questdb=as_questdb)
             assert caught.value.cause in (Cause.TRUNCATED, Cause.BAD_DATA, Cause.BUDGET)
 
@@ -252,10 +252,10 @@ def test_readers_of_footers_agree(questdb_data: Any) -> None:
 
 
 def test_errors_name_file_field_and_place() -> None:
-    problem = refusal(lambda: mf.converted(mf.edited(PLAIN, (*META, 4), None)), RefusedCorruptError)
+    problem = rejection(lambda: mf.converted(mf.edited(PLAIN, (*META, 4), None)), RejectedCorruptError)
     assert (problem.file, problem.field) == (mf.FILE, "row_groups[0].columns[0].meta_data.codec")
     assert problem.offset_bytes is not None
     assert 0 < problem.offset_bytes < len(PLAIN)
-    with pytest.raises(RefusedUnsupportedError) as unsupported:
+    with pytest.raises(RejectedUnsupportedError) as unsupported:
         mf.converted(mf.edited(PLAIN, (4, [0], 1, [0], 1), b"", Kind.BINARY))
     assert unsupported.value.cause is Cause.FILE_PATH

@@ -25,7 +25,7 @@ from migrated_files import (
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
-from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.migrate.rejections import Cause
 from tornproof.impl.parquet.thrift import Items, Kind
 from tornproof.impl.pm.chain import Metadata
 
@@ -98,7 +98,7 @@ def test_bounds_are_bytes_of_any_length(length: int) -> None:
 
 
 @pytest.mark.parametrize("field", [5, 6])
-def test_bounds_too_long_for_pm_are_refused(field: int) -> None:
+def test_bounds_too_long_for_pm_are_rejected(field: int) -> None:
     content = mf.edited(PLAIN, (*STATISTICS, field), bytes(65_536), Kind.BINARY)
     assert mf.cause_of(content) is Cause.LONG_STATISTIC
 
@@ -159,17 +159,17 @@ def order_in(metadata: Metadata) -> tuple[int, tuple[int, ...], int, list[int]]:
     ],
 )
 def test_order_of_row_groups(content: bytes, sorting: list[Items | None], expected: Any) -> None:
-    for place, entries in enumerate(sorting):
-        content = mf.edited(content, (4, [place], 4), entries)
+    for position, entries in enumerate(sorting):
+        content = mf.edited(content, (4, [position], 4), entries)
     assert order_in(mf.decoded(mf.converted(content))) == expected
 
 
 @pytest.mark.parametrize("index", [2, 7, -1])
 def test_sorting_columns_are_written_as_given(index: int) -> None:
     pm = mf.converted(mf.edited(timestamps(row_group_size=4), (4, [0], 4), sorted_by((index, False))))
-    place = layout.Header.layout.size_bytes + 2 * layout.ColumnDescriptor.layout.size_bytes
+    position = layout.Header.layout.size_bytes + 2 * layout.ColumnDescriptor.layout.size_bytes
     assert layout.Header.unpack(pm, 0, file="_pm").designated_timestamp == -1
-    assert layout.SortingColumn.unpack(pm, place, file="_pm").index == index & 0xFFFFFFFF
+    assert layout.SortingColumn.unpack(pm, position, file="_pm").index == index & 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("other", [sorted_by((0, True)), sorted_by((1, False)), sorted_by((0, False), (1, False))])
@@ -194,7 +194,7 @@ def test_json_gives_types_flags_and_order() -> None:
     assert (second.type, second.flags) == (26, 0b110)
     assert metadata.header.squash_tracker == 3
     assert order_in(metadata) == (0, (0,), 0, [0])
-    assert metadata.generation.place.fixed.unused_bytes == 0
+    assert metadata.generation.position.fixed.unused_bytes == 0
 
 
 def test_sorted_column_is_designated_only_if_the_json_says_timestamp() -> None:
@@ -216,7 +216,7 @@ def test_only_the_first_pair_counts_and_only_with_a_value() -> None:
     assert types == {"first": [2, 3], "none": [6, 26]}
 
 
-def test_json_of_another_width_is_refused_in_both_modes_and_no_json_at_all_by_the_server() -> None:
+def test_json_of_another_width_is_rejected_in_both_modes_and_no_json_at_all_by_the_server() -> None:
     narrow, broken = with_json(PLAIN, [{"column_type": 2}]), with_text(PLAIN, "{")
     assert [mf.cause_of(narrow, mode) for mode in (TOOL, SERVER)] == [Cause.JSON, Cause.JSON]
     assert [mf.cause_of(broken, mode) for mode in (TOOL, SERVER)] == [None, Cause.JSON]
@@ -277,7 +277,7 @@ def test_json_that_is_taken(text: str) -> None:
         '{"version":1,"schema":[],"x":' + "[" * 100_000,
     ],
 )
-def test_json_that_is_refused(text: str) -> None:
+def test_json_that_is_rejected(text: str) -> None:
     with pytest.raises(JsonError):
         parse_json(text)
 

@@ -8,7 +8,7 @@ import pytest
 from migrated_files import file_of_leaf, file_of_type, logical, schema_element, struct
 from type_values import decimal_type
 
-from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.migrate.rejections import Cause
 from tornproof.impl.parquet.fields import ConvertedType
 from tornproof.impl.parquet.thrift import Kind, Struct
 from tornproof.impl.types.questdb import TypeTag
@@ -135,7 +135,7 @@ def test_type_of_a_leaf(fields: dict[str, Any], column_type: int) -> None:
         ({"type": BYTE_ARRAY, "logical": logical(9)}, None),
     ],
 )
-def test_illegal_leaf_is_refused(fields: dict[str, Any], cause: Cause | None) -> None:
+def test_illegal_leaf_is_rejected(fields: dict[str, Any], cause: Cause | None) -> None:
     assert mf.cause_of(file_of_leaf(**fields)) is cause
 
 
@@ -224,7 +224,7 @@ def test_elements_must_be_one_tree(elements: tuple[Struct, ...], cause: Cause | 
 
 
 @pytest.mark.parametrize(("depth", "cause"), [(254, None), (255, Cause.LEVELS), (5000, Cause.LEVELS)])
-def test_levels_beyond_a_byte_are_refused(depth: int, cause: Cause | None) -> None:
+def test_levels_beyond_a_byte_are_rejected(depth: int, cause: Cause | None) -> None:
     assert mf.cause_of(nested_doubles(*[(OPTIONAL, None)] * depth, leaf=OPTIONAL)) is cause
 
 

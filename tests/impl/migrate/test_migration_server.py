@@ -26,7 +26,7 @@ from parquet_files import written
 
 from tornproof.impl.migrate import blooms
 from tornproof.impl.migrate.convert import ConversionMode, convert
-from tornproof.impl.migrate.refusals import Cause
+from tornproof.impl.migrate.rejections import Cause
 from tornproof.impl.parquet.thrift import Kind, encode
 from tornproof.impl.pm.block import Chunk
 
@@ -44,9 +44,9 @@ def with_bloom(filter_bytes: bytes, *, length: int | None = 47, after: bool = Fa
     footer_length = int.from_bytes(PLAIN[-8:-4], "little")
     at = len(PLAIN) - 8 - footer_length
     content = PLAIN[:at] + (b"" if after else filter_bytes) + PLAIN[at:]
-    place = 1 << 20 if after else at
-    content = mf.edited(mf.edited(content, (*META, 14), place, Kind.I64), (*META, 15), length, Kind.I32)
-    return mf.Source(len(content), content + bytes(max(place - len(content), 0)) + filter_bytes * after)
+    position = 1 << 20 if after else at
+    content = mf.edited(mf.edited(content, (*META, 14), position, Kind.I64), (*META, 15), length, Kind.I32)
+    return mf.Source(len(content), content + bytes(max(position - len(content), 0)) + filter_bytes * after)
 
 
 def inlined(source: mf.Source, mode: ConversionMode = SERVER) -> bytes:
@@ -106,7 +106,7 @@ def test_filter_without_a_length_is_none(length: int | None) -> None:
         bloom_header(64)[:5],
     ],
 )
-def test_filters_that_cannot_be_read_are_refused(filter_bytes: bytes) -> None:
+def test_filters_that_cannot_be_read_are_rejected(filter_bytes: bytes) -> None:
     assert mf.cause_of(with_bloom(filter_bytes)) is Cause.BLOOM
 
 
@@ -198,13 +198,13 @@ def test_dates_and_empty_row_groups_have_no_bounds_decoded() -> None:
         (pa.array(["a", "b"]), {}),
     ],
 )
-def test_other_encodings_and_types_are_refused(column: pa.Array, options: dict[str, Any]) -> None:
+def test_other_encodings_and_types_are_rejected(column: pa.Array, options: dict[str, Any]) -> None:
     content = written(pa.table({"ts": column, "v": pa.array([1, 2])}), write_statistics=False, **options)
     assert mf.cause_of(designated(content)) is Cause.PAGES
     assert mf.cause_of(designated(content), TOOL) is None
 
 
-def test_damaged_pages_are_refused() -> None:
+def test_damaged_pages_are_rejected() -> None:
     content = designated(timestamps(row_group_size=4, write_statistics=False))
     start = first_chunk(content, TOOL).byte_range_start
     assert mf.cause_of(content) is None

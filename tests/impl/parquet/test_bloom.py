@@ -58,8 +58,8 @@ def filters_of(file: bytes) -> dict[str, tuple[bytes, bytes]]:
     """Return header and bitset of each filter in the first row group."""
     found = {}
     row_group = pq.read_metadata(io.BytesIO(file)).row_group(0)
-    for place in range(row_group.num_columns):
-        chunk = row_group.column(place)
+    for position in range(row_group.num_columns):
+        chunk = row_group.column(position)
         if chunk.bloom_filter_offset is not None:
             raw = file[chunk.bloom_filter_offset : chunk.bloom_filter_offset + chunk.bloom_filter_length]
             size_bytes, start = decode_filter_header(raw, file="made")
@@ -124,7 +124,7 @@ def test_a_filter_of_any_type_holds_every_value_that_it_was_made_of(name: str, d
 
 
 def test_the_public_filter_is_made_of_its_words() -> None:
-    public = bytes(PUBLIC_BITS.get(place, 0) for place in range(1024))
+    public = bytes(PUBLIC_BITS.get(position, 0) for position in range(1024))
     assert build_bitset(hashes_of(pa.array(PUBLIC_WORDS)), 1024) == public
     assert all(may_contain(public, hash_of(word.encode())) for word in PUBLIC_WORDS)
     assert not any(may_contain(public, hash_of(word.encode())) for word in ("Hello", "parque", "", "filters"))

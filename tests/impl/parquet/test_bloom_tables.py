@@ -31,7 +31,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import BloomOptions, BloomPlace, OptionsRefusedError
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, OptionsRejectedError
 
 BLOOM = "tables/9.4.2/bloom/table"
 APPENDED = (1, 10)
@@ -39,10 +39,12 @@ APPENDED = (1, 10)
 WITH_FILTERS = [name for name in TYPES if "array" not in name and name not in ("boolean", "symbol")]
 
 
-def options(columns: Mapping[str, float], place: BloomPlace = BloomPlace.INLINED, **more: Any) -> WriterOptions:
+def options(
+    columns: Mapping[str, float], position: BloomPosition = BloomPosition.INLINED, **more: Any
+) -> WriterOptions:
     return WriterOptions(
         **{"row_group_row_count_max": 4, "rewrite_unused_ratio": 1.0, **more},
-        blooms=BloomOptions(columns=columns, place=place),
+        blooms=BloomOptions(columns=columns, position=position),
     )
 
 
@@ -71,7 +73,7 @@ def filters_in_data(resolved: ResolvedPartition) -> list[dict[str, bytes]]:
     groups: list[dict[str, bytes]] = []
     for ordinal in range(len(resolved.metadata.blocks)):
         row_group = pq.read_metadata(pa.BufferReader(data)).row_group(ordinal)
-        chunks = [row_group.column(place) for place in range(row_group.num_columns)]
+        chunks = [row_group.column(position) for position in range(row_group.num_columns)]
         groups.append({})
         for chunk in chunks:
             if chunk.bloom_filter_offset is not None:
@@ -125,7 +127,7 @@ def test_a_filter_that_misses_values_or_is_none_is_found_by_verifying() -> None:
 
 
 def test_an_external_filter_that_misses_values_is_found_by_verifying() -> None:
-    storage = filled(rows(range(8)), options=options({"n": 0.01}, BloomPlace.EXTERNAL))
+    storage = filled(rows(range(8)), options=options({"n": 0.01}, BloomPosition.EXTERNAL))
     (resolved,) = resolved_partitions(PATH, storage)
     reference = resolved.metadata.generation.blooms[0][0]
     assert verified(PATH, storage).sound and reference is not None and reference.length_bytes == 32
@@ -163,13 +165,13 @@ def rewrite(storage: MemoryStorage, path: str = PATH, start: int = DAY, asked: W
         writer.commit()
 
 
-@pytest.mark.parametrize("place", BloomPlace)
+@pytest.mark.parametrize("place", BloomPosition)
 def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckdb(
-    place: BloomPlace, tmp_path: Path
+    position: BloomPosition, tmp_path: Path
 ) -> None:
     columns = [NewColumn(name=name.replace(" ", "_"), type=int(TYPES[name][0])) for name in WITH_FILTERS]
     storage, table = new_table(*columns)
-    asked = options({"v": 0.05, "ts": 0.001, **{column.name: 0.01 for column in columns}}, place)
+    asked = options({"v": 0.05, "ts": 0.001, **{column.name: 0.01 for column in columns}}, position)
     with open_writer(storage, PATH, options=asked) as writer:
         for number, times in enumerate((range(0, 60, 6), [70, 3, 71], [4])):
             writer.write(rows_for(table, [DAY + time for time in times], seed=100 * number))
@@ -177,11 +179,11 @@ def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckd
     found = sound_filters(storage)
     assert all(each.bitset for each in found) and len({each.column.name for each in found}) == len(columns) + 2
     (resolved,) = resolved_partitions(PATH, storage)
-    assert resolved.metadata.generation.place.fixed.unused_bytes > 0
-    assert resolved.metadata.header.blooms_external is (place is BloomPlace.EXTERNAL)
+    assert resolved.metadata.generation.position.fixed.unused_bytes > 0
+    assert resolved.metadata.header.blooms_external is (position is BloomPosition.EXTERNAL)
     in_data = filters_in_data(resolved)
-    assert all(bool(group) is (place is not BloomPlace.INLINED) for group in in_data)
-    if place is BloomPlace.INLINED:
+    assert all(bool(group) is (position is not BloomPosition.INLINED) for group in in_data)
+    if position is BloomPosition.INLINED:
         return
     assert [in_data[each.ordinal][each.column.name] for each in found] == [each.bitset for each in found]
     path = tmp_path / "data.parquet"
@@ -195,7 +197,7 @@ def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckd
 
 
 def test_rows_that_a_filter_excludes_are_not_there_and_duckdb_finds_the_others(tmp_path: Path) -> None:
-    storage = filled(rows(range(400)), options=options({"n": 0.01}, BloomPlace.BOTH, row_group_row_count_max=100))
+    storage = filled(rows(range(400)), options=options({"n": 0.01}, BloomPosition.BOTH, row_group_row_count_max=100))
     path = tmp_path / "data.parquet"
     path.write_bytes(storage.image().files[f"{DIRECTORY}/data.parquet"])
     for value, groups in (("n7", {0}), ("n399", {3}), ("absent", set())):
@@ -208,7 +210,7 @@ def test_rows_that_a_filter_excludes_are_not_there_and_duckdb_finds_the_others(t
 
 def test_new_partitions_have_the_filters_that_are_asked_for_and_others_keep_theirs() -> None:
     storage = filled(rows([0, 1, 2]), options=options({"v": 0.01}))
-    write(storage, rows([3, DAY_LENGTH], 3), options=options({"n": 0.01, "ts": 0.01}, BloomPlace.EXTERNAL))
+    write(storage, rows([3, DAY_LENGTH], 3), options=options({"n": 0.01, "ts": 0.01}, BloomPosition.EXTERNAL))
     write(storage, rows([4, DAY_LENGTH + 1, 2 * DAY_LENGTH], 9))
     assert chosen(sound_filters(storage)) == [["v"]] * 3 + [["ts", "n"]] * 2
     flags = [each.metadata.header.feature_flags for each in resolved_partitions(PATH, storage)]
@@ -243,7 +245,7 @@ def test_filters_that_were_carried_by_position_would_be_on_the_wrong_columns(mon
     assert bloom_columns_after_a_drop() == ["n"]
 
     def by_position(metadata: TableMetadata, *, bloom_ids: Any = (), blooms_external: bool = False) -> FileHeader:
-        ids = [column.id for place, column in enumerate(metadata.columns) if place in bloom_ids]
+        ids = [column.id for position, column in enumerate(metadata.columns) if position in bloom_ids]
         return new_header(metadata, bloom_ids=ids, blooms_external=blooms_external)
 
     monkeypatch.setattr("tornproof.impl.write.partition_change.new_header", by_position)
@@ -311,18 +313,18 @@ def test_filters_are_sized_by_different_values_and_the_rate() -> None:
         ({"list": 0.01}, "column 'list': there are no bloom filters of booleans and arrays"),
     ],
 )
-def test_filters_that_a_table_cannot_have_are_refused_when_its_writer_opens(
+def test_filters_that_a_table_cannot_have_are_rejected_when_its_writer_opens(
     columns: dict[str, float], message: str
 ) -> None:
     storage, _ = new_table(
         NewColumn(name="yes", type=TypeTag.BOOLEAN), NewColumn(name="list", type=int(TYPES["array"][0]))
     )
-    with pytest.raises(OptionsRefusedError, match=message):
+    with pytest.raises(OptionsRejectedError, match=message):
         writer_on(storage, options(columns))
     write(storage, rows([1]), options=options({"v": 0.5}))
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.5, 2, float("nan")])
 def test_a_rate_is_a_part_of_one(rate: float) -> None:
-    with pytest.raises(OptionsRefusedError, match="column 'v': a false-positive rate is above 0 and below 1"):
+    with pytest.raises(OptionsRejectedError, match="column 'v': a false-positive rate is above 0 and below 1"):
         options({"v": rate})

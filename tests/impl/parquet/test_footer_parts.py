@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_bytes, written
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import CorruptError, ProblemError
@@ -86,11 +86,11 @@ def updates(questdb_data: Path) -> list[tuple[str, Generation, Generation]]:
     for name in CHAINS:
         pm = (questdb_data / name).read_bytes()
         data = (questdb_data / name).with_name("data.parquet").read_bytes()
-        places = [*walk(pm[: int.from_bytes(pm[:8], "little")], file=name)][::-1]
-        footers = [footer_bytes(data[: place.token])[0] for place in places]
+        positions = [*walk(pm[: int.from_bytes(pm[:8], "little")], file=name)][::-1]
+        footers = [footer_bytes(data[: position.token])[0] for position in positions]
         generations = [
-            Generation(footer=footer, parts=parts_of(footer), unused_bytes=place.fixed.unused_bytes)
-            for footer, place in zip(footers, places, strict=True)
+            Generation(footer=footer, parts=parts_of(footer), unused_bytes=position.fixed.unused_bytes)
+            for footer, position in zip(footers, positions, strict=True)
         ]
         found += [(name, old, new) for old, new in pairwise(generations)]
     return found
@@ -118,7 +118,7 @@ def test_every_real_footer_comes_out_as_it_went_in(questdb_data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN))
-def test_broken_footer_is_refused(questdb_data: Path, name: str) -> None:
+def test_broken_footer_is_rejected(questdb_data: Path, name: str) -> None:
     content = (questdb_data / "vectors" / f"{name}.parquet").read_bytes()
     length_bytes = int.from_bytes(content[-8:-4], "little", signed=True)
     with pytest.raises(CorruptError):
@@ -160,7 +160,7 @@ def test_real_updates_are_predicted_byte_for_byte_from_their_row_groups(
 
 def simple_footer(*ordinals: int | None) -> FooterParts:
     """A footer whose row groups are told by their row counts, 100 and up, and have these ordinals."""
-    groups = [group(100 + place, ordinal) for place, ordinal in enumerate(ordinals)]
+    groups = [group(100 + position, ordinal) for position, ordinal in enumerate(ordinals)]
     parts = empty_footer(schema_with("a"), {}, "tests")
     row_groups = tuple(encode(group) for group in groups)
     return FooterParts(fields=parts.fields, row_groups=row_groups, ordinals=ordinals)
@@ -359,11 +359,11 @@ def test_unknown_fields_and_padding_survive_every_change() -> None:
         ),
     ],
 )
-def test_footer_that_a_commit_cannot_build_on_is_refused(change: Callable[[Struct], Struct], place: str) -> None:
+def test_footer_that_a_commit_cannot_build_on_is_rejected(change: Callable[[Struct], Struct], position: str) -> None:
     fields = simple_footer().fields
     parts_of(encode(fields))
-    problem = refusal(lambda: parts_of(encode(change(fields))))
-    assert (problem.file, problem.field) == ("data.parquet", place)
+    problem = rejection(lambda: parts_of(encode(change(fields))))
+    assert (problem.file, problem.field) == ("data.parquet", position)
     assert problem.offset_bytes is not None
     assert problem.offset_bytes >= 1000
 
@@ -373,8 +373,8 @@ REAL_FOOTER, _ = footer_bytes(written(REAL_TABLE, row_group_size=1, write_page_i
 
 
 @given(st.integers(0, len(REAL_FOOTER) - 1), st.integers(0, 255))
-def test_damaged_footers_raise_nothing_but_problems(place: int, byte: int) -> None:
-    damaged = REAL_FOOTER[:place] + bytes([byte]) + REAL_FOOTER[place + 1 :]
+def test_damaged_footers_raise_nothing_but_problems(position: int, byte: int) -> None:
+    damaged = REAL_FOOTER[:position] + bytes([byte]) + REAL_FOOTER[position + 1 :]
     try:
         parts = parts_of(damaged)
     except ProblemError:
@@ -397,7 +397,7 @@ def test_dropping_a_placed_row_group_frees_all_of_its_bytes() -> None:
     stored = pa.table({"a": pa.array(range(50)), "b": [f"{row}" for row in range(50)]})
     for blooms in ((), (0,), (0, 1)):
         bitsets = {index: bitset_of_values(stored.column(index).combine_chunks(), 0.01) for index in blooms}
-        placed = encode_row_group(stored, bitsets=bitsets).place(777)
+        placed = encode_row_group(stored, bitsets=bitsets).position(777)
         facts = row_group_facts(placed.thrift)
         assert unused_bytes_of(placed.thrift) == facts.unused_bytes == len(placed.content)
         assert (facts.start_bytes, facts.end_bytes) == (777, placed.chunks[-1].byte_range_end)
@@ -423,8 +423,8 @@ def test_row_group_without_columns_has_no_bytes() -> None:
     assert facts_of().unused_bytes == 0
 
 
-def test_row_group_with_a_negative_size_is_refused_by_name() -> None:
-    assert refusal(lambda: facts_of(chunk(100, -1))).field == "columns[0].meta_data.total_compressed_size"
+def test_row_group_with_a_negative_size_is_rejected_by_name() -> None:
+    assert rejection(lambda: facts_of(chunk(100, -1))).field == "columns[0].meta_data.total_compressed_size"
 
 
 def schema_of(table: pa.Table) -> tuple[Struct, ...]:
@@ -437,14 +437,14 @@ def test_new_footer_lets_pyarrow_show_bounds_of_every_leaf() -> None:
     stored = pa.table({"a": pa.array([1, 3]), "l": pa.array([[1.5], [2.5]]), "b": ["x", "y"]})
     parts = empty_footer(schema_of(stored), {"questdb": "{}", "k": "v"}, "tornproof tests")
     assert parts.row_groups == ()
-    placed = encode_row_group(stored).place(4)
+    placed = encode_row_group(stored).position(4)
     footer = parts.with_row_groups([placed.thrift], 2).encode()
     content = b"PAR1" + placed.content + file_tail(footer)
     assert read_footer_tail(content[-8:], file="", token=len(content)) == (4 + len(placed.content), len(footer))
     metadata = pq.read_metadata(pa.BufferReader(content))
     assert (metadata.created_by, metadata.format_version) == ("tornproof tests", "1.0")
     assert metadata.metadata == {b"questdb": b"{}", b"k": b"v"}
-    columns = [metadata.row_group(0).column(place).statistics for place in range(3)]
+    columns = [metadata.row_group(0).column(position).statistics for position in range(3)]
     assert [(column.min, column.max) for column in columns] == [(1, 3), (1.5, 2.5), ("x", "y")]
     assert pq.read_table(pa.BufferReader(content), page_checksum_verification=True).equals(stored)
 

@@ -15,7 +15,7 @@ from damage import each_flipped
 from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import footer_of, written
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.parquet.fields import (
@@ -36,7 +36,7 @@ from tornproof.impl.types.physical import PhysicalType
 Steps: TypeAlias = tuple[str | int, ...]
 # What QuestDB's converter refuses for a reason outside of the view: its memory budget, its rules for unknown fields,
 # its JSON, and files that point into other files.
-CONVERTER_ALONE_REFUSES = {
+CONVERTER_ALONE_REJECTS = {
     "footer-budget-300-encodings",
     "footer-size-stats-histogram-200",
     "footer-ext-in-columnmetadata-nonutf8",
@@ -65,8 +65,8 @@ def check(tree: Struct, *, tolerant: bool = False) -> ParquetFooter:
     return decode_footer(encode(tree), file="data.parquet", offset_bytes=1000, tolerant=tolerant)
 
 
-def refused(tree: Struct, kind: type[ProblemError] = CorruptError) -> Problem:
-    problem = refusal(lambda: check(tree), kind)
+def rejected(tree: Struct, kind: type[ProblemError] = CorruptError) -> Problem:
+    problem = rejection(lambda: check(tree), kind)
     assert problem.offset_bytes is not None
     return problem
 
@@ -169,7 +169,7 @@ def test_unchanged_tree_is_taken() -> None:
 
 @pytest.mark.parametrize("path", REQUIRED, ids=path_text)
 def test_required_field_must_be_there(path: Steps) -> None:
-    error = refused(with_field(path, lambda field: None))
+    error = rejected(with_field(path, lambda field: None))
     assert (error.field, error.actual) == (path_text(path), "none")
 
 
@@ -178,7 +178,7 @@ def test_required_field_must_have_its_wire_type(path: Steps) -> None:
     def change(field: Field) -> Field:
         return field._replace(kind=Kind.DOUBLE, value=bytes(8))
 
-    error = refused(with_field(path, change))
+    error = rejected(with_field(path, change))
     assert (error.field, error.actual) == (path_text(path), "DOUBLE")
 
 
@@ -186,7 +186,7 @@ def test_list_must_hold_its_wire_type_but_any_integer_will_do() -> None:
     path = (*META, "encodings")
     assert check(with_value(path, Items(Kind.I16, (0, 3)))).row_groups[0].chunks[0].encodings == (0, 3)
     assert check(with_value(path, Items(Kind.STRUCT, ()))).row_groups[0].chunks[0].encodings == ()
-    problem = refused(with_value(path, Items(Kind.BINARY, (b"",))))
+    problem = rejected(with_value(path, Items(Kind.BINARY, (b"",))))
     assert (problem.field, problem.expected) == (path_text(path), "a required LIST of I32")
     assert problem.actual == f"LIST of wire type {int(Kind.BINARY)}"
 
@@ -215,17 +215,17 @@ def test_padded_number_is_read_as_its_value() -> None:
 
 
 @pytest.mark.parametrize("path", SIZES, ids=path_text)
-def test_negative_size_is_refused_even_when_tolerant(path: Steps) -> None:
+def test_negative_size_is_rejected_even_when_tolerant(path: Steps) -> None:
     tree = with_value(path, -1)
     for tolerant in (False, True):
-        problem = refusal(partial(check, tree, tolerant=tolerant))
+        problem = rejection(partial(check, tree, tolerant=tolerant))
         assert (problem.field, problem.actual) == (path_text(path), "-1")
     check(with_value(path, 0))
 
 
 @pytest.mark.parametrize("name", ["index_page_offset", "dictionary_page_offset"])
-def test_negative_offset_of_an_optional_page_is_refused(name: str) -> None:
-    assert refused(with_member(META, name, -1)).field == path_text((*META, name))
+def test_negative_offset_of_an_optional_page_is_rejected(name: str) -> None:
+    assert rejected(with_member(META, name, -1)).field == path_text((*META, name))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_negative_offset_of_an_optional_page_is_refused(name: str) -> None:
 )
 def test_negative_count_is_for_tolerant_callers_alone(path: Steps) -> None:
     tree = with_value(path, -5)
-    assert refused(tree).field == path_text(path)
+    assert rejected(tree).field == path_text(path)
     chunk = check(tree, tolerant=True).row_groups[0].chunks[0]
     assert chunk.statistics is not None
     assert -5 in (chunk.num_values, chunk.total_uncompressed_size, chunk.statistics.null_count)
@@ -244,13 +244,13 @@ def test_negative_count_is_for_tolerant_callers_alone(path: Steps) -> None:
 @pytest.mark.parametrize("name", ["bloom_filter_offset", "bloom_filter_length"])
 def test_negative_place_of_a_bloom_filter_is_for_tolerant_callers_alone(name: str) -> None:
     tree = with_member(META, name, -5)
-    assert refused(tree).field == path_text((*META, name))
+    assert rejected(tree).field == path_text((*META, name))
     assert getattr(check(tree, tolerant=True).row_groups[0].chunks[0], name) == -5
 
 
-def test_number_wider_than_its_field_is_refused() -> None:
+def test_number_wider_than_its_field_is_rejected() -> None:
     check(with_value(("version",), 2**31 - 1))
-    assert refused(with_value(("version",), 2**31)).field == "version"
+    assert rejected(with_value(("version",), 2**31)).field == "version"
 
 
 @pytest.mark.parametrize(("stored", "meant"), [(0, None), (4, 4)])
@@ -272,12 +272,12 @@ def test_empty_file_path_is_not_absent() -> None:
 )
 def test_text_must_be_utf8(path: Steps) -> None:
     check(with_value(path, "Zürich".encode()))
-    problem = refused(with_value(path, b"Z\xfcrich"))
+    problem = rejected(with_value(path, b"Z\xfcrich"))
     assert (problem.field, problem.actual) == (path_text(path), "byte 0xfc at 1 of 6")
 
 
 def test_path_in_schema_must_be_utf8() -> None:
-    problem = refused(with_value((*META, "path_in_schema"), Items(Kind.BINARY, (b"a", b"\xff"))))
+    problem = rejected(with_value((*META, "path_in_schema"), Items(Kind.BINARY, (b"a", b"\xff"))))
     assert problem.field == path_text((*META, "path_in_schema")) + "[1]"
 
 
@@ -292,8 +292,8 @@ def test_path_in_schema_must_be_utf8() -> None:
 )
 def test_unknown_choice_is_unsupported_and_a_negative_one_corrupt(path: Steps, last: int) -> None:
     check(with_value(path, int(last)))
-    assert refused(with_value(path, last + 1), UnsupportedError).field == path_text(path)
-    assert refused(with_value(path, -1)).field == path_text(path)
+    assert rejected(with_value(path, last + 1), UnsupportedError).field == path_text(path)
+    assert rejected(with_value(path, -1)).field == path_text(path)
 
 
 def test_key_values_keep_order_and_duplicates_and_the_first_counts() -> None:
@@ -310,7 +310,7 @@ def test_key_values_keep_order_and_duplicates_and_the_first_counts() -> None:
 
 def test_row_group_must_have_a_chunk_for_each_leaf() -> None:
     path: Steps = ("row_groups", 0, "columns")
-    problem = refused(with_value(path, Items(Kind.STRUCT, ())))
+    problem = rejected(with_value(path, Items(Kind.STRUCT, ())))
     assert (problem.field, problem.expected) == (path_text(path), "1 chunks, one for each leaf")
 
 
@@ -327,7 +327,7 @@ def test_bytes_behind_the_stop_byte_are_ignored() -> None:
 
 def test_error_in_the_bytes_names_the_field_and_the_file_offset() -> None:
     data = encode(PLAIN_TREE)
-    problem = refusal(lambda: decode_footer(data[:-1], file="data.parquet", offset_bytes=500))
+    problem = rejection(lambda: decode_footer(data[:-1], file="data.parquet", offset_bytes=500))
     assert problem.offset_bytes == 500 + len(data) - 1
     with pytest.raises(CorruptError, match=r"^data\.parquet: schema\[0\]\.name at byte 506: "):
         decode_footer(bytes.fromhex("15 02 19 2C 48 7F 00"), file="data.parquet", offset_bytes=500)
@@ -408,7 +408,7 @@ def test_levels_count_what_is_optional_and_repeated_on_the_way() -> None:
     ],
 )
 def test_schema_must_be_one_tree(elements: list[Struct], field: str) -> None:
-    assert refused(schema_of(*elements)).field == field
+    assert rejected(schema_of(*elements)).field == field
 
 
 def test_depth_of_the_schema_is_limited() -> None:
@@ -416,7 +416,7 @@ def test_depth_of_the_schema_is_limited() -> None:
         return schema_of(*[element("g", children=1)] * levels, element("leaf"))
 
     assert len(check(nested(SCHEMA_DEPTH_MAX)).leaves[0].path) == SCHEMA_DEPTH_MAX
-    refused(nested(SCHEMA_DEPTH_MAX + 1), UnsupportedError)
+    rejected(nested(SCHEMA_DEPTH_MAX + 1), UnsupportedError)
 
 
 def test_tail_of_a_real_file_finds_its_footer() -> None:
@@ -444,8 +444,8 @@ def test_tail_may_claim_all_that_stands_before_it(length_bytes: int, token: int)
         (b"\0\0\0PAR1", 100, "Parquet tail", 0),
     ],
 )
-def test_tail_that_names_no_footer_is_refused(tail: bytes, token: int, field: str, offset_bytes: int | None) -> None:
-    problem = refusal(lambda: read_footer_tail(tail, file="data.parquet", token=token))
+def test_tail_that_names_no_footer_is_rejected(tail: bytes, token: int, field: str, offset_bytes: int | None) -> None:
+    problem = rejection(lambda: read_footer_tail(tail, file="data.parquet", token=token))
     assert (problem.field, problem.offset_bytes) == (field, offset_bytes)
 
 
@@ -464,18 +464,18 @@ def test_verdicts_are_those_of_the_real_converter(questdb_data: Path) -> None:
             verdict = True
         except (CorruptError, UnsupportedError):
             verdict = False
-        assert verdict == (outcome["tool"] == "ok" or name in CONVERTER_ALONE_REFUSES), name
+        assert verdict == (outcome["tool"] == "ok" or name in CONVERTER_ALONE_REJECTS), name
 
 
-def test_every_flipped_bit_of_a_footer_is_refused_or_read() -> None:
+def test_every_flipped_bit_of_a_footer_is_rejected_or_read() -> None:
     data = encode(PLAIN_TREE)
-    refusals = 0
+    rejections = 0
     for damaged in each_flipped(data):
         try:
             decode_footer(damaged, file="data.parquet", offset_bytes=0)
         except (CorruptError, UnsupportedError):
-            refusals += 1
-    assert len(data) * 2 < refusals < len(data) * 8
+            rejections += 1
+    assert len(data) * 2 < rejections < len(data) * 8
 
 
 @given(st.binary(max_size=60))
@@ -489,7 +489,7 @@ def test_random_bytes_are_no_footer(data: bytes) -> None:
         st.tuples(st.integers(0, len(encode(PLAIN_TREE)) - 1), st.binary(max_size=4), st.integers(0, 4)), max_size=3
     )
 )
-def test_damaged_footers_are_refused_or_read(damages: list[tuple[int, bytes, int]]) -> None:
+def test_damaged_footers_are_rejected_or_read(damages: list[tuple[int, bytes, int]]) -> None:
     data = encode(PLAIN_TREE)
     for position, inserted, removed_bytes in damages:
         data = data[:position] + inserted + data[position + removed_bytes :]

@@ -43,7 +43,7 @@ def walk(chunk: bytes, *, codec: Codec = Codec.UNCOMPRESSED, value_count: int = 
     return walk_pages(chunk, file="data.parquet", offset_bytes=1000, codec=codec, value_count=value_count)
 
 
-def refused(chunk: bytes, kind: type[CorruptError | UnsupportedError] = CorruptError, **options: Any) -> str:
+def rejected(chunk: bytes, kind: type[CorruptError | UnsupportedError] = CorruptError, **options: Any) -> str:
     """The field that the refusal names."""
     with pytest.raises(kind) as caught:
         walk(chunk, **options)
@@ -187,59 +187,59 @@ def test_dictionary_and_data_pages_are_told_apart() -> None:
 
 def test_chunk_without_values_may_be_empty() -> None:
     assert walk(b"") == ()
-    assert refused(b"", value_count=1) == "pages"
+    assert rejected(b"", value_count=1) == "pages"
 
 
 def test_index_pages_are_checked_and_left_out() -> None:
     index = page(PageType.INDEX, b"12", {"index_page_header": Struct(())})
     assert [found.kind for found in walk(index + v1() + index, value_count=1)] == [PageType.DATA_V1]
-    assert refused(v1() + page(PageType.INDEX, b"12", crc=1), value_count=1) == "pages[1].crc"
+    assert rejected(v1() + page(PageType.INDEX, b"12", crc=1), value_count=1) == "pages[1].crc"
 
 
 def test_dictionary_page_must_be_the_first() -> None:
     walk(dictionary() + v1(), value_count=1)
-    assert refused(v1() + dictionary(), value_count=1) == "pages[1].type"
-    assert refused(dictionary() + dictionary() + v1(), value_count=1) == "pages[1].type"
+    assert rejected(v1() + dictionary(), value_count=1) == "pages[1].type"
+    assert rejected(dictionary() + dictionary() + v1(), value_count=1) == "pages[1].type"
 
 
 @pytest.mark.parametrize("value_count", [4, 6, 8])
 def test_data_pages_must_add_up_to_the_expected_values(value_count: int) -> None:
     chunk = dictionary(value_count=3) + v1(value_count=2) + v1(value_count=3)
     walk(chunk, value_count=5)
-    assert refused(chunk, value_count=value_count) == "pages"
+    assert rejected(chunk, value_count=value_count) == "pages"
 
 
 def test_pages_must_end_where_the_chunk_ends() -> None:
     chunk = v1(b"abc")
     walk(chunk, value_count=1)
-    assert refused(chunk[:-1], value_count=1) == "pages[0].compressed_page_size"
+    assert rejected(chunk[:-1], value_count=1) == "pages[0].compressed_page_size"
     for length_bytes in range(1, len(chunk) - 3):
-        assert refused(chunk[:length_bytes], value_count=1).startswith("pages[0].")
-    assert refused(chunk + b"\x15", value_count=1) == "pages[1].type"
-    assert refused(chunk + b"\x00", value_count=1) == "pages[1].type"
+        assert rejected(chunk[:length_bytes], value_count=1).startswith("pages[0].")
+    assert rejected(chunk + b"\x15", value_count=1) == "pages[1].type"
+    assert rejected(chunk + b"\x00", value_count=1) == "pages[1].type"
 
 
 @pytest.mark.parametrize("name", ["compressed_page_size", "uncompressed_page_size"])
-def test_negative_sizes_are_refused(name: str) -> None:
-    assert refused(v1(b"", **{name: -1}), value_count=1) == f"pages[0].{name}"
+def test_negative_sizes_are_rejected(name: str) -> None:
+    assert rejected(v1(b"", **{name: -1}), value_count=1) == f"pages[0].{name}"
 
 
 @pytest.mark.parametrize("make", [dictionary, v1])
-def test_negative_counts_are_refused(make: Any) -> None:
-    assert refused(make(value_count=-1), value_count=-1).endswith("_page_header.num_values")
+def test_negative_counts_are_rejected(make: Any) -> None:
+    assert rejected(make(value_count=-1), value_count=-1).endswith("_page_header.num_values")
 
 
 @pytest.mark.parametrize(
     "name", ["num_values", "num_nulls", "num_rows", "definition_levels_byte_length", "repetition_levels_byte_length"]
 )
-def test_negative_members_of_a_v2_header_are_refused(name: str) -> None:
-    assert refused(v2(inner={name: -1}), value_count=1) == f"pages[0].data_page_header_v2.{name}"
+def test_negative_members_of_a_v2_header_are_rejected(name: str) -> None:
+    assert rejected(v2(inner={name: -1}), value_count=1) == f"pages[0].data_page_header_v2.{name}"
 
 
 @pytest.mark.parametrize("name", ["num_nulls", "num_rows"])
 def test_v2_page_has_no_more_nulls_and_rows_than_values(name: str) -> None:
     walk(v2(inner={"num_values": 3, name: 3}), value_count=3)
-    assert refused(v2(inner={"num_values": 3, name: 4}), value_count=3) == f"pages[0].{name}"
+    assert rejected(v2(inner={"num_values": 3, name: 4}), value_count=3) == f"pages[0].{name}"
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])
@@ -249,28 +249,28 @@ def test_levels_of_a_v2_page_lie_in_both_of_its_sizes(is_compressed: bool) -> No
         return v2(b"abcd", {**lengths, "is_compressed": is_compressed}, **sizes)
 
     walk(chunk(4), codec=Codec.ZSTD, value_count=1)
-    assert refused(chunk(5), codec=Codec.ZSTD, value_count=1) == "pages[0].compressed_page_size"
-    problem_field = refused(chunk(4, uncompressed_page_size=3), codec=Codec.ZSTD, value_count=1)
+    assert rejected(chunk(5), codec=Codec.ZSTD, value_count=1) == "pages[0].compressed_page_size"
+    problem_field = rejected(chunk(4, uncompressed_page_size=3), codec=Codec.ZSTD, value_count=1)
     assert problem_field == "pages[0].uncompressed_page_size"
 
 
 @pytest.mark.parametrize("kind", [PageType.DATA_V1, PageType.DICTIONARY, PageType.DATA_V2])
 def test_page_needs_the_header_of_its_kind(kind: PageType) -> None:
-    assert refused(page(kind)).startswith("pages[0].d")
+    assert rejected(page(kind)).startswith("pages[0].d")
 
 
 def test_unknown_kind_of_page_is_unsupported() -> None:
-    assert refused(page(4), UnsupportedError) == "pages[0].type"
-    assert refused(page(-1)) == "pages[0].type"
+    assert rejected(page(4), UnsupportedError) == "pages[0].type"
+    assert rejected(page(-1)) == "pages[0].type"
 
 
 @pytest.mark.parametrize("size_bytes", [4, 6])
 def test_uncompressed_pages_have_one_size(size_bytes: int) -> None:
     walk(v1(b"12345"), value_count=1)
     field = "pages[0].uncompressed_page_size"
-    assert refused(v1(b"12345", uncompressed_page_size=size_bytes), value_count=1) == field
+    assert rejected(v1(b"12345", uncompressed_page_size=size_bytes), value_count=1) == field
     uncompressed_v2 = v2(b"12345", {"is_compressed": False}, uncompressed_page_size=size_bytes)
-    assert refused(uncompressed_v2, codec=Codec.ZSTD, value_count=1) == field
+    assert rejected(uncompressed_v2, codec=Codec.ZSTD, value_count=1) == field
 
 
 @pytest.mark.parametrize(
@@ -283,20 +283,20 @@ def test_expansion_is_bounded_by_the_codec(codec: Codec, ratio: int, level_bytes
 
     most = level_bytes + (20 - level_bytes) * ratio + EXPANSION_SLACK_BYTES
     assert walk(chunk(most), codec=codec, value_count=1)[0].uncompressed_size_bytes == most
-    assert refused(chunk(most + 1), codec=codec, value_count=1) == "pages[0].uncompressed_page_size"
+    assert rejected(chunk(most + 1), codec=codec, value_count=1) == "pages[0].uncompressed_page_size"
 
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.BROTLI, Codec.LZO])
 def test_size_of_a_page_is_capped(codec: Codec) -> None:
     walk(v1(b"12345", uncompressed_page_size=PAGE_SIZE_MAX_BYTES), codec=codec, value_count=1)
     too_large = v1(b"12345", uncompressed_page_size=PAGE_SIZE_MAX_BYTES + 1)
-    assert refused(too_large, UnsupportedError, codec=codec, value_count=1) == "pages[0].uncompressed_page_size"
+    assert rejected(too_large, UnsupportedError, codec=codec, value_count=1) == "pages[0].uncompressed_page_size"
 
 
 def test_empty_compressed_page_cannot_become_large() -> None:
     walk(v2(b"", uncompressed_page_size=0), codec=Codec.ZSTD, value_count=1)
     empty = v2(b"", uncompressed_page_size=EXPANSION_SLACK_BYTES + 1)
-    assert refused(empty, codec=Codec.ZSTD, value_count=1) == "pages[0].uncompressed_page_size"
+    assert rejected(empty, codec=Codec.ZSTD, value_count=1) == "pages[0].uncompressed_page_size"
 
 
 @pytest.mark.parametrize("make", [dictionary, v1])
@@ -309,22 +309,22 @@ def test_checksum_counts_the_whole_body_and_is_signed_on_the_wire(make: Any) -> 
         chunk = make(body, crc=signed) + v1()
         pages = walk(chunk, value_count=1 if make is dictionary else 2)
         assert pages[0].crc == crc
-        assert refused(make(body, crc=signed ^ 1) + v1(), value_count=2) == "pages[0].crc"
+        assert rejected(make(body, crc=signed ^ 1) + v1(), value_count=2) == "pages[0].crc"
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_every_flipped_bit_of_a_body_with_checksum_is_refused(version: str) -> None:
+def test_every_flipped_bit_of_a_body_with_checksum_is_rejected(version: str) -> None:
     content = written(compression="snappy", data_page_version=version, write_page_checksum=True, use_dictionary=False)
     chunk = footer_of(content).row_groups[1].chunks[0]
     start = start_of(chunk)
     data = content[start : start + chunk.total_compressed_size]
     body_position = walked(content, chunk)[0].header_length_bytes
     for damaged in each_flipped(data, 7, body_position * 8):
-        assert refused(damaged, codec=chunk.codec, value_count=chunk.num_values) == "pages[0].crc"
+        assert rejected(damaged, codec=chunk.codec, value_count=chunk.num_values) == "pages[0].crc"
     walk(data, codec=chunk.codec, value_count=chunk.num_values)
 
 
-def test_header_of_too_many_nodes_is_refused() -> None:
+def test_header_of_too_many_nodes_is_rejected() -> None:
     def chunk(count: int) -> bytes:
         unknown = Field(99, Kind.LIST, Items(Kind.BYTE, (0,) * count))
         values = {"type": 1, "uncompressed_page_size": 0, "compressed_page_size": 0}
@@ -347,7 +347,7 @@ def test_a_chunk_has_a_limit_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from(Codec))
-def test_random_bytes_are_refused(data: bytes, codec: Codec) -> None:
+def test_random_bytes_are_rejected(data: bytes, codec: Codec) -> None:
     with pytest.raises((CorruptError, UnsupportedError)):
         walk(data, codec=codec, value_count=1)
 
@@ -356,7 +356,7 @@ SAMPLE = dictionary(b"abcd", 3) + v1(b"xy", 5) + v2(b"lv", {"definition_levels_b
 
 
 @given(st.integers(0, len(SAMPLE) - 1), st.binary(max_size=3), st.integers(0, 3))
-def test_damaged_chunks_are_refused_or_tiled(position: int, inserted: bytes, removed_bytes: int) -> None:
+def test_damaged_chunks_are_rejected_or_tiled(position: int, inserted: bytes, removed_bytes: int) -> None:
     data = SAMPLE[:position] + inserted + SAMPLE[position + removed_bytes :]
     try:
         pages = walk(data, value_count=6)
@@ -370,7 +370,7 @@ def test_damaged_chunks_are_refused_or_tiled(position: int, inserted: bytes, rem
 def test_of_a_wrong_checksum_and_a_broken_header_the_first_is_named() -> None:
     sound, wrong = v1(b"abcd", crc=zlib.crc32(b"abcd") - (1 << 32)), v1(b"abcd", crc=1)
     broken = v1(b"abcd", compressed_page_size=1000, uncompressed_page_size=1000)
-    assert refused(sound + wrong + broken, value_count=3) == "pages[1].crc"
-    assert refused(sound + broken + wrong, value_count=3) == "pages[1].compressed_page_size"
-    assert refused(wrong + sound + wrong, value_count=3) == "pages[0].crc"
-    assert refused(sound + sound + wrong, value_count=3) == "pages[2].crc"
+    assert rejected(sound + wrong + broken, value_count=3) == "pages[1].crc"
+    assert rejected(sound + broken + wrong, value_count=3) == "pages[1].compressed_page_size"
+    assert rejected(wrong + sound + wrong, value_count=3) == "pages[0].crc"
+    assert rejected(sound + sound + wrong, value_count=3) == "pages[2].crc"

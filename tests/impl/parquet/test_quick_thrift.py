@@ -89,7 +89,7 @@ def test_whatever_bytes_there_are_the_quick_answer_is_the_strict_one(data: st.Da
 
 
 @given(st.binary(max_size=40))
-def test_random_bytes_have_no_answer_that_the_strict_decoder_refuses(content: bytes) -> None:
+def test_random_bytes_have_no_answer_that_the_strict_decoder_rejects(content: bytes) -> None:
     if quick_read(content, 0, PAGE_HEADER) is not None:
         try:
             assert_agrees(content)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from parquet_files import footer_bytes, written
-from refusals import refusal
+from refusals import rejection
 from work import peak_bytes
 
 from tornproof.impl.errors import CorruptError, Problem, UnsupportedError
@@ -24,8 +24,8 @@ EXTENSION_AS_ZIGZAG = bytes.fromhex("08 FE FF 03")
 SMALL_FOOTER, _ = footer_bytes(written(pa.table({"a": [1, 2, None], "b": [["x"], [], None]})))
 
 
-def refused(data: bytes, **limits: Any) -> Problem:
-    return refusal(lambda: decode(data, file="data.parquet", **limits))
+def rejected(data: bytes, **limits: Any) -> Problem:
+    return rejection(lambda: decode(data, file="data.parquet", **limits))
 
 
 def without_offsets(value: Any) -> Any:
@@ -261,8 +261,8 @@ def test_nodes_know_where_in_the_file_they_stand() -> None:
         ("19 1C 15 02", "1[0].1", 104),
     ],
 )
-def test_hostile_bytes_are_refused_with_path_and_offset(hex_bytes: str, path: str, offset_bytes: int) -> None:
-    problem = refused(bytes.fromhex(hex_bytes), offset_bytes=100)
+def test_hostile_bytes_are_rejected_with_path_and_offset(hex_bytes: str, path: str, offset_bytes: int) -> None:
+    problem = rejected(bytes.fromhex(hex_bytes), offset_bytes=100)
     assert (problem.file, problem.field, problem.offset_bytes) == ("data.parquet", path, offset_bytes)
 
 
@@ -272,21 +272,21 @@ def test_field_ids_stay_within_16_bits() -> None:
     assert [field.id for field in tree.fields] == [32767, 1]
     lowest, _ = decode(bytes.fromhex("02 FF FF 03 00"), file="data.parquet")
     assert lowest.fields[0].id == -32768
-    assert refused(bytes.fromhex("02 81 80 04 00")).actual == "-32769"
+    assert rejected(bytes.fromhex("02 81 80 04 00")).actual == "-32769"
     for beyond in (highest + b"\x12\x00", highest + b"\x12\x02\x02\x00"):
-        assert refused(beyond).actual == "32768"
+        assert rejected(beyond).actual == "32768"
 
 
 @pytest.mark.parametrize("content", ["18 03 61 62 63", "19 33 61 62 63", "1B 02 33 61 62 63 64"])
 def test_claim_may_reach_the_last_byte_and_no_further(content: str) -> None:
     data = bytes.fromhex(content)
-    assert refused(data).expected == "more bytes"
-    assert refused(data[: -1 if data[0] != 0x1B else -4]).expected.startswith("at most the ")
+    assert rejected(data).expected == "more bytes"
+    assert rejected(data[: -1 if data[0] != 0x1B else -4]).expected.startswith("at most the ")
 
 
-def test_every_cut_of_a_footer_is_refused() -> None:
+def test_every_cut_of_a_footer_is_rejected() -> None:
     for length_bytes in range(len(SMALL_FOOTER)):
-        assert refused(SMALL_FOOTER[:length_bytes]).offset_bytes is not None
+        assert rejected(SMALL_FOOTER[:length_bytes]).offset_bytes is not None
 
 
 @pytest.mark.parametrize("inner", [b"\x1c", b"\x19\x1c"], ids=["structs", "lists of structs"])
@@ -294,13 +294,13 @@ def test_depth_is_limited(inner: bytes) -> None:
     levels = len(inner)
     most = (DEPTH_MAX - 1) // levels
     decode(inner * most + bytes(most + 1), file="data.parquet")
-    assert refused(inner * (most + 1) + bytes(most + 2)).expected == f"at most {DEPTH_MAX} levels"
-    refused(inner * 100_000)
+    assert rejected(inner * (most + 1) + bytes(most + 2)).expected == f"at most {DEPTH_MAX} levels"
+    rejected(inner * 100_000)
 
 
 def test_lists_inside_lists_and_maps_count_as_levels() -> None:
-    refused(b"\x19" + b"\x19" * 100_000)
-    refused(b"\x1b" + b"\x01\x5b\x02" * 100_000)
+    rejected(b"\x19" + b"\x19" * 100_000)
+    rejected(b"\x1b" + b"\x01\x5b\x02" * 100_000)
 
 
 @pytest.mark.parametrize(
@@ -310,18 +310,18 @@ def test_lists_inside_lists_and_maps_count_as_levels() -> None:
 )
 def test_total_of_nodes_is_limited(data: bytes, node_count: int) -> None:
     decode(data, file="data.parquet", node_count_max=node_count)
-    problem = refusal(lambda: decode(data, file="data.parquet", node_count_max=node_count - 1), UnsupportedError)
+    problem = rejection(lambda: decode(data, file="data.parquet", node_count_max=node_count - 1), UnsupportedError)
     assert "limit" in problem.expected
 
 
 def test_claims_cost_no_memory() -> None:
     claims = [b"\x19\xf5\xff\xff\xff\xff\xff\x7f" + bytes(999), b"\x18\xff\xff\xff\xff\x7f" + bytes(999)]
-    assert peak_bytes(lambda: [refused(data) for data in claims]) < 100_000
+    assert peak_bytes(lambda: [rejected(data) for data in claims]) < 100_000
 
 
 @given(st.binary(max_size=80))
 @example(b"\x1b\x01\x00\x00")
-def test_random_bytes_are_refused_or_kept(data: bytes) -> None:
+def test_random_bytes_are_rejected_or_kept(data: bytes) -> None:
     try:
         tree, end = decode(data, file="data.parquet")
     except CorruptError:
@@ -330,7 +330,7 @@ def test_random_bytes_are_refused_or_kept(data: bytes) -> None:
 
 
 @given(st.integers(0, len(SMALL_FOOTER) - 1), st.integers(0, 255), st.integers(0, 4))
-def test_damaged_footers_are_refused_or_kept(position: int, byte: int, removed_bytes: int) -> None:
+def test_damaged_footers_are_rejected_or_kept(position: int, byte: int, removed_bytes: int) -> None:
     data = SMALL_FOOTER[:position] + bytes([byte]) + SMALL_FOOTER[position + removed_bytes :]
     try:
         tree, end = decode(data, file="data.parquet")

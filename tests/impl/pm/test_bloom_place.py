@@ -10,7 +10,7 @@ import pytest
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.parquet.bloom_filter import SIZE_MAX_BYTES, encode_filter_header
-from tornproof.impl.pm.bloom_place import bitset_of
+from tornproof.impl.pm.bloom_position import bitset_of
 from tornproof.impl.pm.encode import NewRowGroup
 from tornproof.impl.pm.footer import BloomReference
 
@@ -18,7 +18,7 @@ FLAGS = layout.BLOOM_FILTERS_EXTERNAL.put(layout.BLOOM_FILTERS.put(0, 1), 1)
 INLINED = pm.header(pm.TIMESTAMP, pm.VALUE, pm.UUID, bloom_columns=(1, 2))
 EXTERNAL = pm.header(pm.TIMESTAMP, pm.VALUE, pm.UUID, bloom_columns=(1, 2), feature_flags=FLAGS)
 BITSET = bytes(range(32)) * 2
-PLACE = 100
+POSITION = 100
 TOKEN = 100_000
 
 
@@ -43,7 +43,7 @@ def found(
 
 def reader_of(raw: bytes) -> Callable[[int, int], bytes]:
     """Return a reader of a file that holds `raw` at PLACE and ends there."""
-    data = bytes(PLACE) + raw
+    data = bytes(POSITION) + raw
     return lambda size_bytes, offset_bytes: data[offset_bytes : offset_bytes + size_bytes]
 
 
@@ -58,7 +58,7 @@ def test_inlined_filters_are_found_by_row_group_and_column() -> None:
 @pytest.mark.parametrize("header", [b"", encode_filter_header(len(BITSET))])
 def test_external_filters_are_read_with_a_header_in_front_or_without(header: bytes) -> None:
     raw = header + BITSET
-    content = external(PLACE, len(raw))
+    content = external(POSITION, len(raw))
     assert found(content, 0, 2, reader_of(raw)) == BITSET
     assert found(content, 0, 1, reader_of(raw)) is None
     assert found(content, 0, 2, None) is None
@@ -76,7 +76,7 @@ def never_read(size_bytes: int, offset_bytes: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("offset_bytes", "length_bytes"),
-    [(PLACE, 0), (TOKEN - 32, 64), (TOKEN + 1, 32), (4, SIZE_MAX_BYTES * 2), (1 << 63, 32)],
+    [(POSITION, 0), (TOKEN - 32, 64), (TOKEN + 1, 32), (4, SIZE_MAX_BYTES * 2), (1 << 63, 32)],
 )
 def test_no_filter_is_read_from_behind_the_committed_end_or_at_any_length(offset_bytes: int, length_bytes: int) -> None:
     with pytest.raises(CorruptError, match="bloom reference of column 'u' of row group 0"):
@@ -100,6 +100,6 @@ UNKNOWN_HASH = HEADER.replace(b"\x1c\x1c\x00\x00", b"\x1c\x2c\x00\x00", 1)
     ids=["cut", "no header", "smaller", "larger", "empty", "other hash"],
 )
 def test_what_is_no_filter_in_the_data_file_is_corrupt(raw: bytes, length_bytes: int) -> None:
-    assert found(external(PLACE, len(HEADER) + 64), 0, 2, reader_of(HEADER + BITSET)) == BITSET
+    assert found(external(POSITION, len(HEADER) + 64), 0, 2, reader_of(HEADER + BITSET)) == BITSET
     with pytest.raises(CorruptError, match="bloom reference of column 'u' of row group 0"):
-        found(external(PLACE, length_bytes), 0, 2, reader_of(raw))
+        found(external(POSITION, length_bytes), 0, 2, reader_of(raw))

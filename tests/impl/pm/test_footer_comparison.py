@@ -70,10 +70,10 @@ def changed(node: Value | None, path: Path_, change: Change) -> Value | None:
     step, *rest = path
     if isinstance(step, list):
         assert isinstance(node, Items)
-        (place,) = step
-        value = changed(node.elements[place], tuple(rest), change)
+        (position,) = step
+        value = changed(node.elements[position], tuple(rest), change)
         assert value is not None
-        return node._replace(elements=(*node.elements[:place], value, *node.elements[place + 1 :]))
+        return node._replace(elements=(*node.elements[:position], value, *node.elements[position + 1 :]))
     assert isinstance(node, Struct)
     old = next((field for field in node.fields if field.id == step), None)
     value = changed(old.value if old else None, tuple(rest), change)
@@ -90,9 +90,9 @@ def metadata_and_footer(folder: Path) -> tuple[Metadata, bytes]:
     return generation_and_footer(snapshot)
 
 
-def generation_and_footer(snapshot: Snapshot, place: int = 0) -> tuple[Metadata, bytes]:
-    resolved = snapshot.resolve(parquet_partitions(snapshot)[place])
-    fixed = resolved.metadata.generation.place.fixed
+def generation_and_footer(snapshot: Snapshot, position: int = 0) -> tuple[Metadata, bytes]:
+    resolved = snapshot.resolve(parquet_partitions(snapshot)[position])
+    fixed = resolved.metadata.generation.position.fixed
     with resolved.files.open_data() as handle:
         return resolved.metadata, handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
 
@@ -118,15 +118,15 @@ def compared_with(folder: Path, path: Path_, change: Change) -> list[str]:
 )
 def test_footers_of_real_partitions_agree_with_their_pm(name: str, questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / name)
-    for place in range(len(parquet_partitions(snapshot))):
-        assert compared(*generation_and_footer(snapshot, place)) == []
+    for position in range(len(parquet_partitions(snapshot))):
+        assert compared(*generation_and_footer(snapshot, position)) == []
 
 
 @pytest.mark.parametrize("name", CONVERTED)
 def test_footers_agree_with_the_pm_that_the_converter_makes_of_them(name: str, questdb_data: Path) -> None:
     pm = (questdb_data / name).read_bytes()
     metadata = decode_metadata(pm, next(walk(pm, file="_pm")), file="_pm")
-    fixed = metadata.generation.place.fixed
+    fixed = metadata.generation.position.fixed
     data = questdb_data / PurePosixPath(name).parents[1] / "table" / PurePosixPath(name).stem / "data.parquet"
     start = fixed.parquet_footer_offset
     assert compared(metadata, data.read_bytes()[start : start + fixed.parquet_footer_length]) == []

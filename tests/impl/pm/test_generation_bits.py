@@ -8,7 +8,7 @@ from pathlib import Path
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, snapshot_of, table_image, verified
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -26,9 +26,9 @@ UNKNOWN_BITS = [1 << 63, 1 << 40, layout.COVERING_INDEX_REQUIRED.put(0, 1)]
 
 def with_bit(data: bytes, generation: int, bit: int) -> bytes:
     """Set a bit in the footer flags of a generation, counted from the newest one, and repair all checksums."""
-    place = list(walk(data, file=pm.FILE))[generation]
-    flags = place.fixed.footer_feature_flags | bit
-    return pm.seal(pm.set_field(data, layout.Footer, place.offset_bytes, "footer_feature_flags", flags))
+    position = list(walk(data, file=pm.FILE))[generation]
+    flags = position.fixed.footer_feature_flags | bit
+    return pm.seal(pm.set_field(data, layout.Footer, position.offset_bytes, "footer_feature_flags", flags))
 
 
 def table_with_bit(
@@ -70,7 +70,7 @@ def test_an_unknown_required_bit_in_the_committed_generation_is_unsupported(
     path, image = table_with_bit(questdb_data, generation, bit, name)
     actions: list[Callable[[], object]] = [lambda: verified(path, image), lambda: rows_of(snapshot_of(path, image))]
     for action in actions:
-        problem = refusal(action, UnsupportedError)
+        problem = rejection(action, UnsupportedError)
         assert (problem.file, problem.field) == (PM, "FOOTER_FEATURE_FLAGS")
         assert problem.actual.startswith(f"{bit:#x}")
 
@@ -80,7 +80,7 @@ def test_an_unsupported_partition_beside_a_damaged_one_is_damage(questdb_data: P
     names = [partition.name for partition in verified(path, image).partitions if partition.format == "parquet"]
     first, second = (f"{path}/{name}" for name in names[:2])
     odd = image.with_file(f"{first}/_pm", with_bit(image.files[f"{first}/_pm"], 0, 1 << 63))
-    refusal(lambda: verified(path, odd), UnsupportedError)
+    rejection(lambda: verified(path, odd), UnsupportedError)
     cut = odd.with_file(f"{second}/data.parquet", b"")
     assert [(problem.file, problem.field) for problem in verified(path, cut).all_problems] == [
         (f"{names[0]}/_pm", "FOOTER_FEATURE_FLAGS"),
@@ -99,21 +99,21 @@ def test_a_chunk_that_is_not_supported_is_a_problem_like_one_that_is_damaged(que
 
 def test_a_generation_with_unknown_bits_is_still_judged_by_its_structure() -> None:
     data = with_bit(pm.chain_of(10_000, 20_000), 1, 1 << 63)
-    places = list(walk(data, file=pm.FILE))
+    positions = list(walk(data, file=pm.FILE))
     assert [metadata.token for metadata in decode_chain(data, file=pm.FILE, end_bytes=len(data))] == [20_000, 10_000]
-    entry = places[1].offset_bytes + layout.Footer.layout.size_bytes
+    entry = positions[1].offset_bytes + layout.Footer.layout.size_bytes
     broken = pm.set_field(data, layout.RowGroupEntry, entry, "block_offset", 0)
     generations = decode_chain(broken, file=pm.FILE, end_bytes=len(data))
     assert next(generations).token == 20_000
-    assert refusal(lambda: next(generations)).file == pm.FILE
+    assert rejection(lambda: next(generations)).file == pm.FILE
 
 
 def test_only_reading_by_a_generation_asks_for_its_bits() -> None:
     data = with_bit(pm.file(), 0, 1 << 63)
-    place, header = pm.newest(data), pm.header_of(data)
-    assert decode_generation(data, place, header, file=pm.FILE).place == place
-    refusal(lambda: check_flags(place, file=pm.FILE), UnsupportedError)
-    refusal(lambda: decode_metadata(data, place, file=pm.FILE), UnsupportedError)
+    position, header = pm.newest(data), pm.header_of(data)
+    assert decode_generation(data, position, header, file=pm.FILE).position == position
+    rejection(lambda: check_flags(position, file=pm.FILE), UnsupportedError)
+    rejection(lambda: decode_metadata(data, position, file=pm.FILE), UnsupportedError)
 
 
 def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_chain_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 3)
     assert len(list(walk(data, file=pm.FILE))) == 3
     monkeypatch.setattr("tornproof.impl.pm.chain.GENERATION_COUNT_LIMIT", 2)
-    problem = refusal(lambda: list(walk(data, file=pm.FILE)), UnsupportedError)
+    problem = rejection(lambda: list(walk(data, file=pm.FILE)), UnsupportedError)
     assert (problem.field, problem.expected) == ("PREV_PARQUET_META_FILE_SIZE", "a chain of at most 2 generations")
 
 
@@ -137,7 +137,7 @@ def test_a_chain_above_the_limit_can_be_read_and_not_verified(
         if is_verified:
             assert verified(path, image).sound
         else:
-            refusal(lambda: verified(path, image), UnsupportedError)
+            rejection(lambda: verified(path, image), UnsupportedError)
 
 
 @pytest.mark.parametrize(("limit", "fitting"), [("ROW_GROUP_COUNT_LIMIT", 2), ("CHUNK_COUNT_LIMIT", 4)])
@@ -149,15 +149,15 @@ def test_row_groups_and_chunks_of_a_generation_have_a_limit(
     monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting)
     assert pm.read(data).row_count == 20
     monkeypatch.setattr(f"tornproof.impl.pm.footer.{limit}", fitting - 1)
-    problem = refusal(lambda: pm.read(data), UnsupportedError)
+    problem = rejection(lambda: pm.read(data), UnsupportedError)
     assert (problem.field, problem.actual) == ("ROW_GROUP_COUNT", "2 row groups of 2 columns")
 
 
-def test_many_entries_of_one_block_are_refused_at_once() -> None:
+def test_many_entries_of_one_block_are_rejected_at_once() -> None:
     plain = pm.header()
     data = pm.file(plain, *(pm.row_group(plain, ordinal) for ordinal in range(3)))
-    place = pm.newest(data)
+    position = pm.newest(data)
     claims = (1 << 32) - 1
     too_many = pm.set_footer(data, "row_group_count", claims)
-    assert refusal(lambda: pm.read(too_many)).actual == str(claims)
-    assert place.fixed.row_group_count == 3
+    assert rejection(lambda: pm.read(too_many)).actual == str(claims)
+    assert position.fixed.row_group_count == 3

@@ -8,7 +8,7 @@ import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.impl.layout import pm as layout
@@ -111,7 +111,7 @@ def test_inlined_blooms_are_found_again_in_both_orders(order: OutOfLineOrder) ->
     assert reencode_generations(data, file=pm.FILE).mismatches == ()
     generation = pm.read(data).generation
     found = [
-        decode_bitset(data, bloom.offset_bytes, limit_bytes=generation.place.offset_bytes, file=pm.FILE)
+        decode_bitset(data, bloom.offset_bytes, limit_bytes=generation.position.offset_bytes, file=pm.FILE)
         for row in generation.blooms
         for bloom in row
         if bloom is not None
@@ -131,13 +131,13 @@ def test_a_statistic_is_absent_by_its_flag_or_by_no_length() -> None:
 @pytest.mark.parametrize("sizes", [0x80, 0x08, 0x98, 0x89, 0xFF])
 def test_an_inlined_statistic_has_one_to_eight_bytes(sizes: int) -> None:
     data = pm.set_chunk(pm.file(), "stat_sizes", sizes)
-    assert refusal(lambda: pm.read(data)).field == "STAT_SIZES of column 0"
+    assert rejection(lambda: pm.read(data)).field == "STAT_SIZES of column 0"
 
 
 def test_an_inlined_statistic_is_followed_by_zeros() -> None:
     data = pm.set_chunk(pm.file(), "stat_sizes", 0x44)
     assert pm.read(data).blocks[0].chunks[0].maximum == Statistic(value=(999).to_bytes(4, "little"), exact=True)
-    assert refusal(lambda: pm.read(pm.set_chunk(data, "max_stat", 1 << 32))).field == "MAX_STAT of column 0"
+    assert rejection(lambda: pm.read(pm.set_chunk(data, "max_stat", 1 << 32))).field == "MAX_STAT of column 0"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_inlined_statistic_is_followed_by_zeros() -> None:
 )
 def test_a_chunk_with_an_impossible_field_is_corrupt(field: str, value: int, blamed: str) -> None:
     data = pm.file()
-    problem = refusal(lambda: pm.read(pm.set_chunk(data, field, value, column=1)))
+    problem = rejection(lambda: pm.read(pm.set_chunk(data, field, value, column=1)))
     assert problem.field == f"{blamed} of column 1"
     assert problem.offset_bytes == pm.chunk_offset(data, 1) + layout.ColumnChunk.layout.offset_of(field)
 
@@ -154,14 +154,14 @@ def test_a_chunk_with_an_impossible_field_is_corrupt(field: str, value: int, bla
 def test_an_out_of_line_statistic_outside_of_its_region_is_corrupt(reference: int) -> None:
     data, _ = encode_block(1, (WIDE,), {}, OutOfLineOrder.BY_COLUMN)
     changed = pm.set_field(data, layout.ColumnChunk, 8, "max_stat", reference)
-    problem = refusal(lambda: decode(changed, 1))
+    problem = rejection(lambda: decode(changed, 1))
     assert (problem.field, problem.offset_bytes) == ("MAX_STAT of column 0", 8 + 56)
 
 
 def test_out_of_line_statistics_that_share_bytes_beyond_the_regions_size_are_corrupt() -> None:
     data, _ = encode_block(1, (WIDE, WIDE), {}, OutOfLineOrder.BY_COLUMN)
     shared = pm.set_field(data, layout.ColumnChunk, 8, "min_stat", 64)
-    assert refusal(lambda: decode(shared, 2)).field == "MAX_STAT of column 0"
+    assert rejection(lambda: decode(shared, 2)).field == "MAX_STAT of column 0"
 
 
 def test_a_region_ends_where_the_next_block_starts() -> None:
@@ -170,16 +170,16 @@ def test_a_region_ends_where_the_next_block_starts() -> None:
     first, second = pm.read(data).blocks
     assert first.end_bytes == second.offset_bytes
     beyond = pm.set_chunk(data, "max_stat", 24 << 16 | 16, column=1)
-    assert refusal(lambda: pm.read(beyond)).field == "MAX_STAT of column 1"
+    assert rejection(lambda: pm.read(beyond)).field == "MAX_STAT of column 1"
 
 
 @pytest.mark.parametrize("offset_bytes", [-8, 1, 8, 1 << 40])
 def test_a_block_that_leaves_its_limit_is_corrupt(offset_bytes: int) -> None:
     data, _ = encode_block(1, (pm.chunk(),), {}, OutOfLineOrder.BY_COLUMN)
     assert decode(data, 1).num_rows == 1
-    refusal(lambda: decode(data, 1, offset_bytes=offset_bytes))
-    refusal(lambda: decode(data + bytes(100), 1, limit_bytes=len(data) - 1))
-    refusal(lambda: decode(data, 1 << 31))
+    rejection(lambda: decode(data, 1, offset_bytes=offset_bytes))
+    rejection(lambda: decode(data + bytes(100), 1, limit_bytes=len(data) - 1))
+    rejection(lambda: decode(data, 1 << 31))
 
 
 @pytest.mark.parametrize(("length", "is_sound"), [(-1, False), (0, False), (1, True), (32, True), (33, False)])
@@ -189,4 +189,4 @@ def test_a_bitset_has_bytes_and_ends_in_time(length: int, is_sound: bool) -> Non
         assert decode_bitset(data, 0, limit_bytes=36, file=pm.FILE) == b"b" * length
         assert bitset_interval(data, 0, limit_bytes=36, file=pm.FILE) == (0, 4 + length)
     else:
-        assert refusal(lambda: decode_bitset(data, 0, limit_bytes=36, file=pm.FILE)).field == "bloom bitset LENGTH"
+        assert rejection(lambda: decode_bitset(data, 0, limit_bytes=36, file=pm.FILE)).field == "bloom bitset LENGTH"

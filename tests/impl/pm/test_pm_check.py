@@ -9,7 +9,7 @@ from pathlib import Path
 import golden_archive
 import pm_builder as pm
 import pytest
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Statistic
@@ -121,14 +121,14 @@ def test_the_designated_timestamp_is_the_first_sorting_column() -> None:
     ("field", "good", "bad"), [("fixed_byte_len", 0, 8), ("max_rep_level", 1, 2), ("physical_type", 1, 7)]
 )
 def test_a_descriptor_that_contradicts_itself_is_a_problem(field: str, good: int, bad: int) -> None:
-    place = pm.descriptor_offset(1)
+    position = pm.descriptor_offset(1)
     # Without statistics any physical type will do.
     data = pm.set_chunk(pm.file(), "stat_flags", 0, column=1)
-    assert fields(pm.seal(pm.set_field(data, layout.ColumnDescriptor, place, field, good))) == []
+    assert fields(pm.seal(pm.set_field(data, layout.ColumnDescriptor, position, field, good))) == []
     blamed = "fixed_byte_len" if field == "physical_type" else field
-    [problem] = pm.problems(pm.seal(pm.set_field(data, layout.ColumnDescriptor, place, field, bad)))
+    [problem] = pm.problems(pm.seal(pm.set_field(data, layout.ColumnDescriptor, position, field, bad)))
     assert problem.field == f"{blamed.upper()} of column 'v'"
-    assert problem.offset_bytes == place + layout.ColumnDescriptor.layout.offset_of(blamed)
+    assert problem.offset_bytes == position + layout.ColumnDescriptor.layout.offset_of(blamed)
 
 
 @pytest.mark.parametrize(("distinct_count", "is_sound"), [(0, True), (10, True), (11, False), ((1 << 64) - 1, False)])
@@ -157,14 +157,14 @@ def test_blocks_that_overlap_are_corrupt(shift_bytes: int) -> None:
     assert second.offset_bytes - first.offset_bytes == 136
     entry = (first.offset_bytes + shift_bytes) >> 3
     changed = pm.seal(pm.set_field(TWO, layout.RowGroupEntry, entry_offset(TWO, 1), "block_offset", entry))
-    problem = refusal(lambda: pm.read(changed))
+    problem = rejection(lambda: pm.read(changed))
     assert problem.offset_bytes == first.offset_bytes
 
 
 @pytest.mark.parametrize("entry", [1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
 def test_a_block_past_its_own_footer_is_corrupt(entry: int) -> None:
     changed = pm.seal(pm.set_field(TWO, layout.RowGroupEntry, entry_offset(TWO, 1), "block_offset", entry))
-    assert refusal(lambda: pm.read(changed)).offset_bytes == entry << 3
+    assert rejection(lambda: pm.read(changed)).offset_bytes == entry << 3
 
 
 def test_a_block_of_a_newer_generation_is_corrupt_in_an_older_one() -> None:
@@ -174,7 +174,7 @@ def test_a_block_of_a_newer_generation_is_corrupt_in_an_older_one() -> None:
     entry = older.offset_bytes + 40
     changed = pm.seal(pm.set_field(data, layout.RowGroupEntry, entry, "block_offset", newer_block >> 3))
     assert newer_block > older.end_bytes
-    refusal(lambda: pm.read(changed, 10_000))
+    rejection(lambda: pm.read(changed, 10_000))
     assert pm.read(changed, 20_000).row_count == 20
 
 
@@ -195,7 +195,7 @@ def test_bloom_bitsets_lie_in_their_own_block_and_apart() -> None:
     foreign = "bloom reference of column 'ts' of row group 1"
     assert fields(referring(2, words[0])) == [foreign, foreign]
     assert "BLOCK_OFFSET of row group 1" in fields(referring(0, words[2]))
-    assert refusal(lambda: pm.problems(referring(3, (1 << 32) - 1))).field == "Bloom bitset, inlined"
+    assert rejection(lambda: pm.problems(referring(3, (1 << 32) - 1))).field == "Bloom bitset, inlined"
 
 
 BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)
@@ -297,8 +297,8 @@ def test_no_generation_of_a_table_that_questdb_wrote_has_a_problem(questdb_data:
         if not content or folder in ("external", "vectors", "power-loss"):
             continue
         data = content[: layout.Header.unpack(content, 0, file=name).parquet_meta_file_size]
-        for place in walk(data, file=name):
-            assert list(check_metadata(data, decode_metadata(data, place, file=name), file=name)) == []
+        for position in walk(data, file=name):
+            assert list(check_metadata(data, decode_metadata(data, position, file=name), file=name)) == []
             checked += 1
     assert checked >= 1090
 

@@ -88,21 +88,21 @@ def records(data: bytes) -> Iterator[tuple[type[Record], int]]:
         yield layout.RowGroupHeader, block.offset_bytes
         for index in range(len(header.columns)):
             yield layout.ColumnChunk, block.offset_bytes + 8 + 64 * index
-    place = generation.place
-    yield layout.Footer, place.offset_bytes
+    location = generation.position
+    yield layout.Footer, location.offset_bytes
     for ordinal, row in enumerate(generation.blooms):
-        yield layout.RowGroupEntry, place.offset_bytes + 40 + 4 * ordinal
+        yield layout.RowGroupEntry, location.offset_bytes + 40 + 4 * ordinal
         for position, reference in enumerate(row):
             kind = layout.ExternalBloomReference if header.blooms_external else layout.InlineBloomReference
-            yield kind, bloom_reference_offset(place, header, ordinal, position)
+            yield kind, bloom_reference_offset(location, header, ordinal, position)
             if reference is not None and not header.blooms_external:
                 yield layout.BloomBitset, reference.offset_bytes
-    position = bloom_reference_offset(place, header, len(metadata.blocks), 0)
+    position = bloom_reference_offset(location, header, len(metadata.blocks), 0)
     if generation.sections.scratchpad:
         yield layout.SequencerTransaction, position
         yield layout.Scratchpad, position + 8
         yield layout.ScratchpadEntry, position + 12
-    yield layout.Trailer, place.checksum_offset
+    yield layout.Trailer, location.checksum_offset
 
 
 def outcome(data: bytes, token: int = TOKEN) -> Metadata | list[Problem] | None:
@@ -112,12 +112,12 @@ def outcome(data: bytes, token: int = TOKEN) -> Metadata | list[Problem] | None:
         return None
     published = data[:size_bytes]
     try:
-        place = resolve(published, token, file=pm.FILE).place
-        metadata = decode_metadata(published, place, file=pm.FILE)
+        location = resolve(published, token, file=pm.FILE).position
+        metadata = decode_metadata(published, location, file=pm.FILE)
         problems = list(check_metadata(published, metadata, file=pm.FILE))
         generations = [
             decode_metadata(published, each, file=pm.FILE)
-            for each in walk(published, file=pm.FILE, end_bytes=place.end_bytes)
+            for each in walk(published, file=pm.FILE, end_bytes=location.end_bytes)
         ]
         intervals = reached_intervals(published, generations, file=pm.FILE)
         assert 0 <= dead_byte_count(published, len(data), intervals, file=pm.FILE) <= len(data)
@@ -134,8 +134,8 @@ def repaired(data: bytes) -> bytes:
         return data
 
 
-def damaged_fields(data: bytes, places: Iterable[tuple[type[Record], int]]) -> Iterator[tuple[str, bytes]]:
-    for record, offset_bytes in places:
+def damaged_fields(data: bytes, positions: Iterable[tuple[type[Record], int]]) -> Iterator[tuple[str, bytes]]:
+    for record, offset_bytes in positions:
         for spec in record.layout.fields:
             for value in VALUES:
                 yield spec.name, pm.set_field(data, record, offset_bytes, spec.name, value)
@@ -163,7 +163,7 @@ def test_a_field_with_an_extreme_value_is_never_read_for_another_truth(make: Cal
 
 
 @pytest.mark.parametrize("make", [inlined_file, external_file])
-def test_an_extreme_value_under_a_right_checksum_is_refused_or_named_or_harmless(make: Callable[[], bytes]) -> None:
+def test_an_extreme_value_under_a_right_checksum_is_rejected_or_named_or_harmless(make: Callable[[], bytes]) -> None:
     data = make()
     results: Counter[str] = Counter()
     read = set()
@@ -180,8 +180,8 @@ def test_an_extreme_value_under_a_right_checksum_is_refused_or_named_or_harmless
 def test_no_extreme_value_costs_memory(make: Callable[[], bytes]) -> None:
     data = make()
     # Tracing is slow, so each layout is damaged at one place.
-    places = dict(records(data))
-    changed = [damaged for _, damaged in damaged_fields(data, places.items())]
+    positions = dict(records(data))
+    changed = [damaged for _, damaged in damaged_fields(data, positions.items())]
     changed += [repaired(damaged) for damaged in changed]
     assert peak_bytes(lambda: [outcome(each) is None for each in changed]) < MEMORY_LIMIT_BYTES
 
@@ -190,7 +190,7 @@ def test_no_extreme_value_costs_memory(make: Callable[[], bytes]) -> None:
 def test_no_flipped_bit_is_read_for_another_truth(token: int) -> None:
     data = pm.chain_of(10_000, 20_000, 30_000)
     truth = outcome(data, token)
-    resolved_end = resolve(data, token, file=pm.FILE).place.end_bytes
+    resolved_end = resolve(data, token, file=pm.FILE).position.end_bytes
     results: Counter[tuple[str, str]] = Counter()
     for bit, flipped in enumerate(each_flipped(data)):
         result = outcome(flipped, token)
@@ -219,9 +219,9 @@ def test_statistics_that_share_bytes_do_not_multiply() -> None:
     data = pm.file(of, NewRowGroup(num_rows=10, chunks=tuple(chunks)), footer=pm.facts(TOKEN))
     first = pm.chunk_offset(data)
     for index in range(1, 300):
-        place = first + 64 * index
-        data = pm.set_field(data, layout.ColumnChunk, place, "min_stat", 60_000)
-        data = pm.set_field(data, layout.ColumnChunk, place, "stat_flags", 1)
+        location = first + 64 * index
+        data = pm.set_field(data, layout.ColumnChunk, location, "min_stat", 60_000)
+        data = pm.set_field(data, layout.ColumnChunk, location, "stat_flags", 1)
     sealed = pm.seal(data)
     assert outcome(sealed) is None
     assert peak_bytes(lambda: outcome(sealed)) < MEMORY_LIMIT_BYTES

@@ -9,7 +9,7 @@ import pytest
 from damage import flipped
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.chain import check_checksum, checksum_of, walk
@@ -63,7 +63,7 @@ def test_what_a_footer_says_is_what_is_read_back() -> None:
         sections=FooterSections(seq_txn=-1),
     )
     generation = pm.read(pm.file(footer=footer), (1 << 40) + (1 << 32) + 7).generation
-    fixed = generation.place.fixed
+    fixed = generation.position.fixed
     assert (fixed.parquet_footer_offset, fixed.parquet_footer_length) == (1 << 40, (1 << 32) - 1)
     assert (fixed.unused_bytes, generation.sections.seq_txn) == (77, -1)
 
@@ -111,7 +111,7 @@ def test_the_continued_checksum_does_not_vouch_for_rot(offset_bytes: int, bit: i
     rotten = flipped(first, 8 * offset_bytes + bit)
     point = append_point(rotten, anchor, base_bytes=len(rotten))
     data = rotten + append_generation(PLAIN, point, [pm.row_group(PLAIN, 1)], pm.facts(20_000))
-    assert refusal(lambda: check_checksum(data, pm.newest(data), file=pm.FILE)).field == "CHECKSUM"
+    assert rejection(lambda: check_checksum(data, pm.newest(data), file=pm.FILE)).field == "CHECKSUM"
 
 
 def test_an_append_point_needs_only_the_bytes_since_the_last_checksum() -> None:
@@ -129,7 +129,7 @@ def test_a_generation_past_an_orphan_continues_the_committed_one() -> None:
     data = pm.chain_of(10_000, 20_000)
     committed = pm.newest(data[: pm.newest(data).fixed.prev_parquet_meta_file_size])
     after = pm.append(data, pm.row_group(PLAIN, 1), footer=pm.facts(30_000), anchor=committed)
-    assert [place.token for place in walk(after, file=pm.FILE)] == [30_000, 10_000]
+    assert [position.token for position in walk(after, file=pm.FILE)] == [30_000, 10_000]
     assert after[8 : len(data)] == data[8:]
     assert pm.problems(after, 30_000) == []
 

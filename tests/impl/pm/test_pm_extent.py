@@ -39,9 +39,9 @@ def text_group(ordinal: int, length_bytes: int) -> NewRowGroup:
 
 
 def reached(data: bytes, token: int) -> list[Interval]:
-    place = resolve(data, token, file=pm.FILE).place
+    location = resolve(data, token, file=pm.FILE).position
     generations = [
-        decode_metadata(data, each, file=pm.FILE) for each in walk(data, file=pm.FILE, end_bytes=place.end_bytes)
+        decode_metadata(data, each, file=pm.FILE) for each in walk(data, file=pm.FILE, end_bytes=location.end_bytes)
     ]
     return reached_intervals(data, generations, file=pm.FILE)
 
@@ -173,7 +173,7 @@ def test_the_orphan_of_a_killed_server_is_dead_and_the_committed_generation_is_f
     token = (partition / "data.parquet").stat().st_size - int(match)
     resolved = resolve(data, token, file=name)
     assert resolved.orphan_count == int("orphan" in state)
-    assert dead(data, token) == len(data) - resolved.place.end_bytes
+    assert dead(data, token) == len(data) - resolved.position.end_bytes
     assert (dead(data, token) > 0) == ("orphan" in state)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pm_builder as pm
 import pytest
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.impl.errors import UnsupportedError
@@ -48,9 +48,9 @@ def external_file(*references: BloomReference | None) -> bytes:
 
 
 def test_the_token_is_the_size_of_the_data_file() -> None:
-    place = pm.newest(pm.file())
-    assert place.fixed.parquet_footer_offset == pm.TOKEN - 8 - pm.THRIFT_BYTES
-    assert place.token == pm.TOKEN
+    position = pm.newest(pm.file())
+    assert position.fixed.parquet_footer_offset == pm.TOKEN - 8 - pm.THRIFT_BYTES
+    assert position.token == pm.TOKEN
 
 
 def test_external_bloom_references_lead_into_the_data_file() -> None:
@@ -77,8 +77,8 @@ def test_references_to_inlined_bitsets_stand_row_by_row() -> None:
         assert absent is None
         assert present is not None
         assert data[present.offset_bytes :][:36] == (32).to_bytes(4, "little") + bytes([ordinal]) * 32
-        place = bloom_reference_offset(generation.place, BLOOMED, ordinal, 0)
-        assert data[place : place + 4] == (present.offset_bytes >> 3).to_bytes(4, "little")
+        position = bloom_reference_offset(generation.position, BLOOMED, ordinal, 0)
+        assert data[position : position + 4] == (present.offset_bytes >> 3).to_bytes(4, "little")
 
 
 def test_sections_of_later_releases_are_read() -> None:
@@ -104,12 +104,12 @@ def test_a_scratchpad_that_leaves_the_footer_is_corrupt(word_offset: int, value:
     data = with_sections(SCRATCHPAD, scratchpad=((7, b"seven"),))
     start = len(data) - 8 - (4 + 8 + 5) + word_offset
     changed = pm.seal(data[:start] + value.to_bytes(4, "little") + data[start + 4 :])
-    assert refusal(lambda: pm.read(changed)).field == "SCRATCHPAD"
+    assert rejection(lambda: pm.read(changed)).field == "SCRATCHPAD"
 
 
 def test_a_section_that_does_not_fit_is_corrupt() -> None:
     changed = pm.set_footer(pm.file(), "footer_feature_flags", SEQ_TXN)
-    assert refusal(lambda: pm.read(changed)).field == "Sequencer transaction"
+    assert rejection(lambda: pm.read(changed)).field == "Sequencer transaction"
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"payload\0\0\0"])
@@ -133,7 +133,7 @@ def test_behind_the_section_of_an_unknown_header_bit_nothing_is_interpreted() ->
 @pytest.mark.parametrize("flag", [1 << 32, 1 << 32 | COVERING_INDEX, 1 << 40, 1 << 63])
 def test_an_unknown_required_bit_rejects_this_generation_only(flag: int) -> None:
     data = pm.append(pm.file(), pm.row_group(pm.header(), 1), footer=pm.facts(20_000, flags=flag))
-    problem = refusal(lambda: pm.read(data, 20_000), UnsupportedError)
+    problem = rejection(lambda: pm.read(data, 20_000), UnsupportedError)
     assert problem.field == "FOOTER_FEATURE_FLAGS"
     assert ("COVERING_INDEX" in problem.actual) == bool(flag & layout.COVERING_INDEX_REQUIRED.mask)
     assert pm.read(data) == pm.read(pm.file())
@@ -141,14 +141,14 @@ def test_an_unknown_required_bit_rejects_this_generation_only(flag: int) -> None
 
 def test_an_older_generation_is_found_behind_a_restated_one_with_an_unknown_required_bit() -> None:
     data = pm.append(pm.chain_of(10_000, 20_000), footer=pm.facts(20_000, flags=1 << 32))
-    refusal(lambda: pm.read(data, 20_000), UnsupportedError)
+    rejection(lambda: pm.read(data, 20_000), UnsupportedError)
     assert pm.read(data, 10_000).token == 10_000
 
 
 @pytest.mark.parametrize("extra", [1, 4, 8])
 def test_a_footer_has_no_bytes_that_its_flags_do_not_announce(extra: int) -> None:
     data = with_sections(0, unknown=bytes(extra))
-    problem = refusal(lambda: pm.read(data))
+    problem = rejection(lambda: pm.read(data))
     assert (problem.field, problem.offset_bytes) == ("FOOTER_LENGTH", len(data) - 4)
     assert (problem.expected[:2], problem.actual) == ("48", str(48 + extra))
 
@@ -156,34 +156,34 @@ def test_a_footer_has_no_bytes_that_its_flags_do_not_announce(extra: int) -> Non
 @pytest.mark.parametrize("count", [2, 1 << 31, (1 << 32) - 1])
 def test_entries_that_leave_the_footer_are_corrupt(count: int) -> None:
     changed = pm.set_footer(pm.file(), "row_group_count", count)
-    assert refusal(lambda: pm.read(changed)).field == "ROW_GROUP_COUNT"
+    assert rejection(lambda: pm.read(changed)).field == "ROW_GROUP_COUNT"
 
 
 def test_the_room_for_entries_counts_their_bloom_references() -> None:
     data = encode_file(BLOOMED, [pm.row_group(BLOOMED, ordinal) for ordinal in range(3)], pm.facts())
     assert len(generation_of(data).block_offsets) == 3
     changed = pm.set_footer(data, "row_group_count", 4)
-    assert refusal(lambda: pm.read(changed)).field == "ROW_GROUP_COUNT"
+    assert rejection(lambda: pm.read(changed)).field == "ROW_GROUP_COUNT"
 
 
 @pytest.mark.parametrize("end_bytes", [-1, 0, GENERATION_END_MINIMUM - 1])
 def test_no_generation_ends_before_there_is_room_for_one(end_bytes: int) -> None:
-    problem = refusal(lambda: locate_footer(pm.file(), end_bytes, file=pm.FILE))
+    problem = rejection(lambda: locate_footer(pm.file(), end_bytes, file=pm.FILE))
     assert problem.field == "PARQUET_META_FILE_SIZE"
 
 
 def test_no_generation_ends_behind_the_published_bytes() -> None:
     data = pm.file()
     assert locate_footer(data, len(data), file=pm.FILE).end_bytes == len(data)
-    refusal(lambda: locate_footer(data, len(data) + 1, file=pm.FILE))
+    rejection(lambda: locate_footer(data, len(data) + 1, file=pm.FILE))
 
 
 @pytest.mark.parametrize("length", [0, 43, (1 << 31) - 1, (1 << 32) - 1])
 def test_a_footer_length_that_leads_nowhere_is_corrupt(length: int) -> None:
     data = pm.file()
-    place = pm.newest(data)
-    changed = pm.set_field(data, layout.Trailer, place.checksum_offset, "footer_length", length)
-    problem = refusal(lambda: pm.newest(changed))
+    position = pm.newest(data)
+    changed = pm.set_field(data, layout.Trailer, position.checksum_offset, "footer_length", length)
+    problem = rejection(lambda: pm.newest(changed))
     assert (problem.field, problem.offset_bytes) == ("FOOTER_LENGTH", len(data) - 4)
 
 
@@ -194,7 +194,7 @@ def test_a_footer_may_start_right_behind_the_fixed_header_and_no_earlier() -> No
         if is_located:
             assert pm.newest(changed).offset_bytes == 32
         else:
-            refusal(partial(pm.newest, changed))
+            rejection(partial(pm.newest, changed))
 
 
 @pytest.mark.parametrize(

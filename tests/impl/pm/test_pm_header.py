@@ -9,7 +9,7 @@ import pm_builder as pm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.explorers.corruption.roundtrip import reencode_generations
 from tornproof.impl.errors import UnsupportedError
@@ -107,7 +107,7 @@ def test_an_unknown_required_bit_rejects_the_file(bit: int) -> None:
     flags = pm.header_of(data).feature_flags | 1 << bit
     changed = pm.set_header(data, "feature_flags", flags)
     for token in (10_000, 20_000):
-        problem = refusal(partial(pm.read, changed, token), UnsupportedError)
+        problem = rejection(partial(pm.read, changed, token), UnsupportedError)
         assert (problem.field, problem.actual, problem.offset_bytes) == ("FEATURE_FLAGS", f"bits {bit}", 8)
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_required_bit_rejects_the_file(bit: int) -> None:
 )
 def test_a_contradiction_in_the_fixed_part_is_corrupt(field: str, value: int, blamed: str) -> None:
     changed = pm.set_field(pm.file(pm.header(*COLUMNS)), layout.Header, 0, field, value)
-    assert refusal(lambda: pm.header_of(changed)).field.startswith(blamed)
+    assert rejection(lambda: pm.header_of(changed)).field.startswith(blamed)
 
 
 @pytest.mark.parametrize(("count", "is_sound"), [(2, True), (3, True), (4, False), (1 << 31, False)])
@@ -138,13 +138,13 @@ def test_there_are_no_more_sorting_columns_than_columns(count: int, is_sound: bo
     if is_sound:
         assert pm.header_of(changed).sorting == (2, 0, 1)[:count]
     else:
-        assert refusal(lambda: pm.header_of(changed)).field == "SORTING_COLUMN_COUNT"
+        assert rejection(lambda: pm.header_of(changed)).field == "SORTING_COLUMN_COUNT"
 
 
 def test_a_sorting_column_that_is_not_there_is_corrupt() -> None:
     data = pm.file(pm.header(*COLUMNS, sorting_columns=(2, 0)))
     changed = pm.set_field(data, layout.SortingColumn, 32 + 3 * 32 + 4, "index", 3)
-    problem = refusal(lambda: pm.header_of(changed))
+    problem = rejection(lambda: pm.header_of(changed))
     assert (problem.field, problem.offset_bytes) == ("SORTING_COLUMNS", 32 + 3 * 32 + 4)
 
 
@@ -163,7 +163,7 @@ def test_bloom_columns_are_some_of_the_columns_ascending_and_unique(words: tuple
     data = pm.file(pm.header(*COLUMNS, bloom_columns=(0, 2)))
     start = 32 + 3 * 32 + len("tsvu")
     changed = data[:start] + b"".join(word.to_bytes(4, "little") for word in words) + data[start + 12 :]
-    assert refusal(lambda: pm.header_of(changed)).field == blamed
+    assert rejection(lambda: pm.header_of(changed)).field == blamed
 
 
 @pytest.mark.parametrize(
@@ -179,16 +179,16 @@ def test_bloom_columns_are_some_of_the_columns_ascending_and_unique(words: tuple
     ],
 )
 def test_a_contradiction_in_a_descriptor_is_corrupt(field: str, value: int, blamed: str) -> None:
-    place = pm.descriptor_offset(1)
-    changed = pm.set_field(pm.file(pm.header(*COLUMNS)), layout.ColumnDescriptor, place, field, value)
-    problem = refusal(lambda: pm.header_of(changed))
+    position = pm.descriptor_offset(1)
+    changed = pm.set_field(pm.file(pm.header(*COLUMNS)), layout.ColumnDescriptor, position, field, value)
+    problem = rejection(lambda: pm.header_of(changed))
     assert problem.field == blamed
-    assert problem.offset_bytes == place + layout.ColumnDescriptor.layout.offset_of(field)
+    assert problem.offset_bytes == position + layout.ColumnDescriptor.layout.offset_of(field)
 
 
 def test_a_name_that_is_not_utf_8_is_corrupt_at_its_bad_byte() -> None:
     data = pm.file(pm.header(pm.column("abc"), designated_timestamp=-1))
-    problem = refusal(lambda: pm.header_of(data.replace(b"abc", b"a\xffc")))
+    problem = rejection(lambda: pm.header_of(data.replace(b"abc", b"a\xffc")))
     assert (problem.field, problem.offset_bytes) == ("NAME_STRINGS of column 0", 65)
 
 
@@ -198,13 +198,13 @@ def test_names_that_share_bytes_are_corrupt(names: tuple[str, str]) -> None:
     assert [column.name for column in pm.header_of(data).columns] == list(names)
     second = pm.descriptor_offset(1)
     shared = pm.set_field(data, layout.ColumnDescriptor, second, "name_offset", 32 + 2 * 32 + 2)
-    assert refusal(lambda: pm.header_of(shared)).field == "NAME_OFFSET"
+    assert rejection(lambda: pm.header_of(shared)).field == "NAME_OFFSET"
 
 
 def test_more_columns_than_anybody_has_are_unsupported_before_they_are_read() -> None:
     head = encode_header(pm.header(), parquet_meta_file_size=0)
     fits = pm.set_field(head + bytes(32 * COLUMN_COUNT_LIMIT), layout.Header, 0, "column_count", COLUMN_COUNT_LIMIT + 1)
-    assert refusal(lambda: pm.header_of(fits), UnsupportedError).field == "COLUMN_COUNT"
+    assert rejection(lambda: pm.header_of(fits), UnsupportedError).field == "COLUMN_COUNT"
 
 
 @given(end=st.integers(0, 200))
@@ -212,6 +212,6 @@ def test_a_header_that_is_cut_off_is_corrupt(end: int) -> None:
     made = pm.header(*COLUMNS, sorting_columns=(1,), bloom_columns=(0, 2), squash_tracker=1)
     data = encode_header(made, parquet_meta_file_size=0)
     if end < len(data):
-        refusal(lambda: decode_header(data[:end], file=pm.FILE))
+        rejection(lambda: decode_header(data[:end], file=pm.FILE))
     else:
         assert decode_header(data[:end], file=pm.FILE) == made

@@ -13,7 +13,7 @@ from damage import flipped
 from depth import sampled
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.layout import pm as layout
@@ -75,7 +75,7 @@ def test_each_generation_of_a_chain_is_found_by_its_token(token: int) -> None:
     assert_equal(view_of(THREE, token), pm.read(THREE, token))
 
 
-def test_a_token_that_the_chain_lacks_is_refused() -> None:
+def test_a_token_that_the_chain_lacks_is_rejected() -> None:
     with pytest.raises(TokenMissingError):
         view_of(THREE, 15_000)
 
@@ -122,29 +122,29 @@ def test_a_checksum_is_computed_once_and_only_for_what_held() -> None:
         open_view(broken, 20_000, file=pm.FILE, verified=verified)
 
 
-def test_unknown_required_bits_are_refused() -> None:
+def test_unknown_required_bits_are_rejected() -> None:
     with pytest.raises(UnsupportedError):
         view_of(pm.seal(pm.set_header(pm.file(), "feature_flags", 1 << 40)), pm.TOKEN)
     with pytest.raises(UnsupportedError):
         view_of(pm.seal(pm.set_footer(pm.file(), "footer_feature_flags", 1 << 33)), pm.TOKEN)
 
 
-def test_a_block_beyond_the_footer_is_refused() -> None:
+def test_a_block_beyond_the_footer_is_rejected() -> None:
     content = pm.file()
-    place = pm.newest(content)
-    entry = place.offset_bytes + FOOTER_BYTES
+    location = pm.newest(content)
+    entry = location.offset_bytes + FOOTER_BYTES
 
     def with_block_at(word: int) -> bytes:
         return pm.seal(content[:entry] + word.to_bytes(4, "little") + content[entry + 4 :])
 
     assert view_of(with_block_at(pm.read(content).blocks[0].offset_bytes >> 3), pm.TOKEN)
-    for word in (place.offset_bytes >> 3, 1 << 31):
-        assert refusal(partial(view_of, with_block_at(word), pm.TOKEN)).field == "BLOCK_OFFSET of row group 0"
+    for word in (location.offset_bytes >> 3, 1 << 31):
+        assert rejection(partial(view_of, with_block_at(word), pm.TOKEN)).field == "BLOCK_OFFSET of row group 0"
 
 
-def test_more_row_groups_than_entries_are_refused() -> None:
+def test_more_row_groups_than_entries_are_rejected() -> None:
     content = pm.seal(pm.set_footer(pm.file(), "row_group_count", 1 << 30))
-    assert refusal(lambda: view_of(content, pm.TOKEN)).field == "ROW_GROUP_COUNT"
+    assert rejection(lambda: view_of(content, pm.TOKEN)).field == "ROW_GROUP_COUNT"
 
 
 @given(st.data())
@@ -156,7 +156,7 @@ def test_no_flipped_bit_lets_a_view_say_what_the_decoder_does_not(data: st.DataO
     except ProblemError:
         return  # a chain that nobody can walk
     try:
-        metadata = decode_metadata(sealed, resolve(sealed, 20_000, file=pm.FILE).place, file=pm.FILE)
+        metadata = decode_metadata(sealed, resolve(sealed, 20_000, file=pm.FILE).position, file=pm.FILE)
     except ProblemError:
         # What is wrong may be in a part that a view was not asked for, but nothing else than an error may come of it.
         try:

@@ -131,7 +131,7 @@ def groups_of(content: bytes) -> Iterable[list[Any]]:
     metadata = pq.read_metadata(io.BytesIO(content))
     for ordinal in range(metadata.num_row_groups):
         group = metadata.row_group(ordinal)
-        yield [group.column(place).statistics for place in range(group.num_columns)]
+        yield [group.column(position).statistics for position in range(group.num_columns)]
 
 
 def by_pyarrow(values: pa.Table) -> list[list[Any]]:
@@ -219,27 +219,27 @@ def test_bounds_of_symbols_are_the_smallest_and_largest_that_rows_hold(
     data: st.DataObject, chain: tuple[str, MemoryStorage, tuple[str, ...], int]
 ) -> None:
     """Not of the dictionary, which holds all symbols of the table up to the largest key; brute force on the rows."""
-    place, disk, known, last = chain
+    position, disk, known, last = chain
     symbols = data.draw(st.lists(st.none() | st.sampled_from(known), min_size=1, max_size=GROUP_ROWS))
     storage = disk.copy()
-    with open_writer(storage, place, options=OPTIONS) as writer:
+    with open_writer(storage, position, options=OPTIONS) as writer:
         writer.write(pa.table({"ts": pa.array([last] * len(symbols)), "s": pa.array(symbols, pa.string())}))
         writer.commit()
-    snapshot = snapshot_of(place, storage)
+    snapshot = snapshot_of(position, storage)
     metadata, _ = files_of(snapshot)
-    place_of = [column.name for column in metadata.header.columns].index("s")
-    chunk = metadata.blocks[-1].chunks[place_of]
+    position_of = [column.name for column in metadata.header.columns].index("s")
+    chunk = metadata.blocks[-1].chunks[position_of]
     assert facts_of(chunk) == smallest_and_largest(symbols, str.encode, key=str.encode)
 
 
 @pytest.fixture(scope="module")
 def chain(questdb_data: Path) -> tuple[str, MemoryStorage, tuple[str, ...], int]:
     """Return a real table in memory, the symbols that it knows, and a time behind its rows in Parquet."""
-    place, storage = in_memory(questdb_data / TABLE)
-    snapshot = snapshot_of(place, storage)
+    position, storage = in_memory(questdb_data / TABLE)
+    snapshot = snapshot_of(position, storage)
     found = pa.Table.from_batches(snapshot.batches())
     known = tuple(sorted(set(found["s"].to_pylist()) - {None}))
-    return place, storage, known, found["ts"].cast(pa.int64())[-1].as_py() + 1
+    return position, storage, known, found["ts"].cast(pa.int64())[-1].as_py() + 1
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def columns() -> dict[str, SnapshotColumn]:
     }
     forms = {name: physical_form(column_type) for name, column_type in types.items()}
     return {
-        name: SnapshotColumn(id=place, name=name, type=types[name], physical_type=form[0], fixed_byte_len=form[1])
-        for place, (name, form) in enumerate(forms.items())
+        name: SnapshotColumn(id=position, name=name, type=types[name], physical_type=form[0], fixed_byte_len=form[1])
+        for position, (name, form) in enumerate(forms.items())
         if form is not None
     }
 
@@ -220,7 +220,7 @@ def test_fraction_rounds_towards_the_rows_that_match() -> None:
         ("array = 1", "only IS NULL can be asked of it"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_sentence(text: str, words: str) -> None:
+def test_what_makes_no_sense_is_rejected_in_one_sentence(text: str, words: str) -> None:
     with pytest.raises(PredicateError, match=words) as caught:
         parsed(text)
     assert "\n" not in str(caught.value)
@@ -228,7 +228,8 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(text: str, words: str) -
 
 def test_names_are_found_in_any_case_but_only_if_one_is_meant() -> None:
     lower, upper = (
-        SnapshotColumn(id=place, name=name, type=TypeTag.INT, physical_type=1) for place, name in enumerate(["a", "A"])
+        SnapshotColumn(id=position, name=name, type=TypeTag.INT, physical_type=1)
+        for position, name in enumerate(["a", "A"])
     )
     assert parse_predicate("A IS NULL", [lower]) == IsNull(column=lower)
     assert parse_predicate("A IS NULL", [lower, upper]) == IsNull(column=upper)

@@ -26,7 +26,7 @@ from tornproof.impl.query.predicate import Comparison, IsNull, Not, Operator, Pr
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.query.pruning import Pruner, Reason, may_match
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.create import NewColumn
@@ -39,15 +39,15 @@ WIDE = f"{NINE}/wide"
 
 def read(
     snapshot: Snapshot, where: str | Predicate, names: list[str] | None = None, times: TimeRange = ALL_TIMES
-) -> tuple[pa.Table, ReadAccount]:
+) -> tuple[pa.Table, ReadCounters]:
     """Return the rows that a condition is true of, and what they cost."""
-    account = ReadAccount()
+    counters = ReadCounters()
     predicate = parse_predicate(where, snapshot.columns) if isinstance(where, str) else where
     schema = snapshot.schema_of(snapshot.selected(names))
-    batches = list(snapshot.batches(names, times, predicate, account))
-    assert account.kept_row_group_count + account.pruned.total() == account.row_group_count
-    assert account.returned_row_count == sum(batch.num_rows for batch in batches)
-    return pa.Table.from_batches(batches, schema=schema), account
+    batches = list(snapshot.batches(names, times, predicate, counters))
+    assert counters.kept_row_group_count + counters.pruned.total() == counters.row_group_count
+    assert counters.returned_row_count == sum(batch.num_rows for batch in batches)
+    return pa.Table.from_batches(batches, schema=schema), counters
 
 
 def filtered(snapshot: Snapshot, where: str | Predicate) -> pa.Table:
@@ -58,8 +58,8 @@ def filtered(snapshot: Snapshot, where: str | Predicate) -> pa.Table:
     return rows.filter(matching(predicate, arrays))
 
 
-def spared(account: ReadAccount) -> dict[str, int]:
-    return {reason.value: count for reason, count in account.pruned.items() if count}
+def spared(counters: ReadCounters) -> dict[str, int]:
+    return {reason.value: count for reason, count in counters.pruned.items() if count}
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_real_tables_are_read_in_part(
     name: str, where: str, rows: int, left_out: dict[str, int], questdb_data: Path
 ) -> None:
     snapshot = snapshot_of(questdb_data / NINE / name / "table")
-    found, account = read(snapshot, where)
+    found, counters = read(snapshot, where)
     assert found.equals(filtered(snapshot, where))
     assert found.num_rows == rows
-    assert spared(account) == left_out
+    assert spared(counters) == left_out
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def select_as_duckdb_does(data: st.DataObject) -> None:
         connection.register("rows", everything)
         for _ in range(6):
             where = data.draw(sql_conditions(rows))
-            found, account = read(snapshot, where, ["v"])
+            found, counters = read(snapshot, where, ["v"])
             wanted = connection.execute(f"SELECT v FROM rows WHERE {where} ORDER BY v").fetchall()
             assert found["v"].to_pylist() == [row[0] for row in wanted], where
-            assert account.row_group_count == -(-count // 3)
+            assert counters.row_group_count == -(-count // 3)
 
 
 def table_type(table: Any, name: str) -> pa.DataType:
@@ -217,8 +217,8 @@ def table_type(table: Any, name: str) -> pa.DataType:
 def test_columns_that_a_partition_predates_are_null_or_zero(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NINE / "chain/table")
     added = tuple(
-        SnapshotColumn(id=100 + place, name=name, type=tag, physical_type=1)
-        for place, (name, tag) in enumerate({"added": TypeTag.INT, "zero": TypeTag.SHORT}.items())
+        SnapshotColumn(id=100 + position, name=name, type=tag, physical_type=1)
+        for position, (name, tag) in enumerate({"added": TypeTag.INT, "zero": TypeTag.SHORT}.items())
     )
     snapshot = replace(snapshot, columns=snapshot.columns + added, table=replace(snapshot.table, metadata=None))
     whole = rows_of(snapshot, ["v"]).num_rows
@@ -233,8 +233,8 @@ def test_columns_that_a_partition_predates_are_null_or_zero(questdb_data: Path) 
         ("zero IS NULL", 0, {"nulls": 6}),
         ("zero IN (0, 7) AND added IS NULL", whole, {}),
     ):
-        found, account = read(snapshot, where, ["v", "zero"])
-        assert (found.num_rows, spared(account)) == (count, reasons), where
+        found, counters = read(snapshot, where, ["v", "zero"])
+        assert (found.num_rows, spared(counters)) == (count, reasons), where
 
 
 def test_row_group_without_rows_matches_nothing() -> None:
@@ -278,8 +278,8 @@ def test_bloom_filter_is_asked_for_only_when_nothing_else_proves_it() -> None:
     header = pm.header(pm.column("v"), designated_timestamp=-1, bloom_columns=(0,))
     asked: list[int] = []
 
-    def bitset_of(place: int) -> bytes:
-        asked.append(place)
+    def bitset_of(position: int) -> bytes:
+        asked.append(position)
         return bytes(32)
 
     pruner = Pruner(header)
@@ -293,12 +293,12 @@ def test_bloom_filter_is_asked_for_only_when_nothing_else_proves_it() -> None:
 
 def test_other_columns_are_decoded_only_where_a_row_matches(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NINE / "bloom/table")
-    nothing, account = read(snapshot, "k = 64 AND NOT k = 64")
-    assert (nothing.num_rows, account.kept_row_group_count, account.chunk_count) == (0, 10, 10)
-    some, account = read(snapshot, "id = 7919", ["s"])
-    assert (some["s"].to_pylist(), account.chunk_count) == (["s1"], 2)
-    whole, account = read(snapshot, "k > 0", ["s", "k"])
-    assert (whole.num_rows, account.chunk_count) == (filtered(snapshot, "k > 0").num_rows, 22)
+    nothing, counters = read(snapshot, "k = 64 AND NOT k = 64")
+    assert (nothing.num_rows, counters.kept_row_group_count, counters.chunk_count) == (0, 10, 10)
+    some, counters = read(snapshot, "id = 7919", ["s"])
+    assert (some["s"].to_pylist(), counters.chunk_count) == (["s1"], 2)
+    whole, counters = read(snapshot, "k > 0", ["s", "k"])
+    assert (whole.num_rows, counters.chunk_count) == (filtered(snapshot, "k > 0").num_rows, 22)
     assert whole.schema.names == ["s", "k"]
 
 
@@ -306,11 +306,11 @@ def test_account_knows_the_bytes_of_the_data_file(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NINE / "bloom/table")
     (partition,) = parquet_partitions(snapshot)
     metadata = snapshot.resolve(partition).metadata
-    _, account = read(snapshot, "id = 7919", ["id"])
-    assert account.read_bytes == metadata.blocks[0].chunks[1].total_compressed
-    assert account.data_bytes == metadata.token == partition.token
-    everything = ReadAccount()
-    list(snapshot.batches(account=everything))
+    _, counters = read(snapshot, "id = 7919", ["id"])
+    assert counters.read_bytes == metadata.blocks[0].chunks[1].total_compressed
+    assert counters.data_bytes == metadata.token == partition.token
+    everything = ReadCounters()
+    list(snapshot.batches(counters=everything))
     assert everything.read_bytes == sum(chunk.total_compressed for block in metadata.blocks for chunk in block.chunks)
     assert everything.scanned_row_count == everything.returned_row_count == metadata.row_count
 
@@ -319,12 +319,12 @@ def test_times_and_condition_are_both_demanded(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NINE / "bloom/table")
     stamps = rows_of(snapshot)["ts"].cast(pa.int64())
     start, end = stamps[70].as_py(), stamps[200].as_py()
-    found, account = read(snapshot, "k < 10", times=TimeRange(start=start, end=end))
+    found, counters = read(snapshot, "k < 10", times=TimeRange(start=start, end=end))
     wanted = filtered(snapshot, "k < 10")
     inside = wanted["ts"].cast(pa.int64())
     assert found.equals(wanted.filter(pc.and_(pc.greater_equal(inside, start), pc.less(inside, end))))
     assert 0 < found.num_rows < wanted.num_rows
-    assert account.pruned[Reason.TIME] == 8
+    assert counters.pruned[Reason.TIME] == 8
 
 
 def test_damage_is_not_noticed_in_what_is_not_read_but_in_what_is() -> None:
@@ -343,7 +343,7 @@ def test_nan_is_a_value_that_nothing_is_true_of_but_inequality() -> None:
     values = pa.array([1.0, float("nan"), None, -0.0, 0.0, float("inf")])
     built = tb.build({"d": (TypeTag.DOUBLE, values)})
     snapshot = snapshot_of("/t", built.image("/t"))
-    for where, places in (
+    for where, positions in (
         ("d = 1", [0]),
         ("d != 1", [1, 3, 4, 5]),
         ("NOT d < 2", [1, 5]),
@@ -358,4 +358,4 @@ def test_nan_is_a_value_that_nothing_is_true_of_but_inequality() -> None:
         ("d > 1e400", [5]),
     ):
         found, _ = read(snapshot, where, ["ts"])
-        assert found["ts"].equals(rows_of(snapshot)["ts"].take(places)), where
+        assert found["ts"].equals(rows_of(snapshot)["ts"].take(positions)), where

@@ -34,8 +34,8 @@ def times_of(*bounds: tuple[int, int]) -> RowGroupTimes:
 
 def by_hand(bounds: list[tuple[int, int]], times: TimeRange) -> list[int]:
     return [
-        place
-        for place, (low, high) in enumerate(bounds)
+        position
+        for position, (low, high) in enumerate(bounds)
         if (times.start is None or high >= times.start) and (times.end is None or low < times.end)
     ]
 

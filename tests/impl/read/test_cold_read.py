@@ -80,13 +80,13 @@ def test_every_chunk_of_a_real_table_is_read_from_its_own_range_alone(name: str,
     for resolved, whole, content in partitions_of(questdb_data / name):
         first = 0
         for block in resolved.metadata.blocks:
-            for place, column in enumerate(resolved.metadata.header.columns):
-                chunk = block.chunks[place]
+            for position, column in enumerate(resolved.metadata.header.columns):
+                chunk = block.chunks[position]
                 is_needed = chunk.null_count != chunk.num_values
                 file = serving(content, chunk, is_needed=is_needed)
                 values = read_cold(file, column, chunk, file="data.parquet")
                 assert file.read_bytes == (chunk.total_compressed if is_needed else 0)
-                expected = whole.column(place).slice(first, block.num_rows).combine_chunks()
+                expected = whole.column(position).slice(first, block.num_rows).combine_chunks()
                 assert values.equals(expected)
                 looked_at_count += 1
             first += block.num_rows
@@ -132,18 +132,18 @@ def test_one_chunk_of_a_wide_table_touches_less_than_a_hundredth_of_its_file(que
     assert storage.counters().read_bytes - before > partition.token * TOUCHED_LIMIT_PERCENT / 100
 
 
-def test_file_that_serves_one_range_refuses_every_other(questdb_data: Path) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    column = resolved.metadata.header.columns[place]
-    own, other = (resolved.metadata.blocks[ordinal].chunks[place] for ordinal in (0, 1))
+def test_file_that_serves_one_range_rejects_every_other(questdb_data: Path) -> None:
+    resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
+    column = resolved.metadata.header.columns[position]
+    own, other = (resolved.metadata.blocks[ordinal].chunks[position] for ordinal in (0, 1))
     assert len(read_cold(serving(content, own), column, own, file="data.parquet"))
     with pytest.raises(AssertionError):
         read_cold(serving(content, other), column, own, file="data.parquet")
 
 
 def test_bytes_that_are_not_the_chunks_own_are_found_out(questdb_data: Path) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    column, chunk = resolved.metadata.header.columns[place], resolved.metadata.blocks[0].chunks[place]
+    resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
+    column, chunk = resolved.metadata.header.columns[position], resolved.metadata.blocks[0].chunks[position]
     for damaged in (content[: chunk.byte_range_end - 1], bytes(len(content))):
         with pytest.raises(CorruptError):
             read_cold(serving(damaged, chunk), column, chunk, file="data.parquet")
@@ -162,10 +162,10 @@ def test_types_without_null_hold_zero_where_a_file_has_nulls_of_them() -> None:
     assert read_cold(ServingFile(b"", None), as_short, all_null, file="data.parquet").to_pylist() == [0] * 4
 
 
-def test_nulls_of_no_bytes_are_refused_too_where_there_are_billions(questdb_data: Path) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=0)
-    many = replace(resolved.metadata.blocks[0].chunks[place], num_values=(1 << 32) - 1, null_count=(1 << 32) - 1)
+def test_nulls_of_no_bytes_are_rejected_too_where_there_are_billions(questdb_data: Path) -> None:
+    resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[position], type=-1, physical_type=7, fixed_byte_len=0)
+    many = replace(resolved.metadata.blocks[0].chunks[position], num_values=(1 << 32) - 1, null_count=(1 << 32) - 1)
     with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
         read_cold(ServingFile(content, None), column, many, file="data.parquet")
 
@@ -174,20 +174,20 @@ def test_nulls_of_no_bytes_are_refused_too_where_there_are_billions(questdb_data
 def test_values_are_as_wide_as_they_are_even_where_their_bits_are_too_many_to_count(
     questdb_data: Path, width_bytes: int
 ) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    column = replace(resolved.metadata.header.columns[place], type=-1, physical_type=7, fixed_byte_len=width_bytes)
-    nulls = replace(resolved.metadata.blocks[0].chunks[place], num_values=2, null_count=2)
+    resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
+    column = replace(resolved.metadata.header.columns[position], type=-1, physical_type=7, fixed_byte_len=width_bytes)
+    nulls = replace(resolved.metadata.blocks[0].chunks[position], num_values=2, null_count=2)
     with pytest.raises(UnsupportedError, match=f"2 values of {width_bytes} bytes"):
         read_cold(ServingFile(content, None), column, nulls, file="data.parquet")
 
 
-def test_nulls_that_would_take_gigabytes_are_refused(questdb_data: Path) -> None:
-    resolved, content, place = first_chunk(questdb_data / CHAIN, "v")
-    column, chunk = resolved.metadata.header.columns[place], resolved.metadata.blocks[0].chunks[place]
-    for row_count, is_refused in ((1 << 20, False), (1 << 25, True), (1 << 62, True)):
+def test_nulls_that_would_take_gigabytes_are_rejected(questdb_data: Path) -> None:
+    resolved, content, position = first_chunk(questdb_data / CHAIN, "v")
+    column, chunk = resolved.metadata.header.columns[position], resolved.metadata.blocks[0].chunks[position]
+    for row_count, is_rejected in ((1 << 20, False), (1 << 25, True), (1 << 62, True)):
         many = replace(chunk, num_values=row_count, null_count=row_count)
         nothing = ServingFile(content, None)
-        if is_refused:
+        if is_rejected:
             with pytest.raises(UnsupportedError, match="at most 134217728 bytes in memory"):
                 read_cold(nothing, column, many, file="data.parquet")
         else:

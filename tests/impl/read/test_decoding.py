@@ -18,7 +18,7 @@ from depth import sampled
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.read import reader
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.decoding import AHEAD_BYTES_MAX, AT_ONCE, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import AHEAD_GROUP_COUNT_MAX, AHEAD_ROW_COUNT, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -110,16 +110,16 @@ def test_threads_read_row_groups_in_their_order_and_no_more_of_them_ahead_than_k
     values = pa.array(range(group_row_count * 20))
     built = tb.build({"v": (TypeTag.LONG, values)}, row_group_size=group_row_count)
     snapshot = open_snapshot(open_table(MemoryStorage.of(built.image()), "/table"))
-    account = ReadAccount()
+    counters = ReadCounters()
     with by_threads() as decoding:
-        batches = snapshot.batches(["v"], account=account, decoding=decoding)
+        batches = snapshot.batches(["v"], counters=counters, decoding=decoding)
         first = next(batches)
-        assert account.scanned_row_count == begun_count * group_row_count
+        assert counters.scanned_row_count == begun_count * group_row_count
         found = pa.Table.from_batches([first, *batches])
     assert found["v"].combine_chunks().equals(values)
-    account = ReadAccount()
-    next(snapshot.batches(["v"], account=account))
-    assert account.scanned_row_count == group_row_count
+    counters = ReadCounters()
+    next(snapshot.batches(["v"], counters=counters))
+    assert counters.scanned_row_count == group_row_count
 
 
 def test_results_come_in_the_order_of_their_beginning_and_few_bytes_are_under_way() -> None:

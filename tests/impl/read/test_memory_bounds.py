@@ -26,10 +26,12 @@ LONG_BYTES = 8
 
 def of_nulls(column_count: int, row_count: int, folder: Path) -> Path:
     """A table that says of itself that it has nothing but nulls; its data.parquet has no page."""
-    header = pm.header(*(pm.column(f"c{place}", id=place) for place in range(column_count)), designated_timestamp=-1)
+    header = pm.header(
+        *(pm.column(f"c{position}", id=position) for position in range(column_count)), designated_timestamp=-1
+    )
     chunks = tuple(
-        replace(pm.chunk(4 + place * pm.CHUNK_BYTES, rows=row_count), null_count=row_count)
-        for place in range(column_count)
+        replace(pm.chunk(4 + position * pm.CHUNK_BYTES, rows=row_count), null_count=row_count)
+        for position in range(column_count)
     )
     content = pm.file(header, NewRowGroup(num_rows=row_count, chunks=chunks))
     tail = ParquetTail(footer_length=pm.THRIFT_BYTES, magic=b"PAR1").pack()
@@ -46,7 +48,7 @@ def of_repeats(column_count: int, value: pa.Scalar, type_: int, rows: int, folde
     arrays = [pa.repeat(pa.scalar(tb.DAY_MICROSECONDS, pa.timestamp("us")), rows)]
     arrays += [pa.repeat(value, rows)] * column_count
     fields = [pa.field("ts", pa.timestamp("us"), nullable=False)]
-    fields += [pa.field(f"c{place}", value.type) for place in range(column_count)]
+    fields += [pa.field(f"c{position}", value.type) for position in range(column_count)]
     data = written(
         pa.table(arrays, schema=pa.schema(fields)),
         store_schema=False,
@@ -75,7 +77,7 @@ def test_columns_of_nulls_come_in_slices_however_many_rows_there_are(tmp_path: P
     assert peak_mib < MEMORY_MIB_MAX
 
 
-def test_more_rows_than_a_row_group_may_have_are_refused(tmp_path: Path) -> None:
+def test_more_rows_than_a_row_group_may_have_are_rejected(tmp_path: Path) -> None:
     _, read, peak_mib = cost_of(of_nulls(1, (1 << 24) + 1, tmp_path))
     assert read == ["UnsupportedError", tb.PM, "NUM_ROWS"]
     assert peak_mib < MEMORY_MIB_MAX
@@ -93,7 +95,7 @@ def test_chunks_that_unpack_to_more_than_their_bytes_can_justify_are_unsupported
     assert peak_mib < MEMORY_MIB_MAX
 
 
-def test_chunks_that_are_fine_one_by_one_are_refused_together(tmp_path: Path) -> None:
+def test_chunks_that_are_fine_one_by_one_are_rejected_together(tmp_path: Path) -> None:
     table = zeros(6, 3_500_000, tmp_path)
     verified, together, peak_mib = cost_of(table)
     assert verified == [True, [], 1]

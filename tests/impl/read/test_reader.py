@@ -134,12 +134,12 @@ def test_every_commit_of_a_history_is_read_from_its_folder_alone(name: str, ques
 def test_every_committed_token_stays_readable_in_all_later_files(name: str, questdb_data: Path) -> None:
     steps = [snapshot_of(questdb_data / step) for step in golden_data.HISTORY_STEPS if step.startswith(name + "/")]
     walked_back = 0
-    for place, step in enumerate(steps):
+    for position, step in enumerate(steps):
         for partition in parquet_partitions(step):
             directory = step.table.directory_of(partition)
             now = step.resolve(partition)
             own_rows = rows_of(only(step, partition))
-            later_steps = [later for later in steps[place + 1 :] if still_names(later, directory)]
+            later_steps = [later for later in steps[position + 1 :] if still_names(later, directory)]
             for later in later_steps:
                 resolved = later.resolve(partition)
                 assert resolved.metadata.blocks == now.metadata.blocks
@@ -154,7 +154,7 @@ def still_names(snapshot: Snapshot, directory: str) -> bool:
 
 
 @pytest.mark.parametrize("name", golden_data.LEGACY_TABLES)
-def test_table_of_a_release_before_pm_is_refused_in_words(name: str, questdb_data: Path) -> None:
+def test_table_of_a_release_before_pm_is_rejected_in_words(name: str, questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / name / "table")
     in_words = pytest.raises(UnsupportedError, match=r"a release before 9\.4\.0 and was not migrated")
     with in_words:
@@ -173,12 +173,12 @@ def test_legacy_table_is_read_once_its_pm_are_there(name: str, copy_of: Callable
     assert sql_rows(rows_of(snapshot), sql_types) == answered
 
 
-def test_value_that_contradicts_its_statistics_is_refused(questdb_data: Path) -> None:
+def test_value_that_contradicts_its_statistics_is_rejected(questdb_data: Path) -> None:
     with pytest.raises(CorruptError, match="MAX_STAT of column 'ts'"):
         rows_of(snapshot_of(questdb_data / "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"))
 
 
-def test_partition_whose_metadata_and_files_disagree_is_refused_at_the_first_problem(questdb_data: Path) -> None:
+def test_partition_whose_metadata_and_files_disagree_is_rejected_at_the_first_problem(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / "tables/9.4.2/chain/table")
     (partition,) = parquet_partitions(snapshot)
     with pytest.raises(CorruptError, match=r"ROW_COUNT of 2024-01-01\.1"):

@@ -41,7 +41,7 @@ def touched(snapshot: Snapshot, storage: TracingStorage, chunk: Chunk) -> bool:
     """Whether any byte of the chunk was read, in the snapshot's only parquet partition."""
     (partition,) = parquet_partitions(snapshot)
     ranges = storage.ranges(f"{snapshot.table.files_of(partition).path}/data.parquet")
-    return any(place in ranges for place in range(chunk.byte_range_start, chunk.byte_range_end))
+    return any(position in ranges for position in range(chunk.byte_range_start, chunk.byte_range_end))
 
 
 def chunks(snapshot: Snapshot) -> Iterator[tuple[int, str, Chunk]]:
@@ -63,7 +63,7 @@ def test_columns_come_in_the_order_asked_for(names: list[str], questdb_data: Pat
     assert selected.columns == [everything.column(name) for name in names]
 
 
-def test_unknown_column_is_refused_with_the_names_there_are(questdb_data: Path) -> None:
+def test_unknown_column_is_rejected_with_the_names_there_are(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / CHAIN)
     with pytest.raises(UnknownColumnError, match=r"no column 'V'; the table has ts, v, s, n"):
         next(snapshot.batches(["ts", "V"]))
@@ -82,7 +82,7 @@ def test_times_may_be_none_but_not_the_wrong_way_round(questdb_data: Path) -> No
         snapshot.time_range("2024-01-01T00:00:00.000001", "2024-01-01")
 
 
-def test_time_range_of_a_table_without_designated_timestamp_is_refused(questdb_data: Path) -> None:
+def test_time_range_of_a_table_without_designated_timestamp_is_rejected(questdb_data: Path) -> None:
     snapshot = replace(snapshot_of(questdb_data / CHAIN), timestamp_id=-1)
     with pytest.raises(UnknownColumnError, match="no designated timestamp"):
         next(snapshot.batches(times=TimeRange(start=0)))
@@ -146,7 +146,7 @@ def test_row_group_that_starts_where_the_range_ends_is_not_read(questdb_data: Pa
         assert start is not None
         snapshot, storage = traced(questdb_data / CHAIN)
         rows_of(snapshot, times=TimeRange(end=int.from_bytes(start.value, "little")))
-        touched_groups = {place for place, _, chunk in chunks(snapshot) if touched(snapshot, storage, chunk)}
+        touched_groups = {position for position, _, chunk in chunks(snapshot) if touched(snapshot, storage, chunk)}
         assert touched_groups == set(range(ordinal))
 
 
@@ -212,7 +212,7 @@ def test_native_partitions_are_named_and_left_out(questdb_data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", golden_data.TABLES)
-def test_partition_whose_format_bit_was_lost_is_refused_and_not_left_out(name: str, questdb_data: Path) -> None:
+def test_partition_whose_format_bit_was_lost_is_rejected_and_not_left_out(name: str, questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / name / "table")
     partition, *_ = parquet_partitions(snapshot)
     lost = replace(partition, flags=txn.PARQUET_FORMAT.put(partition.flags, 0))
@@ -225,7 +225,7 @@ def test_designated_timestamp_and_types_without_null_are_not_nullable(questdb_da
     assert [field.name for field in schema if not field.nullable] == ["ts", "b", "by", "sh", "ch"]
 
 
-def test_column_of_another_type_than_the_partition_has_is_refused(questdb_data: Path) -> None:
+def test_column_of_another_type_than_the_partition_has_is_rejected(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / CHAIN)
     metadata = snapshot.table.metadata
     assert metadata is not None
@@ -238,7 +238,7 @@ def test_column_of_another_type_than_the_partition_has_is_refused(questdb_data: 
         assert rows_of(open_snapshot(snapshot.table), names).num_rows == 23
 
 
-def test_row_group_above_the_limit_is_refused_before_anything_is_made(
+def test_row_group_above_the_limit_is_rejected_before_anything_is_made(
     questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = snapshot_of(questdb_data / CHAIN)

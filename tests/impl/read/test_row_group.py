@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from real_tables import CHAIN, put, rows_of, snapshot_of
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import UnsupportedError
@@ -164,7 +164,7 @@ def test_the_bound_grows_with_the_bytes_on_disk(monkeypatch: pytest.MonkeyPatch)
         rows_of(opened(table))
 
 
-def test_without_meta_one_name_for_two_columns_is_refused() -> None:
+def test_without_meta_one_name_for_two_columns_is_rejected() -> None:
     table = tb.build(
         {"v": (TypeTag.LONG, pa.array([1, 2, 3])), "w": (TypeTag.LONG, pa.array([4, 5, 6]))}, has_meta=False
     )
@@ -172,12 +172,12 @@ def test_without_meta_one_name_for_two_columns_is_refused() -> None:
     content = table.files[tb.PM]
     descriptor = pm_layout.ColumnDescriptor.unpack(content, pm.descriptor_offset(2), file=pm.FILE)
     again = pm.seal(put(descriptor.name_offset, b"v")(content))
-    problem = refusal(lambda: opened(table.with_file(tb.PM, again)))
+    problem = rejection(lambda: opened(table.with_file(tb.PM, again)))
     assert (problem.file, problem.field, problem.actual) == (tb.PM, "NAME_STRINGS", "one name for two columns")
 
 
 @pytest.mark.parametrize(("bound_bytes", "is_fetched"), [(47, False), (49, True)])
-def test_a_chunk_of_known_width_is_refused_before_it_is_fetched(
+def test_a_chunk_of_known_width_is_rejected_before_it_is_fetched(
     bound_bytes: int, is_fetched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tornproof.impl.read.row_group.BATCH_FLOOR_BYTES", bound_bytes)

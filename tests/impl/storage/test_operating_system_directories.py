@@ -10,7 +10,7 @@ import pytest
 from processes import descriptor_count
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import EntryKind, File, OpenMode, Refusal
+from tornproof.impl.storage.interface import EntryKind, File, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.usefixtures("empty_directory")
 def test_directories_are_made_and_removed(storage: OperatingSystemStorage) -> None:
     storage.mkdir("directory")
     assert storage.kind("directory") is EntryKind.DIRECTORY
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.mkdir("directory")
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.mkdir("nowhere/directory")
     storage.open_for_writing("directory/file", OpenMode.NEW).close()
-    with pytest.raises(StorageError, match=Refusal.NOT_EMPTY):
+    with pytest.raises(StorageError, match=StorageReason.NOT_EMPTY):
         storage.rmdir("directory")
-    with pytest.raises(StorageError, match=Refusal.NOT_A_DIRECTORY):
+    with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
         storage.rmdir("directory/file")
     storage.unlink("directory/file")
     storage.rmdir("directory")
     assert storage.kind("directory") is EntryKind.MISSING
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.rmdir("directory")
 
 
@@ -43,7 +43,7 @@ def test_rename_moves_and_replaces_while_open_files_stay(storage: OperatingSyste
         assert target.pread(3, 0) == b"old"
     with storage.open_for_reading("target") as moved:
         assert moved.size_bytes() == 100
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.rename("file", "elsewhere")
     with pytest.raises(FileMissingError, match=r"^target: cannot rename to nowhere/target: it is not there$"):
         storage.rename("target", "nowhere/target")
@@ -56,9 +56,9 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Operat
     with storage.open_for_reading("second") as second:
         assert second.pread(4, 0) == b"both"
     storage.open_for_writing("file", OpenMode.NEW).close()
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.link("file", "second")
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.link("third", "fourth")
 
 
@@ -72,10 +72,10 @@ def test_link_and_unlink_touch_a_symbolic_link_and_not_what_it_names(
     assert storage.listdir(".") == ("copy", "file")
 
 
-def test_unlink_removes_a_name_and_refuses_what_has_none(storage: OperatingSystemStorage, file: File) -> None:
+def test_unlink_removes_a_name_and_rejects_what_has_none(storage: OperatingSystemStorage, file: File) -> None:
     storage.unlink("file")
     assert file.pread(1, 99) == b"c"
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.unlink("file")
     storage.mkdir("directory")
     with pytest.raises(StorageError):
@@ -83,7 +83,7 @@ def test_unlink_removes_a_name_and_refuses_what_has_none(storage: OperatingSyste
     assert storage.kind("directory") is EntryKind.DIRECTORY
 
 
-def test_sync_directory_syncs_that_directory_and_refuses_files(
+def test_sync_directory_syncs_that_directory_and_rejects_files(
     storage: OperatingSystemStorage, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.mkdir("directory")
@@ -92,15 +92,15 @@ def test_sync_directory_syncs_that_directory_and_refuses_files(
     before_count = descriptor_count()
     storage.sync_directory("directory")
     assert synced == [Path("directory").stat().st_ino]
-    with pytest.raises(StorageError, match=Refusal.NOT_A_DIRECTORY):
+    with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
         storage.sync_directory("file")
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.sync_directory("nowhere")
     assert descriptor_count() == before_count
 
 
 @pytest.mark.parametrize("path", ["null\0byte", "surrogate\ud800"])
-def test_unusable_names_are_refused_by_every_call(storage: OperatingSystemStorage, file: File, path: str) -> None:
+def test_unusable_names_are_rejected_by_every_call(storage: OperatingSystemStorage, file: File, path: str) -> None:
     calls: tuple[Callable[[str], object], ...] = (
         storage.open_for_writing,
         storage.mkdir,
@@ -111,5 +111,5 @@ def test_unusable_names_are_refused_by_every_call(storage: OperatingSystemStorag
         lambda unusable: storage.link(unusable, "file"),
     )
     for call in calls:
-        with pytest.raises(StorageError, match=Refusal.NAME_UNUSABLE):
+        with pytest.raises(StorageError, match=StorageReason.NAME_UNUSABLE):
             call(path)

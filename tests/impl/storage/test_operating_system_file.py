@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -50,7 +50,7 @@ def test_a_file_that_shrinks_during_a_read_gives_a_short_answer(file: File, monk
 def test_a_disk_that_takes_no_bytes_is_an_error_and_not_a_loop(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([3, 0])
     monkeypatch.setattr(os, "pwrite", lambda *_: next(answers))
-    with pytest.raises(StorageError, match=Refusal.INPUT_OUTPUT):
+    with pytest.raises(StorageError, match=StorageReason.INPUT_OUTPUT):
         file.pwrite(b"12345", 0)
 
 
@@ -68,9 +68,9 @@ def test_a_disk_that_takes_no_bytes_is_an_error_and_not_a_loop(file: File, monke
 @pytest.mark.parametrize(
     ("number", "reason"),
     [
-        (errno.EIO, Refusal.INPUT_OUTPUT),
-        (errno.ENOSPC, Refusal.NO_SPACE),
-        (errno.EROFS, Refusal.READ_ONLY),
+        (errno.EIO, StorageReason.INPUT_OUTPUT),
+        (errno.ENOSPC, StorageReason.NO_SPACE),
+        (errno.EROFS, StorageReason.READ_ONLY),
         (errno.EFBIG, os.strerror(errno.EFBIG)),
     ],
 )
@@ -100,10 +100,10 @@ def test_errors_of_the_system_arrive_in_plain_words(
         lambda file: file.unlock(offset_bytes=0, size_bytes=1),
     ],
 )
-def test_a_closed_file_refuses_every_call(use: Callable[[File], object], tmp_path: Path) -> None:
+def test_a_closed_file_rejects_every_call(use: Callable[[File], object], tmp_path: Path) -> None:
     storage = OperatingSystemStorage()
     file = storage.open_for_writing(f"{tmp_path}/file", OpenMode.NEW)
     file.close()
     with pytest.raises(StorageError) as caught:
         use(file)
-    assert caught.value.reason == Refusal.NOT_OPEN
+    assert caught.value.reason == StorageReason.NOT_OPEN

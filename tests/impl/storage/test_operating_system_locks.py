@@ -13,7 +13,7 @@ import pytest
 from processes import descriptor_count, holding
 
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import File, LockMode, Refusal
+from tornproof.impl.storage.interface import File, LockMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -85,7 +85,7 @@ def test_locks_reach_the_last_byte_that_can_have_a_number_and_no_further(file: F
 
 
 def test_a_file_opened_for_reading_cannot_lock_exclusively(storage: OperatingSystemStorage, file: File) -> None:
-    with storage.open_for_reading("file") as reading, pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+    with storage.open_for_reading("file") as reading, pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
         reading.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
 
 
@@ -113,14 +113,14 @@ def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_not_a_busy_lock
         file.try_lock(SHARED, offset_bytes=0, size_bytes=1)
 
 
-def test_other_platforms_refuse_locks_in_plain_words_and_still_close(
+def test_other_platforms_reject_locks_in_plain_words_and_still_close(
     storage: OperatingSystemStorage, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before_count = descriptor_count()
     reading = storage.open_for_reading("file")
     with monkeypatch.context() as patched:
         patched.setattr(sys, "platform", "darwin")
-        with pytest.raises(StorageError, match=Refusal.NO_LOCKS):
+        with pytest.raises(StorageError, match=StorageReason.NO_LOCKS):
             reading.try_lock(SHARED, offset_bytes=0, size_bytes=1)
         reading.close()
     assert descriptor_count() == before_count

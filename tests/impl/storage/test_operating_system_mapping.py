@@ -13,7 +13,7 @@ import pytest
 from processes import descriptor_count
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, Refusal
+from tornproof.impl.storage.interface import File, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -60,7 +60,7 @@ def test_words_at_both_ends_of_a_mapping_are_in_reach_and_no_further(file: File)
 
 
 @pytest.mark.parametrize("misalignment_bytes", range(1, 8))
-def test_unaligned_words_are_refused(file: File, misalignment_bytes: int) -> None:
+def test_unaligned_words_are_rejected(file: File, misalignment_bytes: int) -> None:
     with file.map(100) as mapping:
         with pytest.raises(AssertionError):
             mapping.load_u64(16 + misalignment_bytes)
@@ -74,7 +74,7 @@ def test_unaligned_words_are_refused(file: File, misalignment_bytes: int) -> Non
     assert file.pread(100, 0) == bytes(range(100))
 
 
-def test_words_hold_their_largest_value_and_refuse_larger_ones(file: File) -> None:
+def test_words_hold_their_largest_value_and_reject_larger_ones(file: File) -> None:
     with file.map(16) as mapping:
         mapping.store_u64(0, (1 << 64) - 1)
         mapping.store_u32(8, (1 << 32) - 1)
@@ -88,8 +88,8 @@ def test_words_hold_their_largest_value_and_refuse_larger_ones(file: File) -> No
 
 
 @pytest.mark.parametrize("size_bytes", [101, 1 << 40, 1 << 70])
-def test_a_mapping_longer_than_the_file_is_refused(file: File, size_bytes: int) -> None:
-    with pytest.raises(StorageError, match=Refusal.TOO_SHORT):
+def test_a_mapping_longer_than_the_file_is_rejected(file: File, size_bytes: int) -> None:
+    with pytest.raises(StorageError, match=StorageReason.TOO_SHORT):
         file.map(size_bytes)
 
 
@@ -104,7 +104,7 @@ def test_read_copies_and_view_does_not(file: File) -> None:
 
 
 @pytest.mark.parametrize(("size_bytes", "offset_bytes"), [(11, 90), (1, 100), (-1, 0), (1, -1)])
-def test_ranges_outside_of_a_mapping_are_refused(file: File, size_bytes: int, offset_bytes: int) -> None:
+def test_ranges_outside_of_a_mapping_are_rejected(file: File, size_bytes: int, offset_bytes: int) -> None:
     with file.map(100) as mapping:
         with pytest.raises(AssertionError):
             mapping.read(size_bytes, offset_bytes)
@@ -166,5 +166,5 @@ def test_a_failing_msync_arrives_in_plain_words(file: File, monkeypatch: pytest.
             raise OSError("an error that carries no number")
 
     monkeypatch.setattr(mmap, "mmap", FailingMap)
-    with file.map(100) as mapping, pytest.raises(StorageError, match=Refusal.INPUT_OUTPUT):
+    with file.map(100) as mapping, pytest.raises(StorageError, match=StorageReason.INPUT_OUTPUT):
         mapping.msync()

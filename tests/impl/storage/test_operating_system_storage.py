@@ -18,7 +18,7 @@ from command_line import TIMEOUT_SECONDS
 from processes import descriptor_count, started
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, OpenMode, Refusal
+from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -42,11 +42,11 @@ def at_most_seconds(duration_seconds: float) -> Iterator[None]:
 
 
 def test_each_open_mode_accepts_what_it_names_and_rejects_the_other(storage: OperatingSystemStorage) -> None:
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.open_for_writing("file")
     storage.open_for_writing("file", OpenMode.NEW).close()
     assert Path("file").stat().st_mode & 0o600 == 0o600
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.open_for_writing("file", OpenMode.NEW)
     storage.open_for_writing("file", OpenMode.EXISTING).close()
     storage.open_for_writing("file", OpenMode.EXISTING_OR_NEW).close()
@@ -62,9 +62,9 @@ def test_opening_for_writing_keeps_the_content(storage: OperatingSystemStorage, 
 
 def test_a_file_opened_for_reading_cannot_be_changed(storage: OperatingSystemStorage, file: File) -> None:
     with storage.open_for_reading("file") as reading:
-        with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
             reading.pwrite(b"x", 0)
-        with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
             reading.truncate(1)
         with reading.map(8) as mapping, pytest.raises(AssertionError):
             mapping.store_u64(0, 1)
@@ -85,51 +85,51 @@ def make_link_to_a_device() -> None:
 
 
 @pytest.mark.parametrize("make", [make_fifo, make_socket, make_link_to_a_device])
-def test_what_is_no_regular_file_is_refused_at_once_and_leaks_nothing(
+def test_what_is_no_regular_file_is_rejected_at_once_and_leaks_nothing(
     storage: OperatingSystemStorage, make: Callable[[], None]
 ) -> None:
     make()
     assert storage.kind("thing") is EntryKind.OTHER
     before_count = descriptor_count()
-    with at_most_seconds(5), pytest.raises(StorageError, match=Refusal.NOT_A_REGULAR_FILE):
+    with at_most_seconds(5), pytest.raises(StorageError, match=StorageReason.NOT_A_REGULAR_FILE):
         storage.open_for_reading("thing")
     with at_most_seconds(5), pytest.raises(StorageError):
         storage.open_for_writing("thing")
     assert descriptor_count() == before_count
 
 
-def test_a_directory_is_refused_as_a_file_and_leaks_nothing(storage: OperatingSystemStorage) -> None:
+def test_a_directory_is_rejected_as_a_file_and_leaks_nothing(storage: OperatingSystemStorage) -> None:
     storage.mkdir("directory")
     before_count = descriptor_count()
     for call in (storage.open_for_reading, storage.open_for_writing):
-        with pytest.raises(StorageError, match=Refusal.IS_A_DIRECTORY):
+        with pytest.raises(StorageError, match=StorageReason.IS_A_DIRECTORY):
             call("directory")
     assert descriptor_count() == before_count
 
 
-def test_links_are_followed_for_reading_and_refused_for_writing(storage: OperatingSystemStorage, file: File) -> None:
+def test_links_are_followed_for_reading_and_rejected_for_writing(storage: OperatingSystemStorage, file: File) -> None:
     Path("link").symlink_to("file")
     with storage.open_for_reading("link") as reading:
         assert reading.size_bytes() == 100
     for mode in (OpenMode.EXISTING, OpenMode.EXISTING_OR_NEW):
-        with pytest.raises(StorageError, match=Refusal.LINK_NOT_FOLLOWED):
+        with pytest.raises(StorageError, match=StorageReason.LINK_NOT_FOLLOWED):
             storage.open_for_writing("link", mode)
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.open_for_writing("link", OpenMode.NEW)
 
 
-def test_a_circle_of_links_is_refused_and_a_dangling_link_is_missing(storage: OperatingSystemStorage) -> None:
+def test_a_circle_of_links_is_rejected_and_a_dangling_link_is_missing(storage: OperatingSystemStorage) -> None:
     Path("circle").symlink_to("circle")
     Path("dangling").symlink_to("nowhere")
     for call in (storage.open_for_reading, storage.listdir, storage.kind):
-        with pytest.raises(StorageError, match=Refusal.LINK_NOT_FOLLOWED):
+        with pytest.raises(StorageError, match=StorageReason.LINK_NOT_FOLLOWED):
             call("circle")
     assert storage.kind("dangling") is EntryKind.MISSING
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.open_for_reading("dangling")
 
 
-def test_permission_is_refused_in_plain_words_and_what_is_permitted_is_read() -> None:
+def test_permission_is_rejected_in_plain_words_and_what_is_permitted_is_read() -> None:
     Path.cwd().chmod(0o755)
     for name, mode in (("open", 0o444), ("closed", 0o000)):
         Path(name).write_bytes(b"content")
@@ -188,7 +188,7 @@ def test_a_failure_after_the_open_leaks_nothing(
         patched.setattr(os, "fstat", fail)
         patched.setattr(os, "fsync", fail)
         for call in (lambda: storage.open_for_reading("file"), lambda: storage.sync_directory(".")):
-            with pytest.raises(StorageError, match=Refusal.INPUT_OUTPUT):
+            with pytest.raises(StorageError, match=StorageReason.INPUT_OUTPUT):
                 call()
     assert descriptor_count() == before_count
 
@@ -267,7 +267,7 @@ def test_every_call_is_one_step(
     assert storage.counters().step_count == before_count + 1
 
 
-def test_a_refused_call_is_a_step_too(storage: OperatingSystemStorage) -> None:
-    with pytest.raises(FileMissingError, match=Refusal.MISSING):
+def test_a_rejected_call_is_a_step_too(storage: OperatingSystemStorage) -> None:
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
         storage.rmdir("nowhere")
     assert storage.counters().step_count == 1

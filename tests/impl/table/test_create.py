@@ -15,7 +15,7 @@ from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call
 from tornproof.impl.errors import NotATableError, StorageError
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.create import NewColumn, TableRefusedError, create_table
+from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import decode_transaction
@@ -68,7 +68,7 @@ def test_files_are_those_of_a_real_table_that_has_no_log(questdb_data: Path, tmp
 
 def test_deduplication_keys_and_any_place_of_the_timestamp_are_kept(tmp_path: Path) -> None:
     columns = (NewColumn(name="k", type=TypeTag.INT, is_dedup_key=True), NewColumn(name="TS2", type=TypeTag.TIMESTAMP))
-    with pytest.raises(TableRefusedError, match="lack the designated timestamp 'TS2'"):
+    with pytest.raises(TableRejectedError, match="lack the designated timestamp 'TS2'"):
         create(tmp_path / "t", *columns, timestamp="TS2")
     keyed = (columns[0], NewColumn(name="TS2", type=TypeTag.TIMESTAMP | 1 << 18, is_dedup_key=True))
     table = create(tmp_path / "t", *keyed, timestamp="TS2", partition_by=PartitionBy.HOUR)
@@ -110,15 +110,15 @@ IMPOSSIBLE = [
 
 
 def test_possible_types_make_a_table(tmp_path: Path) -> None:
-    columns = [NewColumn(name=f"c{place}", type=int(type_)) for place, type_ in enumerate(POSSIBLE)]
+    columns = [NewColumn(name=f"c{position}", type=int(type_)) for position, type_ in enumerate(POSSIBLE)]
     table = create(tmp_path / "t", TS, *columns)
     assert table.metadata is not None
     assert [column.type for column in table.metadata.columns[1:]] == POSSIBLE
 
 
 @pytest.mark.parametrize("column_type", IMPOSSIBLE)
-def test_impossible_types_are_refused(tmp_path: Path, column_type: int) -> None:
-    with pytest.raises(TableRefusedError, match=f"column 'x': {column_type} is not a type"):
+def test_impossible_types_are_rejected(tmp_path: Path, column_type: int) -> None:
+    with pytest.raises(TableRejectedError, match=f"column 'x': {column_type} is not a type"):
         create(tmp_path / "t", TS, NewColumn(name="x", type=int(column_type)))
 
 
@@ -126,7 +126,7 @@ def column(name: str) -> NewColumn:
     return NewColumn(name=name, type=TypeTag.LONG)
 
 
-REFUSED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
+REJECTED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
     "no timestamp": ((column("v"),), {}, "'ts' is not among the columns"),
     "timestamp of another type": ((column("ts"),), {}, "'ts' is not of type TIMESTAMP"),
     "same name": ((TS, column("v"), column("v")), {}, "two columns are called 'v'"),
@@ -141,18 +141,18 @@ REFUSED: dict[str, tuple[tuple[NewColumn, ...], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_columns_that_no_table_can_have_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
-    columns, options, message = REFUSED[name]
-    with pytest.raises(TableRefusedError, match=re.escape(message)):
+@pytest.mark.parametrize("name", REJECTED)
+def test_columns_that_no_table_can_have_are_rejected_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    columns, options, message = REJECTED[name]
+    with pytest.raises(TableRejectedError, match=re.escape(message)):
         create(tmp_path / "t", *columns, **options)
     assert list(tmp_path.iterdir()) == []
     create(tmp_path / "t", TS, column("v" * 127), column("größe 🌡"))
 
 
 @pytest.mark.parametrize("name", ["a.b", "~7", "x" * 128])
-def test_directory_whose_name_no_table_can_have_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TableRefusedError, match="the table cannot be called"):
+def test_directory_whose_name_no_table_can_have_is_rejected(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TableRejectedError, match="the table cannot be called"):
         create(tmp_path / name)
 
 

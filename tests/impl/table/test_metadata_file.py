@@ -9,7 +9,7 @@ from pathlib import Path
 import golden_data
 import pytest
 from damage import each_flipped
-from refusals import refusal
+from refusals import rejection
 from table_builder import zeroed
 
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, UnsupportedError
@@ -61,8 +61,8 @@ def names_and_ids(metadata: TableMetadata) -> list[tuple[str, int]]:
     return [(column.name, column.id) for column in metadata.columns]
 
 
-def refused(content: bytes) -> Problem:
-    problem = refusal(lambda: decode(content))
+def rejected(content: bytes) -> Problem:
+    problem = rejection(lambda: decode(content))
     assert problem.file == "_meta"
     return problem
 
@@ -132,7 +132,7 @@ def test_a_place_that_no_earlier_column_has_means_the_end(replacing_index: int) 
 
 
 def test_a_column_cannot_take_the_place_of_a_live_one() -> None:
-    problem = refused(meta_file(("a", LIVE), ("b", replace(LIVE, replacing_index=1))))
+    problem = rejected(meta_file(("a", LIVE), ("b", replace(LIVE, replacing_index=1))))
     assert problem.field == "REPLACING_INDEX of column 1"
     assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
     assert "'a'" in problem.expected
@@ -145,9 +145,9 @@ def test_a_timestamp_index_is_none_or_a_timestamp(timestamp_index: int) -> None:
 
 
 @pytest.mark.parametrize("timestamp_index", [-2, 0, 2, 3, 2**31 - 1])
-def test_a_timestamp_index_of_anything_else_is_refused(timestamp_index: int) -> None:
+def test_a_timestamp_index_of_anything_else_is_rejected(timestamp_index: int) -> None:
     columns = (("a", LIVE), ("ts", TIMESTAMP), ("old", replace(TIMESTAMP, type=-TypeTag.TIMESTAMP)))
-    problem = refused(meta_file(*columns, timestamp_index=timestamp_index))
+    problem = rejected(meta_file(*columns, timestamp_index=timestamp_index))
     assert (problem.field, problem.offset_bytes) == ("TIMESTAMP_INDEX", HEADER.offset_of("timestamp_index"))
 
 
@@ -160,8 +160,8 @@ def test_only_the_designated_timestamp_says_whether_nanoseconds_are_counted() ->
 
 
 @pytest.mark.parametrize("partition_by", [-1, 6, 2**31 - 1])
-def test_an_unknown_interval_is_refused(partition_by: int) -> None:
-    assert refused(meta_file(("a", LIVE), partition_by=partition_by)).field == "PARTITION_BY"
+def test_an_unknown_interval_is_rejected(partition_by: int) -> None:
+    assert rejected(meta_file(("a", LIVE), partition_by=partition_by)).field == "PARTITION_BY"
 
 
 @pytest.mark.parametrize("partition_by", list(PartitionBy))
@@ -170,27 +170,27 @@ def test_every_interval_decodes(partition_by: PartitionBy) -> None:
 
 
 @pytest.mark.parametrize("column_count", [-(2**31), -1, 0, 3, 2**31 - 1])
-def test_a_hostile_column_count_is_refused_before_anything_is_read(column_count: int) -> None:
+def test_a_hostile_column_count_is_rejected_before_anything_is_read(column_count: int) -> None:
     content = column_count.to_bytes(4, "little", signed=True) + meta_file(("a", LIVE), ("b", LIVE))[4:]
-    assert refused(content).field == "COLUMN_COUNT"
+    assert rejected(content).field == "COLUMN_COUNT"
 
 
 @pytest.mark.parametrize("code_unit_count", [-(2**31), -1, 0, 2, 2**31 - 1])
-def test_a_hostile_name_length_is_refused(code_unit_count: int) -> None:
+def test_a_hostile_name_length_is_rejected(code_unit_count: int) -> None:
     content = meta_file(("a", LIVE))
-    place = HEADER.size_bytes + COLUMN.size_bytes
-    hostile = content[:place] + code_unit_count.to_bytes(4, "little", signed=True) + content[place + 4 :]
-    problem = refused(hostile)
-    assert (problem.field, problem.offset_bytes) == ("CODE_UNIT_COUNT of column 0", place)
+    position = HEADER.size_bytes + COLUMN.size_bytes
+    hostile = content[:position] + code_unit_count.to_bytes(4, "little", signed=True) + content[position + 4 :]
+    problem = rejected(hostile)
+    assert (problem.field, problem.offset_bytes) == ("CODE_UNIT_COUNT of column 0", position)
 
 
-def test_names_are_utf_16_and_half_a_character_is_refused() -> None:
+def test_names_are_utf_16_and_half_a_character_is_rejected() -> None:
     assert decode(meta_file(("größe 🌡", LIVE))).columns[0] == TableColumn(id=0, name="größe 🌡", type=TypeTag.LONG)
-    problem = refused(meta_file(("a\ud83c", LIVE)))
+    problem = rejected(meta_file(("a\ud83c", LIVE)))
     assert (problem.field, problem.offset_bytes) == ("name of column 0", HEADER.size_bytes + COLUMN.size_bytes + 6)
 
 
-def test_every_cut_of_a_real_file_is_refused_or_says_the_same(questdb_data: Path) -> None:
+def test_every_cut_of_a_real_file_is_rejected_or_says_the_same(questdb_data: Path) -> None:
     content = (questdb_data / ODD_COLUMNS).read_bytes()
     whole = decode(content)
     needed = 0
@@ -202,15 +202,15 @@ def test_every_cut_of_a_real_file_is_refused_or_says_the_same(questdb_data: Path
     assert needed > HEADER.size_bytes + 7 * COLUMN.size_bytes
 
 
-def test_every_flipped_bit_of_a_real_file_decodes_or_is_refused(questdb_data: Path) -> None:
+def test_every_flipped_bit_of_a_real_file_decodes_or_is_rejected(questdb_data: Path) -> None:
     content = (questdb_data / ODD_COLUMNS).read_bytes()
-    refused_count = 0
+    rejected_count = 0
     for damaged in each_flipped(content):
         try:
             assert decode(damaged).columns
         except CorruptError:
-            refused_count += 1
-    assert 0 < refused_count < 8 * len(content)
+            rejected_count += 1
+    assert 0 < rejected_count < 8 * len(content)
 
 
 def test_a_file_is_read_whole_and_one_that_is_too_large_is_not_read_at_all(tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_a_file_is_read_whole_and_one_that_is_too_large_is_not_read_at_all(tmp_p
     assert storage.counters().read_bytes == read_bytes
 
 
-def test_two_live_columns_of_one_name_are_refused_and_a_dropped_one_may_have_it() -> None:
+def test_two_live_columns_of_one_name_are_rejected_and_a_dropped_one_may_have_it() -> None:
     assert names_and_ids(decode(meta_file(("a", LIVE), ("b", LIVE)))) == [("a", 0), ("b", 1)]
     assert names_and_ids(decode(meta_file(("a", DROPPED), ("a", LIVE)))) == [("a", 1)]
-    problem = refused(meta_file(("a", LIVE), ("b", LIVE), ("a", LIVE)))
+    problem = rejected(meta_file(("a", LIVE), ("b", LIVE), ("a", LIVE)))
     assert (problem.field, problem.expected, problem.actual) == ("name of column 2", "a name of its own", "'a'")
 
 
@@ -242,7 +242,7 @@ def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tornproof.impl.table.metadata_file.COLUMN_COUNT_LIMIT", 2)
     assert names_and_ids(decode(content)) == [("a", 0), ("b", 1)]
     monkeypatch.setattr("tornproof.impl.table.metadata_file.COLUMN_COUNT_LIMIT", 1)
-    problem = refusal(lambda: decode(content), UnsupportedError)
+    problem = rejection(lambda: decode(content), UnsupportedError)
     assert (problem.field, problem.actual) == ("COLUMN_COUNT", "2")
 
 
@@ -272,8 +272,8 @@ def test_new_file_is_what_a_server_wrote_but_for_the_write_ahead_log(questdb_dat
         if not can_be_new(content):
             continue
         header = layout.MetaHeader.unpack(content, 0, file="_meta")
-        place = HEADER.offset_of("wal_enabled")
-        without_log = content[:place] + b"\0" + content[place + 1 :]
+        position = HEADER.offset_of("wal_enabled")
+        without_log = content[:position] + b"\0" + content[position + 1 :]
         assert encode_metadata_file(decode(content), table_id=header.table_id) == without_log
         compared.add((name.split("/")[-3], header.wal_enabled))
     assert {("fastpath", 0), ("wide", 1), ("dedup", 1), ("many", 1)} <= compared

@@ -10,7 +10,7 @@ from typing import Any
 import pm_builder as pm
 import pytest
 from real_tables import rows_of, seen, snapshot_of, table_image, verified
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
@@ -28,14 +28,14 @@ class UnkindStorage(InterceptedStorage):
     """An image of which some files are cut after their size was asked for, and others cannot be opened."""
 
     def __init__(
-        self, image: DiskImage, cuts: dict[str, int] | None = None, refusals: dict[str, StorageError] | None = None
+        self, image: DiskImage, cuts: dict[str, int] | None = None, rejections: dict[str, StorageError] | None = None
     ) -> None:
         super().__init__(MemoryStorage.of(image))
-        self.cuts, self.refusals = cuts or {}, refusals or {}
+        self.cuts, self.rejections = cuts or {}, rejections or {}
 
     def intercept(self, call: Call, run: Run[Any]) -> Any:
-        if call.kind is CallKind.OPEN_FOR_READING and call.path in self.refusals:
-            raise self.refusals[call.path]
+        if call.kind is CallKind.OPEN_FOR_READING and call.path in self.rejections:
+            raise self.rejections[call.path]
         answer = run()
         if call.kind is CallKind.PREAD and call.path in self.cuts:
             return answer[: max(0, self.cuts[call.path] - call.offset_bytes)]
@@ -51,7 +51,7 @@ def test_metadata_that_is_cut_while_it_is_read_is_a_problem_of_its_size(questdb_
     assert (problem.file, problem.field, problem.offset_bytes) == (PM, "size", None)
     assert problem.expected == f"{size_bytes} bytes, as the header says"
     assert problem.actual == f"{size_bytes - 1}: the file was cut while it was read"
-    gone = refusal(lambda: read_published(PartitionFiles(storage=cut, path=f"{path}/{DAY}", name=DAY)))
+    gone = rejection(lambda: read_published(PartitionFiles(storage=cut, path=f"{path}/{DAY}", name=DAY)))
     assert gone == problem
 
 
@@ -73,7 +73,7 @@ def test_a_chunk_that_is_cut_while_it_is_read_is_named(questdb_data: Path) -> No
         return read_chunk(handle, chunk, file=DATA)
 
     assert len(read(chunk.byte_range_end)) == chunk.total_compressed
-    problem = refusal(lambda: read(chunk.byte_range_end - 1))
+    problem = rejection(lambda: read(chunk.byte_range_end - 1))
     assert (problem.field, problem.offset_bytes) == ("column chunk", chunk.byte_range_start)
     assert problem.actual == f"{chunk.total_compressed - 1} bytes before the file ends"
 
@@ -93,13 +93,13 @@ def test_data_shorter_than_the_token_has_no_dead_bytes(size_bytes: int, questdb_
 @pytest.mark.parametrize("file", [PM, DATA])
 def test_a_file_that_cannot_be_read_just_now_is_no_damage(file: str, questdb_data: Path) -> None:
     path, image = table_image(questdb_data)
-    refused = StorageError(file=f"{path}/{file}", operation="open", reason="Input/output error")
-    storage = UnkindStorage(image, refusals={f"{path}/{file}": refused})
+    rejected = StorageError(file=f"{path}/{file}", operation="open", reason="Input/output error")
+    storage = UnkindStorage(image, rejections={f"{path}/{file}": rejected})
     actions: list[Callable[[], object]] = [lambda: verified(path, storage), lambda: rows_of(snapshot_of(path, storage))]
     for action in actions:
         with pytest.raises(StorageError) as caught:
             action()
-        assert caught.value is refused
+        assert caught.value is rejected
 
 
 @pytest.mark.parametrize("file", [PM, DATA])
@@ -109,8 +109,8 @@ def test_what_is_no_file_or_is_not_there_is_damage(file: str, questdb_data: Path
     odd = StorageError(file=f"{path}/{file}", operation="open", reason="it is a directory")
     directory = image.without_file(f"{path}/{file}").with_file(f"{path}/{file}/entry", b"")
     for storage, actual in (
-        (UnkindStorage(image, refusals={f"{path}/{file}": missing}), "none"),
-        (UnkindStorage(directory, refusals={f"{path}/{file}": odd}), "it is a directory"),
+        (UnkindStorage(image, rejections={f"{path}/{file}": missing}), "none"),
+        (UnkindStorage(directory, rejections={f"{path}/{file}": odd}), "it is a directory"),
     ):
         with pytest.raises(CorruptError) as caught:
             rows_of(snapshot_of(path, storage))
@@ -119,14 +119,14 @@ def test_what_is_no_file_or_is_not_there_is_damage(file: str, questdb_data: Path
 
 
 def test_a_chunk_above_the_limit_is_not_read(tmp_path: Path) -> None:
-    place = tmp_path / "data.parquet"
-    with place.open("wb") as made:
+    position = tmp_path / "data.parquet"
+    with position.open("wb") as made:
         made.truncate(CHUNK_LIMIT_BYTES + 100)
     storage = OperatingSystemStorage()
-    with storage.open_for_reading(str(place)) as handle:
+    with storage.open_for_reading(str(position)) as handle:
         fitting = replace(pm.chunk(4), total_compressed=CHUNK_LIMIT_BYTES)
         above = replace(fitting, total_compressed=CHUNK_LIMIT_BYTES + 1)
-        problem = refusal(lambda: read_chunk(handle, above, file=DATA), UnsupportedError)
+        problem = rejection(lambda: read_chunk(handle, above, file=DATA), UnsupportedError)
         assert (problem.field, problem.offset_bytes) == ("column chunk", 4)
         assert (problem.expected, problem.actual) == (f"at most {128 << 20} bytes", str((128 << 20) + 1))
         assert storage.counters().read_bytes == 0

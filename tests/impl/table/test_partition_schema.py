@@ -167,7 +167,7 @@ def test_only_the_designated_timestamp_is_marked_and_sorted_by() -> None:
         int(TypeTag.DECIMAL64),
     ],
 )
-def test_impossible_types_are_refused_in_words(column_type: int) -> None:
+def test_impossible_types_are_rejected_in_words(column_type: int) -> None:
     assert physical_form(column_type) is None
     with pytest.raises(UnsupportedError, match="TYPE of column 'x'"):
         new_header(table(("x", column_type)))

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parquet_files import plain_strings
 from real_tables import parquet_partitions, rows_of, snapshot_of
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import pages_of
-from tornproof.impl.errors import CorruptError, FileMissingError, ProblemError, RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import CorruptError, FileMissingError, ProblemError, RowsRejectedError, UnsupportedError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.column_versions import decode_name_txns, read_name_txns
 from tornproof.impl.table.metadata_file import TableColumn
@@ -64,14 +64,14 @@ def test_symbols_of_real_tables_are_those_of_their_rows_and_of_their_dictionary_
     assert used <= set(table.symbols)
     for partition in parquet_partitions(snapshot):
         resolved = snapshot.resolve(partition)
-        (place,) = (
-            place
-            for place, column in enumerate(resolved.metadata.header.columns)
+        (position,) = (
+            position
+            for position, column in enumerate(resolved.metadata.header.columns)
             if tag_of(column.type) is TypeTag.SYMBOL
         )
         with resolved.files.open_data() as handle:
             for block in resolved.metadata.blocks:
-                chunk = block.chunks[place]
+                chunk = block.chunks[position]
                 content = read_chunk(handle, chunk, file="data.parquet")
                 page = pages_of(content, chunk, file="data.parquet")[0]
                 start = page.body_offset_bytes - chunk.byte_range_start
@@ -137,9 +137,9 @@ def with_characters(change: Callable[[bytearray], object]) -> tuple[bytes, bytes
     return offsets, bytes(changed)
 
 
-def put(place: int, raw: bytes) -> Callable[[bytearray], object]:
+def put(position: int, raw: bytes) -> Callable[[bytearray], object]:
     def change(content: bytearray) -> None:
-        content[place : place + len(raw)] = raw
+        content[position : position + len(raw)] = raw
 
     return change
 
@@ -166,9 +166,9 @@ def test_sound_files_are_what_the_damaged_ones_are_made_of() -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_damaged_dictionary_is_refused_at_its_place(name: str) -> None:
+def test_damaged_dictionary_is_rejected_at_its_place(name: str) -> None:
     files, field, offset_bytes = BAD[name]
-    problem = refusal(lambda: read(image_of(*files), 3))
+    problem = rejection(lambda: read(image_of(*files), 3))
     assert (problem.field, problem.offset_bytes) == (field, offset_bytes)
 
 
@@ -181,7 +181,7 @@ def test_any_bytes_give_symbols_or_a_reason(offsets: bytes, characters: bytes, c
     assert len(found) == count
 
 
-def test_counts_and_sizes_that_would_cost_memory_are_refused_before_anything_is_read() -> None:
+def test_counts_and_sizes_that_would_cost_memory_are_rejected_before_anything_is_read() -> None:
     with pytest.raises(CorruptError, match="COUNT of symbols of column 's'"):
         read(DiskImage(), -1)
     with pytest.raises(UnsupportedError, match="COUNT of symbols of column 's'"):
@@ -193,15 +193,15 @@ def test_counts_and_sizes_that_would_cost_memory_are_refused_before_anything_is_
     assert decode_offsets(offsets_file([0, CHARACTERS_LIMIT_BYTES]), 1, file="s.o")[-1] == CHARACTERS_LIMIT_BYTES
 
 
-def test_column_name_that_leads_out_of_the_table_is_refused() -> None:
+def test_column_name_that_leads_out_of_the_table_is_rejected() -> None:
     with pytest.raises(CorruptError, match="name of a column"):
         read_symbols(DiskImage(), "/table", "../other/s", count=0)
 
 
-def test_new_symbol_is_refused_by_column_and_row() -> None:
+def test_new_symbol_is_rejected_by_column_and_row() -> None:
     table = SymbolTable(("a", "b"))
     assert table.key_of("b") == 1
-    with pytest.raises(RowsRefusedError, match=r"column 's', row 3: expected one of the 2 symbols .* 'fresh'"):
+    with pytest.raises(RowsRejectedError, match=r"column 's', row 3: expected one of the 2 symbols .* 'fresh'"):
         table.key_of("fresh", column="s", row=3)
 
 

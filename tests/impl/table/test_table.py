@@ -10,7 +10,7 @@ import golden_data
 import pm_builder as pm
 import pytest
 import table_builder as tb
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.impl.errors import NotATableError
 from tornproof.impl.layout.meta import MetaHeader
@@ -73,7 +73,7 @@ def test_a_table_without_meta_finds_the_same_directories_by_trying_every_interva
 def test_a_damaged_meta_is_damage_and_not_a_missing_table(copy_of: CopyOf) -> None:
     path = copy_of(CHAIN)
     (path / "_meta").write_bytes(b"")
-    assert refusal(lambda: opened(path)).file == "_meta"
+    assert rejection(lambda: opened(path)).file == "_meta"
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -122,7 +122,7 @@ def test_a_partition_whose_directory_is_missing_is_called_by_the_name_that_it_sh
 def test_a_partition_of_an_impossible_time_is_damage_of_txn(copy_of: CopyOf) -> None:
     table = opened(copy_of(CHAIN))
     partition = replace(table.transaction().partitions[0], timestamp=2**63 - 1)
-    problem = refusal(lambda: table.directory_of(partition))
+    problem = rejection(lambda: table.directory_of(partition))
     assert (problem.file, problem.offset_bytes) == ("_txn", partition.entry_offset_bytes)
 
 

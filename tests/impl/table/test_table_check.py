@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from real_tables import CHAIN, parquet_partitions, put, rows_of, seen, snapshot_of, table_image, verified, word
-from refusals import refusal
+from refusals import rejection
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import CorruptError, Problem
@@ -41,7 +41,7 @@ def problems_of(table: tb.BuiltTable) -> list[Problem]:
     image = table.image()
     found = list(verified("/table", image).all_problems)
     if found:
-        assert refusal(lambda: rows_of(snapshot_of("/table", image), ["v"])) == found[0]
+        assert rejection(lambda: rows_of(snapshot_of("/table", image), ["v"])) == found[0]
     else:
         assert rows_of(snapshot_of("/table", image), ["v"]).num_rows == 3
     return found
@@ -99,8 +99,8 @@ def test_columns_that_a_partition_predates_or_lost_and_new_names_are_no_problem(
 
 def of_unknown_type(type_: int) -> tb.BuiltTable:
     """A table whose `_pm` does not say what QuestDB type the column `v` has, and whose `_meta` does."""
-    place = pm.descriptor_offset(1)
-    unknown = pm.seal(pm.set_field(BOTH.files[tb.PM], pm_layout.ColumnDescriptor, place, "type", -1))
+    position = pm.descriptor_offset(1)
+    unknown = pm.seal(pm.set_field(BOTH.files[tb.PM], pm_layout.ColumnDescriptor, position, "type", -1))
     return with_meta({**TYPES, "v": type_}).with_file(tb.PM, unknown)
 
 

@@ -14,7 +14,7 @@ import pytest
 from processes import descriptor_count, holding
 
 from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, LockMode, Refusal
+from tornproof.impl.storage.interface import File, LockMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn import pins
 from tornproof.impl.txn.pins import (
@@ -135,7 +135,7 @@ def test_a_pin_bars_no_purge_of_what_only_older_versions_need(storage: Operating
     assert may_purge(storage, table, WRITER_LOCK_OFFSET_BYTES)
 
 
-def test_a_purge_that_was_refused_leaves_the_writer_its_lock(storage: OperatingSystemStorage, table: Path) -> None:
+def test_a_purge_that_was_rejected_leaves_the_writer_its_lock(storage: OperatingSystemStorage, table: Path) -> None:
     with take_writer_lock(storage, str(table)) as lock:
         with pin_committed(storage, str(table)), lock.exclude_pins_below(FIRST_VERSION + 1) as is_granted:
             assert not is_granted
@@ -186,7 +186,7 @@ def test_a_version_that_is_being_purged_is_never_pinned(table: Path, versions: l
             assert pin.is_held and pin.version == FIRST_VERSION + 1
 
 
-def test_a_pin_that_is_refused_for_good_ends_in_words_and_not_in_a_leak(
+def test_a_pin_that_is_rejected_for_good_ends_in_words_and_not_in_a_leak(
     storage: OperatingSystemStorage, table: Path
 ) -> None:
     with take_writer_lock(storage, str(table)) as lock, lock.exclude_pins_below(FIRST_VERSION + 1):
@@ -220,7 +220,7 @@ def test_a_pins_file_that_nobody_may_write_can_still_be_pinned(storage: Operatin
             assert not opened_before.try_lock(LockMode.EXCLUSIVE, offset_bytes=FIRST_VERSION, size_bytes=1)
 
 
-def test_without_locks_on_the_platform_readers_go_unpinned_and_writers_are_refused(
+def test_without_locks_on_the_platform_readers_go_unpinned_and_writers_are_rejected(
     storage: OperatingSystemStorage, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before_count = descriptor_count()
@@ -233,7 +233,7 @@ def test_without_locks_on_the_platform_readers_go_unpinned_and_writers_are_refus
     assert descriptor_count() == before_count
 
 
-def test_damage_and_other_refusals_reach_the_caller_and_leave_no_file_open(
+def test_damage_and_other_rejections_reach_the_caller_and_leave_no_file_open(
     storage: OperatingSystemStorage, table: Path, versions: list[bytes]
 ) -> None:
     before_count = descriptor_count()
@@ -246,7 +246,7 @@ def test_damage_and_other_refusals_reach_the_caller_and_leave_no_file_open(
     (table / PINS_FILE).unlink()
     (table / PINS_FILE).mkdir()
     (table / TXN_FILE).write_bytes(versions[0])
-    with pytest.raises(StorageError, match=Refusal.IS_A_DIRECTORY):
+    with pytest.raises(StorageError, match=StorageReason.IS_A_DIRECTORY):
         pin_committed(storage, str(table))
     (table / TXN_FILE).unlink()
     with pytest.raises(FileMissingError):

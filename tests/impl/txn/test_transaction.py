@@ -10,7 +10,7 @@ import golden_data
 import pytest
 from damage import each_flipped, patched
 from depth import nightly
-from refusals import refusal
+from refusals import rejection
 from work import counted_calls
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -51,7 +51,7 @@ def live_area(content: bytes) -> Area:
 
 
 def refused(content: bytes) -> Problem:
-    problem = refusal(lambda: decode_transaction(content, file="_txn"))
+    problem = rejection(lambda: decode_transaction(content, file="_txn"))
     assert problem.file == "_txn"
     return problem
 
@@ -103,7 +103,7 @@ def test_real_files_decode_to_partitions_that_ascend_and_to_the_rows_that_the_re
 
 
 @pytest.mark.parametrize("name", TORN_IMAGES)
-def test_a_version_whose_record_was_lost_is_refused(questdb_data: Path, name: str) -> None:
+def test_a_version_whose_record_was_lost_is_rejected(questdb_data: Path, name: str) -> None:
     problem = refused((questdb_data / name / "table" / "_txn").read_bytes())
     assert (problem.field, problem.actual) == ("TXN", "2")
 
@@ -143,7 +143,7 @@ def test_the_version_before_selects_the_sibling_record(questdb_data: Path, name:
     assert refused(patched(content, 0, committed.version + 2, 8)).field == "TXN"
 
 
-def test_a_negative_version_is_refused(questdb_data: Path) -> None:
+def test_a_negative_version_is_rejected(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     assert refused(patched(content, 0, -1, 8)).field == "VERSION"
 
@@ -167,9 +167,9 @@ def test_an_area_that_just_fits_is_accepted() -> None:
         ({"partitions_size": 96}, "A_RECORD_OFFSET", 8),
     ],
 )
-def test_an_area_that_cannot_stand_there_is_refused(changes: dict[str, int], field: str, offset_bytes: int) -> None:
+def test_an_area_that_cannot_stand_there_is_rejected(changes: dict[str, int], field: str, offset_bytes: int) -> None:
     end_bytes = area().record_offset + area().size_bytes
-    problem = refusal(lambda: check_area(area(**changes), end_bytes, file="_txn"))
+    problem = rejection(lambda: check_area(area(**changes), end_bytes, file="_txn"))
     assert (problem.field, problem.offset_bytes) == (field, offset_bytes)
 
 
@@ -183,16 +183,16 @@ def test_an_area_that_cannot_stand_there_is_refused(changes: dict[str, int], fie
         ("symbol_column_count", 2**31 - 1, 4, "SYMBOL_COLUMN_COUNT"),
     ],
 )
-def test_a_record_that_contradicts_itself_is_refused(
+def test_a_record_that_contradicts_itself_is_rejected(
     questdb_data: Path, name: str, value: int, size_bytes: int, field: str
 ) -> None:
     content = (questdb_data / CHAIN).read_bytes()
-    place = live_area(content).record_offset + RECORD.offset_of(name)
-    problem = refused(patched(content, place, value, size_bytes))
-    assert (problem.field, problem.offset_bytes, problem.actual) == (field, place, str(value))
+    position = live_area(content).record_offset + RECORD.offset_of(name)
+    problem = refused(patched(content, position, value, size_bytes))
+    assert (problem.field, problem.offset_bytes, problem.actual) == (field, position, str(value))
 
 
-def test_partitions_that_do_not_ascend_are_refused(questdb_data: Path) -> None:
+def test_partitions_that_do_not_ascend_are_rejected(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     first, second, *_ = decode_transaction(content, file="_txn").partitions
     problem = refused(patched(content, second.entry_offset_bytes, first.timestamp, 8))
@@ -203,12 +203,12 @@ def test_partitions_that_do_not_ascend_are_refused(questdb_data: Path) -> None:
 def test_the_two_sizes_of_the_partition_table_must_agree(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     live = live_area(content)
-    place = live.record_offset + RECORD_BYTES + live.symbols_size
-    assert refused(patched(content, place, live.partitions_size - 32, 4)).offset_bytes == place
+    position = live.record_offset + RECORD_BYTES + live.symbols_size
+    assert refused(patched(content, position, live.partitions_size - 32, 4)).offset_bytes == position
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 8, 63, 64, 100, 264])
-def test_a_cut_file_is_refused(questdb_data: Path, size_bytes: int) -> None:
+def test_a_cut_file_is_rejected(questdb_data: Path, size_bytes: int) -> None:
     cut = (questdb_data / CHAIN).read_bytes()[:size_bytes]
     refused(cut)
     with pytest.raises(CorruptError):
@@ -217,7 +217,7 @@ def test_a_cut_file_is_refused(questdb_data: Path, size_bytes: int) -> None:
 
 @pytest.mark.parametrize("value", [-(2**31), -1, 2**30, 2**31 - 1, 2**31 - 32])
 @pytest.mark.parametrize("word", [0, 1, 2], ids=["record_offset", "symbols_size", "partitions_size"])
-def test_hostile_sizes_are_refused_before_they_cost_anything(questdb_data: Path, word: int, value: int) -> None:
+def test_hostile_sizes_are_rejected_before_they_cost_anything(questdb_data: Path, word: int, value: int) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     hostile = patched(content, live_area(content).slot_offset_bytes + 4 * word, value, 4)
     refused(hostile)
@@ -235,7 +235,7 @@ def test_a_record_beyond_the_limit_is_called_unsupported_and_a_claim_of_one_wron
         safe_read(unchanging(patched(content, sizes, largest + 32, 4)))
     with pytest.raises(CorruptError):
         safe_read(unchanging(patched(grown, sizes, largest, 4)))
-    problem = refusal(lambda: safe_read(unchanging(patched(grown, sizes, largest + 32, 4))), UnsupportedError)
+    problem = rejection(lambda: safe_read(unchanging(patched(grown, sizes, largest + 32, 4))), UnsupportedError)
     assert problem.offset_bytes == live.slot_offset_bytes
 
 
@@ -255,7 +255,7 @@ def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Pat
 
 
 @pytest.mark.parametrize("step", [7, nightly(1)])
-def test_flipped_bits_are_refused_or_decode_and_never_cost_more_than_a_moment(questdb_data: Path, step: int) -> None:
+def test_flipped_bits_are_rejected_or_decode_and_never_cost_more_than_a_moment(questdb_data: Path, step: int) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     committed = decode_transaction(content, file="_txn")
     rejected = harmless = different = 0

@@ -74,7 +74,7 @@ def test_every_real_file_is_read_as_the_other_reader_reads_it(questdb_data: Path
     assert first == second == outcome(lambda: safe_read(storage, path))
 
 
-def test_a_file_that_is_cut_anywhere_is_refused_as_the_other_reader_refuses_it() -> None:
+def test_a_file_that_is_cut_anywhere_is_rejected_as_the_other_reader_rejects_it() -> None:
     content = committed(EMPTY_FILE, 3)[: 64 + 2 * 152 + 96]
     expected = [outcome(lambda cut=cut: read(content[:cut])) for cut in range(len(content))]  # type: ignore[misc]
     found = [outcome(lambda cut=cut: mapped(content[:cut])) for cut in range(len(content))]  # type: ignore[misc]
@@ -102,11 +102,11 @@ def test_a_file_that_is_cut_anywhere_is_refused_as_the_other_reader_refuses_it()
         ({"a_partitions_size": 1 << 30}, CorruptError),
     ],
 )
-def test_a_slot_that_lies_is_refused_as_the_other_reader_refuses_it(
-    fields: dict[str, int], refusal: type[TornproofError]
+def test_a_slot_that_lies_is_rejected_as_the_other_reader_rejects_it(
+    fields: dict[str, int], rejection: type[TornproofError]
 ) -> None:
     content = with_slot(EMPTY_FILE, **fields)
-    with pytest.raises(refusal):
+    with pytest.raises(rejection):
         mapped(content)
     assert outcome(lambda: mapped(content)) == outcome(lambda: read(content))
 

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from damage import patched
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 from txn_files import applied, decoded
 
 from tornproof.impl.errors import UnsupportedError
@@ -127,17 +127,17 @@ def test_the_file_grows_by_whole_steps_and_never_shrinks() -> None:
 
 
 def test_the_free_area_goes_before_the_live_one_exactly_when_it_fits_there() -> None:
-    def place(content: bytes) -> int:
+    def position(content: bytes) -> int:
         return decoded(content).partitions[0].entry_offset_bytes - 136
 
     second = committed(EMPTY, [state(0)])
-    assert place(second) == 200
+    assert position(second) == 200
     third = committed(second, [state(0), state(1)])
-    assert place(third) == 200 + 168
+    assert position(third) == 200 + 168
     exactly = [state(day) for day in range(5)]
     assert 64 + following(decoded(third), exactly).size_bytes == 200 + 168 - 8
-    assert place(committed(third, exactly)) == 64
-    assert place(committed(third, [*exactly, state(5)])) == 200 + 168 + 200
+    assert position(committed(third, exactly)) == 64
+    assert position(committed(third, [*exactly, state(5)])) == 200 + 168 + 200
 
 
 def test_in_an_area_that_is_durable_and_used_again_only_words_that_change_are_stored() -> None:
@@ -172,7 +172,7 @@ def test_an_area_that_its_slot_does_not_name_is_stored_whole(slot_word_offset_by
 
 def test_the_record_comes_first_then_its_number_then_the_slot_and_the_version_for_itself() -> None:
     plan = plan_store(EMPTY, following(decoded(EMPTY), [state(0)]))
-    *body, txn, place, symbols_size, partitions_size = plan.record_stores
+    *body, txn, position, symbols_size, partitions_size = plan.record_stores
     assert {store.offset_bytes for store in body} == {
         *range(208, 288, 8),
         *range(288, 316, 4),
@@ -181,8 +181,8 @@ def test_the_record_comes_first_then_its_number_then_the_slot_and_the_version_fo
         *range(336, 368, 8),
     }
     assert txn == WordStore(offset_bytes=200, size_bytes=8, value=1)
-    assert [store.offset_bytes for store in (place, symbols_size, partitions_size)] == [32, 36, 40]
-    assert [store.value for store in (place, symbols_size, partitions_size)] == [200, 0, 32]
+    assert [store.offset_bytes for store in (position, symbols_size, partitions_size)] == [32, 36, 40]
+    assert [store.value for store in (position, symbols_size, partitions_size)] == [200, 0, 32]
     assert plan.version_store == WordStore(offset_bytes=0, size_bytes=8, value=1)
 
 
@@ -239,16 +239,16 @@ def test_a_version_keeps_what_it_is_not_told_to_change() -> None:
 
 
 def refused(content: bytes, version: NextVersion) -> str:
-    return refusal(lambda: plan_store(content, version)).field
+    return rejection(lambda: plan_store(content, version)).field
 
 
-def test_a_file_that_holds_another_version_is_refused() -> None:
+def test_a_file_that_holds_another_version_is_rejected() -> None:
     version = following(decoded(EMPTY), [state(0)])
     assert refused(committed(EMPTY, []), version) == "VERSION"
     assert refused(b"", version) == layout.BaseHeader.layout.title
 
 
-def test_a_live_area_that_cannot_be_is_refused() -> None:
+def test_a_live_area_that_cannot_be_is_rejected() -> None:
     version = following(decoded(EMPTY), [state(0)])
     assert refused(patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
     assert refused(patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
@@ -261,7 +261,7 @@ def test_a_free_slot_of_any_content_is_no_obstacle() -> None:
             assert decoded(content).version == 1
 
 
-def test_numbers_that_have_no_successor_are_refused_or_wrap_as_those_of_the_server() -> None:
+def test_numbers_that_have_no_successor_are_rejected_or_wrap_as_those_of_the_server() -> None:
     current = decoded(EMPTY)
     with pytest.raises(UnsupportedError, match="VERSION"):
         following(replace(current, version=I64_MAX), [])
@@ -269,7 +269,7 @@ def test_numbers_that_have_no_successor_are_refused_or_wrap_as_those_of_the_serv
     assert following(replace(current, record=record), [state(0)]).record.partition_table_version == -I64_MAX - 1
 
 
-def test_a_version_that_no_reader_would_accept_is_refused() -> None:
+def test_a_version_that_no_reader_would_accept_is_rejected() -> None:
     current = decoded(EMPTY)
     day_count = (RECORD_LIMIT_BYTES - following(current, []).size_bytes) // 32
     days = [state(day) for day in range(day_count + 1)]

@@ -59,14 +59,16 @@ def test_other_reader_disagrees_when_a_value_differs(
     (partition,) = parquet_partitions(snapshot)
     ours, content = ours_and_content(snapshot, partition)
     theirs, mine = normalised(read(content, tmp_path), ours)
-    for place, name in enumerate(mine.schema.names):
+    for position, name in enumerate(mine.schema.names):
         shifted = mine.set_column(
-            place, name, pa.concat_arrays([*mine.column(place).slice(1).chunks, pa.nulls(1, mine.column(place).type)])
+            position,
+            name,
+            pa.concat_arrays([*mine.column(position).slice(1).chunks, pa.nulls(1, mine.column(position).type)]),
         )
         assert not theirs.equals(shifted), name
 
 
-def test_polars_still_refuses_decimals_of_more_than_38_digits(questdb_data: Path) -> None:
+def test_polars_still_rejects_decimals_of_more_than_38_digits(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / "tables/9.4.2/types/table")
     (partition,) = parquet_partitions(snapshot)
     ours, content = ours_and_content(snapshot, partition)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refusal
+from refusals import rejection
 
-from tornproof.impl.errors import CorruptError, ProblemError, RowsRefusedError, UnsupportedError
+from tornproof.impl.errors import CorruptError, ProblemError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types import raw_arrays
 from tornproof.impl.types.arrow import list_type
 from tornproof.impl.types.raw_arrays import lists_of, raw_of
@@ -86,7 +86,7 @@ def test_nan_stays_a_value() -> None:
     ],
 )
 def test_value_of_another_length_than_its_shape_is_corrupt(wrong: bytes) -> None:
-    problem = refusal(lambda: decoded([blob([1], [1.0]), wrong], 1))
+    problem = rejection(lambda: decoded([blob([1], [1.0]), wrong], 1))
     assert (problem.field, problem.offset_bytes) == ("values of column 'x'", 4)
 
 
@@ -158,17 +158,17 @@ def test_null_element_is_written_as_nan() -> None:
         ([[[]], [[1.0], None]], "row 1: expected no null inside of an array"),
     ],
 )
-def test_lists_that_are_no_array_are_refused_by_row(arrays: list[Any], message: str) -> None:
+def test_lists_that_are_no_array_are_rejected_by_row(arrays: list[Any], message: str) -> None:
     # Without the type's promise that inner lists are not null, which pyarrow would keep here.
     lists = pa.array(arrays, pa.list_(pa.list_(pa.float64())))
-    with pytest.raises(RowsRefusedError, match=f"column 'x', {message}"):
+    with pytest.raises(RowsRejectedError, match=f"column 'x', {message}"):
         raw_of(lists, 2, column="x")
 
 
-def test_arrays_that_need_more_bytes_than_arrow_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_that_need_more_bytes_than_arrow_can_count_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = [[1.0], [2.0]]
     monkeypatch.setattr(raw_arrays, "BINARY_MAX_BYTES", 32)
     assert len(raw(arrays, 1)) == 2
     monkeypatch.setattr(raw_arrays, "BINARY_MAX_BYTES", 31)
-    with pytest.raises(RowsRefusedError, match="at most 31 bytes of arrays, found 32"):
+    with pytest.raises(RowsRejectedError, match="at most 31 bytes of arrays, found 32"):
         raw(arrays, 1)

@@ -32,7 +32,7 @@ from type_values import (
 from written_tables import IN_PLACE, PATH, new_table, rows, table_on, write
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import CorruptError, RowsRefusedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.read.cold_read import read_cold
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.columns import is_all_null
@@ -116,17 +116,17 @@ def test_values_of_every_type_come_back_from_a_table(name: str, example_count: i
 
 
 def test_symbols_that_a_real_table_knows_come_back_from_it(questdb_data: Path) -> None:
-    place, storage = in_memory(questdb_data / CHAIN)
-    before = rows_of(snapshot_of(place, storage))
+    position, storage = in_memory(questdb_data / CHAIN)
+    before = rows_of(snapshot_of(position, storage))
     known = sorted(set(before["s"].to_pylist()) - {None})
     last = before["ts"].cast(pa.int64())[-1].as_py()
     added = pa.array([*reversed(known), None, *known])
     for _ in range(2):
-        with open_writer(storage, place, options=IN_PLACE) as writer:
+        with open_writer(storage, position, options=IN_PLACE) as writer:
             writer.write(pa.table({"ts": pa.array([last] * len(added)), "s": added}))
             writer.commit()
-    assert verified(place, storage).sound
-    found = rows_of(snapshot_of(place, storage))["s"].to_pylist()
+    assert verified(position, storage).sound
+    found = rows_of(snapshot_of(position, storage))["s"].to_pylist()
     assert found == before["s"].to_pylist() + 2 * added.to_pylist()
 
 
@@ -150,9 +150,9 @@ def test_column_of_nulls_comes_back_and_needs_no_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NEVER_NULL))
-def test_null_of_a_type_that_has_none_is_refused(name: str) -> None:
+def test_null_of_a_type_that_has_none_is_rejected(name: str) -> None:
     column_type, of, _ = TYPES[name]
-    with pytest.raises(RowsRefusedError, match="row 1: expected a value"):
+    with pytest.raises(RowsRejectedError, match="row 1: expected a value"):
         table_of({"x": column_type}, {"x": pa.array([1, None], pa.int8()).cast(of)})
 
 
@@ -256,9 +256,9 @@ def test_arrays_of_any_shape_come_back(data: st.DataObject, dimensions: int) -> 
 
 
 @pytest.mark.parametrize("ragged", [[[1.0], [1.0, 2.0]], [[], [1.0]], [[1.0], None]])
-def test_ragged_array_is_refused_and_leaves_no_row(ragged: list[Any]) -> None:
+def test_ragged_array_is_rejected_and_leaves_no_row(ragged: list[Any]) -> None:
     storage, _ = new_table(NewColumn(name="x", type=array_type(2)))
-    with pytest.raises(RowsRefusedError, match="row 1: expected"):
+    with pytest.raises(RowsRejectedError, match="row 1: expected"):
         write(storage, rows([0, 0], x=pa.array([[[1.0]], ragged], pa.list_(pa.list_(pa.float64())))))
     assert table_on(storage).num_rows == 0
 

@@ -92,5 +92,5 @@ def image_of(count: int) -> tuple[DiskImage, list[str]]:
     bare = DiskImage(files, frozenset({"/", ".", "/table"}))
     names = [partition.name for partition in verified("/table", bare).partitions]
     files |= {f"/table/{name}/{file}": b"" for name in names for file in ("data.parquet", "ts.d")}
-    directories = {str(parent) for place in files for parent in PurePosixPath(place).parents}
+    directories = {str(parent) for position in files for parent in PurePosixPath(position).parents}
     return DiskImage(files, frozenset(directories | {"."})), names

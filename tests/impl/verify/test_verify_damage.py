@@ -25,9 +25,9 @@ DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
 TOKEN = 10642
 
 
-def with_format_bit(image: DiskImage, path: str, place: int, value: int) -> DiskImage:
+def with_format_bit(image: DiskImage, path: str, position: int, value: int) -> DiskImage:
     """Set bit 61 of a partition's entry in `_txn`, by its place in the order of partitions."""
-    partition = snapshot_of(path, image).transaction.partitions[place]
+    partition = snapshot_of(path, image).transaction.partitions[position]
     content, offset = bytearray(image.files[f"{path}/_txn"]), partition.flags_offset_bytes
     word = struct.unpack_from("<Q", content, offset)[0]
     struct.pack_into("<Q", content, offset, word & ~(1 << 61) | value << 61)
@@ -59,9 +59,9 @@ def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path)
 @pytest.mark.parametrize("content", [None, b"", b"garbage"])
 def test_native_partitions_are_never_judged(content: bytes | None, questdb_data: Path) -> None:
     path, image = table_image(questdb_data)
-    native = [place for place in image.files if place.startswith(f"{path}/2024-01-02/")]
-    for place in native:
-        image = image.without_file(place) if content is None else image.with_file(place, content)
+    native = [position for position in image.files if position.startswith(f"{path}/2024-01-02/")]
+    for position in native:
+        image = image.without_file(position) if content is None else image.with_file(position, content)
     assert native
     assert verified(path, image).sound
 
@@ -70,8 +70,10 @@ def test_missing_directory_of_a_native_partition_is_no_problem_but_that_of_a_par
     path, image = table_image(questdb_data)
 
     def without(name: str) -> DiskImage:
-        files = {place: content for place, content in image.files.items() if f"/{name}/" not in place}
-        return DiskImage(files, frozenset(str(parent) for place in files for parent in PurePosixPath(place).parents))
+        files = {position: content for position, content in image.files.items() if f"/{name}/" not in position}
+        return DiskImage(
+            files, frozenset(str(parent) for position in files for parent in PurePosixPath(position).parents)
+        )
 
     assert verified(path, without("2024-01-02")).sound
     assert seen(verified(path, without(DAY))) == [(PM, "file", None)]
@@ -132,10 +134,10 @@ def test_partition_without_pm_must_have_its_data(
     change: Callable[[bytes], bytes | None], found: list[tuple[str, int | None]], questdb_data: Path
 ) -> None:
     path, image = table_image(questdb_data, "legacy/9.3.4/chain/table")
-    place = f"{path}/{DATA}"
-    data = image.files[place]
+    position = f"{path}/{DATA}"
+    data = image.files[position]
     changed = change(data)
-    damaged = image.without_file(place) if changed is None else image.with_file(place, changed)
+    damaged = image.without_file(position) if changed is None else image.with_file(position, changed)
     report = verified(path, damaged)
     assert seen(report) == [(DATA, field, back and len(data) - back) for field, back in found]
     assert len(report.notes) == (not found)
@@ -165,8 +167,8 @@ def test_row_count_of_txn_must_be_that_of_the_row_groups(rows: int, questdb_data
 @pytest.mark.parametrize("token", [-1, 0, 7, TOKEN - 1, TOKEN + 1, (1 << 63) - 1, -(1 << 63)])
 def test_token_without_a_generation_is_a_problem_of_txn(token: int, questdb_data: Path) -> None:
     path, image = table_image(questdb_data)
-    place = snapshot_of(path, image).transaction.partitions[0].token_offset_bytes
-    assert seen_with(questdb_data, "_txn", put(place, word(token))) == [("_txn", "token", place)]
+    position = snapshot_of(path, image).transaction.partitions[0].token_offset_bytes
+    assert seen_with(questdb_data, "_txn", put(position, word(token))) == [("_txn", "token", position)]
 
 
 def test_token_of_an_older_generation_leaves_the_newer_ones_as_orphans(questdb_data: Path) -> None:
@@ -228,11 +230,11 @@ def test_problem_of_an_older_generation_is_found(questdb_data: Path) -> None:
     ids=["bytes", "nodes"],
 )
 def test_thrift_footer_above_the_limit_is_left_out_with_a_note(
-    place: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+    position: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, image = table_image(questdb_data)
     sound = verified(path, image)
-    monkeypatch.setattr(f"tornproof.impl.verify.verify.{place}", limited)
+    monkeypatch.setattr(f"tornproof.impl.verify.verify.{position}", limited)
     report = verified(path, image)
     assert (sound.counts.thrift_footers, sound.notes) == (1, ())
     assert (report.sound, report.counts.thrift_footers) == (True, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pm_builder import newest
 from real_tables import Seen, put, seen, seen_with, table_image, verified, word
-from refusals import refusal
+from refusals import rejection
 from work import peak_bytes
 
 from tornproof.impl.errors import Problem, UnsupportedError
@@ -32,7 +32,7 @@ def test_file_that_txn_names_must_be_a_file(file: str, questdb_data: Path) -> No
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 8, 79, 80, 5000])
 def test_garbage_in_the_place_of_a_file_is_a_problem(size_bytes: int, questdb_data: Path) -> None:
-    garbage = bytes(place * 37 % 251 for place in range(size_bytes))
+    garbage = bytes(position * 37 % 251 for position in range(size_bytes))
     (of_pm,) = seen_with(questdb_data, PM, lambda _: garbage)
     assert of_pm == (PM, "PARQUET_META_FILE_SIZE", 0)
     assert seen_with(questdb_data, DATA, lambda _: garbage) == [(DATA, "size", None)]
@@ -101,7 +101,7 @@ def test_sparse_giant_that_is_published_is_unsupported_and_not_read(
         handle.truncate(size_bytes)
         handle.write(word(published))
     problems: list[Problem] = []
-    assert peak_bytes(lambda: problems.append(refusal(lambda: verified(table), UnsupportedError))) < PM_BYTES_MAX
+    assert peak_bytes(lambda: problems.append(rejection(lambda: verified(table), UnsupportedError))) < PM_BYTES_MAX
     (problem,) = problems
     assert (problem.file, problem.field, problem.offset_bytes) == (PM, "PARQUET_META_FILE_SIZE", 0)
     assert problem.expected == f"at most {PM_BYTES_MAX}"

@@ -62,7 +62,7 @@ def told(calls: list[Call]) -> list[tuple[str, str, int]]:
 
 def words_and(kind: CallKind, calls: list[Call]) -> list[int]:
     """Places of the calls of a kind on `_txn`."""
-    return [place for place, call in enumerate(calls) if call.kind is kind and call.path == TXN]
+    return [position for position, call in enumerate(calls) if call.kind is kind and call.path == TXN]
 
 
 def test_update_syncs_data_then_pm_then_its_header_then_the_record_then_the_version() -> None:
@@ -152,14 +152,14 @@ def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_nex
     reached = set()
     for stop in itertools.count():
         copy = storage.copy()
-        life = copy.fork_life()
+        life = copy.fork_process()
         faulty = FaultyStorage(life)
         writer = writer_on(faulty)
         change(writer)
         faulty.arm(Fault.kill(stop))
         with suppress(Killed):
             writer.commit()
-        life.kill_life()
+        life.kill_process()
         found, version = pairs_on(copy), snapshot_of(PATH, copy).transaction.version
         assert (version, found) in ((2, before), (3, after))
         reached.add(version)

@@ -11,7 +11,7 @@ import pytest
 from real_tables import snapshot_of
 from written_tables import DAY, DAY_LENGTH, PATH, new_table
 
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.incoming_rows import conform, in_time_order, portions, without_duplicates
@@ -78,39 +78,41 @@ LOSSY: dict[str, tuple[str, pa.Array]] = {
 
 
 @pytest.mark.parametrize("what", LOSSY)
-def test_value_that_does_not_fit_its_column_is_refused(what: str) -> None:
+def test_value_that_does_not_fit_its_column_is_rejected(what: str) -> None:
     name, given = LOSSY[what]
-    with pytest.raises(RowsRefusedError, match=f"^column '{name}': expected {re.escape(str(SCHEMA.field(name).type))}"):
+    with pytest.raises(
+        RowsRejectedError, match=f"^column '{name}': expected {re.escape(str(SCHEMA.field(name).type))}"
+    ):
         conformed(**{name: given})
 
 
-def test_number_that_a_float_holds_only_as_infinity_is_refused_and_infinity_is_not() -> None:
+def test_number_that_a_float_holds_only_as_infinity_is_rejected_and_infinity_is_not() -> None:
     schema = pa.schema([SCHEMA.field("ts"), pa.field("f", pa.float32())])
     kept = [1.5, None, float("inf"), 2.0**127]
     conformed_rows = conform(pa.table({"ts": [DAY] * 4, "f": pa.array(kept)}), schema, "ts")
     assert conformed_rows["f"].to_pylist() == kept
     with pytest.raises(
-        RowsRefusedError, match=r"^column 'f', row 1: expected a number that float holds, found 1e\+39$"
+        RowsRejectedError, match=r"^column 'f', row 1: expected a number that float holds, found 1e\+39$"
     ):
         conform(pa.table({"ts": [DAY] * 2, "f": pa.array([1.5, 1e39])}), schema, "ts")
 
 
-def test_null_is_refused_where_the_type_has_none() -> None:
+def test_null_is_rejected_where_the_type_has_none() -> None:
     rows = pa.table({"ts": [DAY, DAY], "s": pa.array([1, None], pa.int16())})
-    with pytest.raises(RowsRefusedError, match=r"^column 's', row 1: .* as int16 is never null, found null$"):
+    with pytest.raises(RowsRejectedError, match=r"^column 's', row 1: .* as int16 is never null, found null$"):
         conform(rows, SCHEMA, "ts")
-    with pytest.raises(RowsRefusedError, match=r"^column 'ts', row 0"):
+    with pytest.raises(RowsRejectedError, match=r"^column 'ts', row 0"):
         conformed(ts=pa.nulls(1))
     assert conformed(i=pa.nulls(1))["i"].null_count == 1
 
 
-def test_columns_that_are_unknown_twice_there_or_lack_the_time_are_refused() -> None:
-    with pytest.raises(RowsRefusedError, match="there is no column 'w'; the table has ts, v, n,"):
+def test_columns_that_are_unknown_twice_there_or_lack_the_time_are_rejected() -> None:
+    with pytest.raises(RowsRejectedError, match="there is no column 'w'; the table has ts, v, n,"):
         conformed(w=[1])
     twice = pa.Table.from_arrays([pa.array([DAY]), pa.array([1]), pa.array([2])], names=["ts", "v", "v"])
-    with pytest.raises(RowsRefusedError, match="two columns of one name"):
+    with pytest.raises(RowsRejectedError, match="two columns of one name"):
         conform(twice, SCHEMA, "ts")
-    with pytest.raises(RowsRefusedError, match="lack 'ts', the designated timestamp"):
+    with pytest.raises(RowsRejectedError, match="lack 'ts', the designated timestamp"):
         conform(pa.table({"v": [1]}), SCHEMA, "ts")
 
 
@@ -127,8 +129,8 @@ def test_last_row_of_a_key_stands_where_the_first_one_stood_and_nulls_are_equal(
     assert without_duplicates(rows.slice(0, 3), ["k", "j"]).equals(rows.slice(0, 3))
 
 
-def test_keys_that_cannot_be_compared_are_refused() -> None:
-    with pytest.raises(RowsRefusedError, match="cannot be told apart by the keys a"):
+def test_keys_that_cannot_be_compared_are_rejected() -> None:
+    with pytest.raises(RowsRejectedError, match="cannot be told apart by the keys a"):
         without_duplicates(pa.table({"a": [[1.0], [1.0]]}), ["a"])
 
 
@@ -150,10 +152,10 @@ def test_rows_fall_into_the_partitions_of_their_days() -> None:
 
 
 @pytest.mark.parametrize("time", [-1, np.iinfo(np.int64).max, 253_402_300_800_000_000])
-def test_time_before_1970_or_behind_the_last_year_is_refused(time: int) -> None:
+def test_time_before_1970_or_behind_the_last_year_is_rejected(time: int) -> None:
     metadata = EMPTY[1].metadata
     assert metadata is not None
     rows = pa.table({"ts": pa.array([time], pa.timestamp("us"))})
-    with pytest.raises(RowsRefusedError, match=f"a row at {time} lies in no partition"):
+    with pytest.raises(RowsRejectedError, match=f"a row at {time} lies in no partition"):
         list(portions(rows, "ts", metadata, []))
     assert [each.timestamp for each in portions(pa.table({"ts": pa.array([0])}), "ts", metadata, [])] == [0]

@@ -49,7 +49,7 @@ def test_with_keys_all_row_groups_of_one_time_become_one() -> None:
 
 
 @st.composite
-def _situations(draw: st.DrawFn) -> tuple[list[list[int]], list[int], bool]:
+def _test_cases(draw: st.DrawFn) -> tuple[list[list[int]], list[int], bool]:
     """Row groups as lists of times that ascend across groups, new times that ascend, and whether there are keys."""
     times = sorted(draw(st.lists(st.integers(0, 12), min_size=1, max_size=12)))
     cuts = sorted(draw(st.sets(st.integers(1, len(times) - 1), max_size=4))) if len(times) > 1 else []
@@ -57,9 +57,9 @@ def _situations(draw: st.DrawFn) -> tuple[list[list[int]], list[int], bool]:
     return groups, sorted(draw(st.lists(st.integers(-1, 13), max_size=8))), draw(st.booleans())
 
 
-@given(_situations())
-def test_the_result_is_the_stable_order_of_old_and_new_rows(situation: tuple[list[list[int]], list[int], bool]) -> None:
-    groups, new, has_keys = situation
+@given(_test_cases())
+def test_the_result_is_the_stable_order_of_old_and_new_rows(case: tuple[list[list[int]], list[int], bool]) -> None:
+    groups, new, has_keys = case
     steps = plan([(group[0], group[-1]) for group in groups], new, has_keys=has_keys)
     result: list[tuple[int, bool]] = []
     met: list[tuple[set[int], set[int]]] = []
@@ -85,15 +85,15 @@ def test_the_result_is_the_stable_order_of_old_and_new_rows(situation: tuple[lis
     assert [time for time, is_new in result if is_new] == new
     if has_keys:
         # Nobody outside of a step has a time of its new rows, so every row that could have their key is met.
-        for place, (_, times) in enumerate(met):
-            others = [seen for other, pair in enumerate(met) if other != place for seen in (pair[0] | pair[1])]
+        for position, (_, times) in enumerate(met):
+            others = [seen for other, pair in enumerate(met) if other != position for seen in (pair[0] | pair[1])]
             assert times.isdisjoint(others)
     else:
         assert result == sorted(result)
 
 
-@given(_situations())
-def test_neighbours_that_stay_are_named_together(situation: tuple[list[list[int]], list[int], bool]) -> None:
-    groups, new, has_keys = situation
+@given(_test_cases())
+def test_neighbours_that_stay_are_named_together(case: tuple[list[list[int]], list[int], bool]) -> None:
+    groups, new, has_keys = case
     steps = plan([(group[0], group[-1]) for group in groups], new, has_keys=has_keys)
     assert not any(isinstance(left, Keep) and isinstance(right, Keep) for left, right in itertools.pairwise(steps))

@@ -9,7 +9,7 @@ import pytest
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.errors import CorruptError, RowsRefusedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
@@ -22,7 +22,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_build import PartitionBuild
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import OptionsRefusedError, WriterOptions
+from tornproof.impl.write.writer_options import OptionsRejectedError, WriterOptions
 
 COLUMNS = (
     NewColumn(name="ts", type=TypeTag.TIMESTAMP),
@@ -105,22 +105,22 @@ def test_what_is_rolled_back_is_not_named() -> None:
     assert storage.kind(PREPARED) is EntryKind.DIRECTORY
 
 
-def test_a_prepared_partition_is_refused_where_one_is_or_rows_are_staged() -> None:
+def test_a_prepared_partition_is_rejected_where_one_is_or_rows_are_staged() -> None:
     storage, table = new_table()
     prepared = built(storage, table, rows(range(5)))
     with open_writer(storage, "t") as writer:
         writer.adopt(prepared)
         writer.write(rows(range(5)))
-        with pytest.raises(RowsRefusedError, match="prepared elsewhere"):
+        with pytest.raises(RowsRejectedError, match="prepared elsewhere"):
             writer.commit()
         writer.rollback()
         writer.write(rows(range(5)))
         writer.commit()
-        with pytest.raises(RowsRefusedError, match="there is a partition already that starts at 0"):
+        with pytest.raises(RowsRejectedError, match="there is a partition already that starts at 0"):
             writer.adopt(prepared)
 
 
-def test_a_directory_that_is_incomplete_or_of_another_time_is_refused() -> None:
+def test_a_directory_that_is_incomplete_or_of_another_time_is_rejected() -> None:
     storage, table = new_table()
     prepared = built(storage, table, rows(range(5)))
     with open_writer(storage, "t") as writer:
@@ -135,10 +135,10 @@ def test_a_directory_that_is_incomplete_or_of_another_time_is_refused() -> None:
         assert writer.commit() == 1
 
 
-def test_options_that_do_not_fit_the_table_are_refused_before_anything_is_made() -> None:
+def test_options_that_do_not_fit_the_table_are_rejected_before_anything_is_made() -> None:
     storage, table = new_table()
     assert table.metadata is not None
     options = WriterOptions(encoding=EncodeOptions(columns={"none": ColumnOptions(level=3)}))
-    with pytest.raises(OptionsRefusedError):
+    with pytest.raises(OptionsRejectedError):
         PartitionBuild(storage, PREPARED, table.metadata, options, table_name="t")
     assert storage.kind(PREPARED) is EntryKind.MISSING

@@ -54,7 +54,7 @@ def test_partition_is_written_anew_once_more_than_the_ratio_of_it_is_unused() ->
 def test_partition_is_written_anew_once_more_bytes_than_the_bound_are_unused() -> None:
     storage = filled(rows([1]), rows([2]))
     (resolved,) = resolved_partitions(PATH, storage)
-    unused_bytes = resolved.metadata.generation.place.fixed.unused_bytes
+    unused_bytes = resolved.metadata.generation.position.fixed.unused_bytes
     for bound, is_new in ((unused_bytes, False), (unused_bytes - 1, True)):
         copy = storage.copy()
         options = WriterOptions(rewrite_unused_ratio=1.0, rewrite_unused_bytes=bound)
@@ -70,7 +70,7 @@ def test_rewrite_that_was_asked_for_drops_unused_bytes_and_fills_row_groups() ->
         writer.commit()
     (resolved,) = resolved_partitions(PATH, storage)
     assert resolved.files.name == "2024-01-01.9"
-    assert resolved.metadata.generation.place.fixed.unused_bytes == 0
+    assert resolved.metadata.generation.position.fixed.unused_bytes == 0
     assert [block.num_rows for block in resolved.metadata.blocks] == [4, 4, 1]
     assert pairs_on(storage) == before
 
@@ -105,7 +105,7 @@ def test_every_byte_of_a_written_file_is_a_live_row_group_a_footer_or_counted_as
     for number in range(5):
         write(storage, rows([50 * number, 7 * number + 1, 300], number))
         (resolved,) = resolved_partitions(PATH, storage)
-        fixed = resolved.metadata.generation.place.fixed
+        fixed = resolved.metadata.generation.position.fixed
         with resolved.files.open_data() as handle:
             footer = handle.pread(fixed.parquet_footer_length, fixed.parquet_footer_offset)
         groups = split_footer(footer, file="data.parquet", offset_bytes=0).row_groups
@@ -160,9 +160,11 @@ def test_partition_of_other_columns_is_written_anew_with_those_of_now(questdb_da
         times = ours["ts"].cast(pa.int64()).to_pylist()
         old_times = old_rows[partition.timestamp]["ts"].cast(pa.int64()).to_pylist()
         assert times == sorted([*old_times, partition.timestamp])
-        place = old_times.count(partition.timestamp)
-        assert ours.slice(place, 1).equals(added)
-        assert pa.concat_tables([ours.slice(0, place), ours.slice(place + 1)]).equals(old_rows[partition.timestamp])
+        position = old_times.count(partition.timestamp)
+        assert ours.slice(position, 1).equals(added)
+        assert pa.concat_tables([ours.slice(0, position), ours.slice(position + 1)]).equals(
+            old_rows[partition.timestamp]
+        )
         mine, content = ours_and_content(after, partition)
         theirs, mine = normalised(read_with_pyarrow(content, Path()), mine)
         assert theirs.equals(mine)

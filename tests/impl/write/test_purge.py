@@ -14,7 +14,7 @@ from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -59,7 +59,7 @@ def test_what_no_version_names_is_removed_and_what_one_names_stays() -> None:
 def test_pin_keeps_the_directories_of_its_version_and_no_others() -> None:
     storage = filled(rows([1, 2]))
     rewrite(storage)
-    reader = storage.fork_life()
+    reader = storage.fork_process()
     with pin_committed(reader, PATH) as pin:
         assert (pin.version, pin.is_held) == (2, True)
         pinned = snapshot_of(PATH, storage)
@@ -74,13 +74,13 @@ def test_pin_keeps_the_directories_of_its_version_and_no_others() -> None:
 
 def test_pin_on_the_committed_version_keeps_nothing_that_is_old() -> None:
     storage = table_with_old_directories()
-    with pin_committed(storage.fork_life(), PATH):
+    with pin_committed(storage.fork_process(), PATH):
         assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
 
 
 def test_dropped_partition_goes_when_no_reader_of_before_is_left() -> None:
     storage = filled(rows([1, DAY_LENGTH]))
-    pin = pin_committed(storage.fork_life(), PATH)
+    pin = pin_committed(storage.fork_process(), PATH)
     with writer_on(storage) as writer:
         writer.drop_partition(DAY)
         writer.commit()
@@ -92,11 +92,11 @@ def test_dropped_partition_goes_when_no_reader_of_before_is_left() -> None:
 
 def test_pin_of_a_killed_process_is_gone() -> None:
     storage = table_with_old_directories()
-    reader = storage.fork_life()
+    reader = storage.fork_process()
     rewrite_pin = pin_committed(reader, PATH)
     rewrite(storage)
     assert purge(storage) == ("2024-01-01.0", "2024-01-01.1")
-    reader.kill_life()
+    reader.kill_process()
     assert purge(storage) == ("2024-01-01.2",)
     assert rewrite_pin.version == 3
 
@@ -140,7 +140,7 @@ def test_removal_that_was_interrupted_is_finished_by_the_next_purge() -> None:
     for stop in range(6):
         copy = storage.copy()
         faulty = FaultyStorage(copy)
-        fault = Fault(at=stop, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.UNLINK, CallKind.RMDIR}))
+        fault = Fault(at=stop, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.UNLINK, CallKind.RMDIR}))
         with open_writer(faulty, PATH) as writer:
             faulty.arm(fault)
             with pytest.raises(StorageError):

@@ -25,11 +25,11 @@ def texts_of(questdb_data: Path, pm_name: str) -> list[tuple[str, int]]:
     pm = (questdb_data / pm_name).read_bytes()
     data = (questdb_data / pm_name).with_name("data.parquet").read_bytes()
     found = []
-    for place in walk(pm[: int.from_bytes(pm[:8], "little")], file=pm_name):
-        footer, offset_bytes = footer_bytes(data[: place.token])
+    for position in walk(pm[: int.from_bytes(pm[:8], "little")], file=pm_name):
+        footer, offset_bytes = footer_bytes(data[: position.token])
         text = split_footer(footer, file=pm_name, offset_bytes=offset_bytes).key_value(QUESTDB_KEY)
         assert text is not None
-        found.append((text, place.fixed.unused_bytes))
+        found.append((text, position.fixed.unused_bytes))
     return found[::-1]
 
 
@@ -168,7 +168,7 @@ def test_known_members_of_a_column_are_taken(members: dict[str, Any]) -> None:
         (schema_with(ascii=1), CorruptError, "questdb schema[0].ascii"),
     ],
 )
-def test_json_that_servers_would_not_take_is_refused_by_name(text: str, kind: type[ProblemError], field: str) -> None:
+def test_json_that_servers_would_not_take_is_rejected_by_name(text: str, kind: type[ProblemError], field: str) -> None:
     with pytest.raises(ProblemError) as caught:
         updated_json(text, unused_bytes=1, file="2024-01-01.1/data.parquet")
     assert type(caught.value) is kind

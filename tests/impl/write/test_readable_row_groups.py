@@ -14,7 +14,7 @@ from written_tables import PATH, new_table, rows, table_on, write
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk import expansion as chunk_expansion
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.parquet.encode_options import ENCODABLE, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.read import row_group
 from tornproof.impl.table.create import NewColumn
@@ -67,7 +67,7 @@ def test_only_row_groups_that_no_reader_would_take_are_divided(small_bounds: Non
         return block_sizes(storage)
 
     random = np.random.default_rng(1).integers(0, 256, 250_000, np.uint8).tobytes().hex()
-    assert written([random[place : place + 500] for place in range(0, 500_000, 500)]) == [1_000]
+    assert written([random[position : position + 500] for position in range(0, 500_000, 500)]) == [1_000]
     assert written(["y" * 20] * 1_000) == [1_000]
     # 500 bytes a value: what 64 KiB leave of each row group, a power of two of which makes a thousand.
     assert written(["y" * 500] * 1_000) == [62, 63] * 8
@@ -105,13 +105,13 @@ def test_values_that_do_not_compress_are_divided_by_what_readers_take_of_a_chunk
 ) -> None:
     storage, _ = new_table(NewColumn(name="x", type=TypeTag.BINARY))
     random = np.random.default_rng(1).integers(0, 256, size_bytes + row_count, np.uint8).tobytes()
-    values = [random[place : place + size_bytes] for place in range(row_count)]
+    values = [random[position : position + size_bytes] for position in range(row_count)]
     write(storage, rows(range(row_count), x=values), options=WriterOptions())
     assert len(block_sizes(storage)) > 1
     assert table_on(storage)["x"].to_pylist() == values
 
 
-def test_a_value_that_no_reader_takes_is_refused_and_the_largest_that_one_takes_is_not() -> None:
+def test_a_value_that_no_reader_takes_is_rejected_and_the_largest_that_one_takes_is_not() -> None:
     for size_bytes, is_taken in ((64 << 20) - 100, True), (64 << 20, False):
         storage, _ = new_table(NewColumn(name="x", type=TypeTag.VARCHAR))
         batch = rows([0], x=["x" * size_bytes])
@@ -119,6 +119,6 @@ def test_a_value_that_no_reader_takes_is_refused_and_the_largest_that_one_takes_
             write(storage, batch, options=WriterOptions())
             assert len(table_on(storage)["x"][0].as_py()) == size_bytes
             continue
-        with pytest.raises(RowsRefusedError, match=r"column 'x': expected at most 67108864 bytes a value"):
+        with pytest.raises(RowsRejectedError, match=r"column 'x': expected at most 67108864 bytes a value"):
             write(storage, batch, options=WriterOptions())
         assert block_sizes(storage) == []

@@ -113,7 +113,7 @@ def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones
     kinds = [call.kind for call in recorded.calls if call.path.startswith(PATH)]
     # The names are gone for good before the writer may use them again.
     assert kinds.index(CallKind.SYNC_DIRECTORY) > max(
-        place for place, kind in enumerate(kinds) if kind is CallKind.RMDIR
+        position for position, kind in enumerate(kinds) if kind is CallKind.RMDIR
     )
 
 

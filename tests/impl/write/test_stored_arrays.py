@@ -21,7 +21,7 @@ from real_tables import only, parquet_partitions, rows_of, snapshot_of
 from type_values import NEVER_NULL, SYMBOLS, TYPES, array_type, arrow, decimal_type, text
 
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
-from tornproof.impl.errors import RowsRefusedError
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.parquet.fields import PageType
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.pm.block import Chunk
@@ -54,21 +54,21 @@ class Written:
     columns: tuple[Column, ...]
     bounds: Mapping[str, ReplacedBounds]
 
-    def chunk(self, place: int) -> tuple[bytes, Chunk]:
+    def chunk(self, location: int) -> tuple[bytes, Chunk]:
         (row_group,) = self.footer.row_groups
-        chunk = chunk_of(row_group.chunks[place])
-        name = self.columns[place].name
+        chunk = chunk_of(row_group.chunks[location])
+        name = self.columns[location].name
         if name in self.bounds:
             low, high = map(exact, self.bounds[name] or (None, None))
             chunk = replace(chunk, minimum=low, maximum=high)
         return self.data[chunk.byte_range_start : chunk.byte_range_end], chunk
 
-    def decoded(self, place: int = 0) -> pa.Array:
+    def decoded(self, location: int = 0) -> pa.Array:
         """Return the column, after its physical type, levels, counts and exact bounds were checked."""
-        leaf, column = self.footer.leaves[place], self.columns[place]
+        leaf, column = self.footer.leaves[location], self.columns[location]
         assert (leaf.physical_type, leaf.element.type_length or 0) == (column.physical_type, column.fixed_byte_len)
         assert (leaf.max_rep, leaf.max_def) == (0, column.max_def_level)
-        content, chunk = self.chunk(place)
+        content, chunk = self.chunk(location)
         return decode_chunk(content, column, chunk, file="data.parquet")
 
 
@@ -100,8 +100,8 @@ def test_rows_of_real_tables_survive_being_stored(questdb_data: Path, name: str)
         header = snapshot.resolve(partition).metadata.header
         columns = tuple(replace(column, name=names[column.id]) for column in header.columns)
         written = write(rows, columns, symbols)
-        for place, column in enumerate(columns):
-            assert text(written.decoded(place)) == text(rows[column.name])
+        for location, column in enumerate(columns):
+            assert text(written.decoded(location)) == text(rows[column.name])
             seen += len(rows)
     assert seen
 
@@ -201,7 +201,7 @@ def runs(body: bytes, bit_width: int, count: int) -> list[int]:
         if header & 1:
             size_bytes = (header >> 1) * bit_width
             packed = int.from_bytes(body[position : position + size_bytes], "little")
-            numbers += [packed >> place * bit_width & (1 << bit_width) - 1 for place in range((header >> 1) * 8)]
+            numbers += [packed >> location * bit_width & (1 << bit_width) - 1 for location in range((header >> 1) * 8)]
         else:
             size_bytes = -(-bit_width // 8)
             numbers += [int.from_bytes(body[position : position + size_bytes], "little")] * (header >> 1)
@@ -248,7 +248,7 @@ def test_symbols_stay_in_a_dictionary_however_large_it_is() -> None:
     assert written.decoded().equals(rows)
 
 
-REFUSED: dict[str, tuple[str, pa.Array, int | None, str]] = {
+REJECTED: dict[str, tuple[str, pa.Array, int | None, str]] = {
     "another type": ("long", pa.array([1], pa.int32()), None, "values of type int64"),
     "another unit": ("timestamp", pa.array([1], pa.timestamp("ms", "UTC")), None, r"timestamp\[us, tz=UTC\]"),
     "another zone": ("timestamp", pa.array([1], pa.timestamp("us")), None, r"timestamp\[us, tz=UTC\]"),
@@ -268,22 +268,22 @@ REFUSED: dict[str, tuple[str, pa.Array, int | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_values_that_do_not_fit_are_refused_by_column_and_row(name: str) -> None:
-    of, values, row, message = REFUSED[name]
-    with pytest.raises(RowsRefusedError, match=message) as caught:
+@pytest.mark.parametrize("name", REJECTED)
+def test_values_that_do_not_fit_are_rejected_by_column_and_row(name: str) -> None:
+    of, values, row, message = REJECTED[name]
+    with pytest.raises(RowsRejectedError, match=message) as caught:
         stored_array(values, column_of(TYPES[of][0]), symbols=SYMBOLS)
     assert str(caught.value).startswith("column 'x':" if row is None else f"column 'x', row {row}:")
 
 
-def test_null_is_refused_where_the_file_has_no_level_for_it_or_the_type_no_null() -> None:
+def test_null_is_rejected_where_the_file_has_no_level_for_it_or_the_type_no_null() -> None:
     values = pa.array([1, None])
     optional = column_of(TypeTag.LONG)
     assert stored_array(values, optional).array.null_count == 1
-    with pytest.raises(RowsRefusedError, match="row 1: expected a value"):
+    with pytest.raises(RowsRejectedError, match="row 1: expected a value"):
         stored_array(values, replace(optional, max_def_level=0))
     # Later releases store these types as optional, and still know no null of them.
-    with pytest.raises(RowsRefusedError, match="row 1: expected a value"):
+    with pytest.raises(RowsRejectedError, match="row 1: expected a value"):
         stored_array(pa.array([True, None]), replace(column_of(TypeTag.BOOLEAN), max_def_level=1))
 
 
@@ -300,11 +300,11 @@ def test_null_is_refused_where_the_file_has_no_level_for_it_or_the_type_no_null(
         {"type": decimal_type(TypeTag.DECIMAL8, 3, 0)},
     ],
 )
-def test_columns_that_are_stored_in_another_way_are_refused(changes: dict[str, Any]) -> None:
+def test_columns_that_are_stored_in_another_way_are_rejected(changes: dict[str, Any]) -> None:
     column = column_of(TypeTag.DATE)
     values = pa.array([1], pa.timestamp("ms", "UTC"))
     assert stored_array(values, column).array.to_pylist() == [1]
-    with pytest.raises(RowsRefusedError, match="stored as QuestDB does"):
+    with pytest.raises(RowsRejectedError, match="stored as QuestDB does"):
         stored_array(values, replace(column, **changes))
 
 
@@ -317,10 +317,10 @@ def test_columns_come_in_file_order_with_the_files_nullability() -> None:
         assert bounds == {"c": None}
 
 
-def test_rows_without_a_column_or_with_two_of_a_name_are_refused() -> None:
+def test_rows_without_a_column_or_with_two_of_a_name_are_rejected() -> None:
     columns = (column_of(TypeTag.LONG, "b"),)
     for rows in (pa.table({"a": [1]}), pa.table([pa.array([1]), pa.array([1])], names=["b", "b"])):
-        with pytest.raises(RowsRefusedError, match="column 'b': expected a column of this name"):
+        with pytest.raises(RowsRejectedError, match="column 'b': expected a column of this name"):
             stored_table(rows, columns)
 
 

@@ -30,9 +30,9 @@ from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import pages_of
-from tornproof.impl.errors import BusyError, NotATableError, RowsRefusedError, StorageError
+from tornproof.impl.errors import BusyError, NotATableError, RowsRejectedError, StorageError
 from tornproof.impl.layout import txn as txn_layout
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import I64_MAX, I64_MIN
@@ -88,14 +88,14 @@ def test_rollback_forgets_rows_drops_and_rewrites_without_touching_a_byte() -> N
     assert pairs_on(storage) == [(1, 0), (7, 0), (DAY_LENGTH, 1)]
 
 
-def test_refused_commit_leaves_table_and_stage_as_they_were() -> None:
+def test_rejected_commit_leaves_table_and_stage_as_they_were() -> None:
     storage = filled(rows([1]))
     with writer_on(storage) as writer:
         before = on_disk(storage)
         writer.write(rows([2]))
         writer.write(rows([-DAY - 1], 1))
         for _ in range(2):
-            with pytest.raises(RowsRefusedError, match="lies in no partition"):
+            with pytest.raises(RowsRejectedError, match="lies in no partition"):
                 writer.commit()
         assert on_disk(storage) == before
         writer.rollback()
@@ -120,9 +120,9 @@ def test_committed_bytes_never_change_and_tokens_only_grow_in_place() -> None:
     assert table.directory_of(writer.transaction.partitions[0]) == "2024-01-01.0"
 
 
-def test_second_writer_is_refused_until_the_first_one_is_closed() -> None:
+def test_second_writer_is_rejected_until_the_first_one_is_closed() -> None:
     storage, _ = new_table()
-    other = storage.fork_life()
+    other = storage.fork_process()
     with writer_on(storage) as writer:
         with pytest.raises(BusyError, match="another writer has the table open"):
             writer_on(other)
@@ -156,7 +156,7 @@ def test_folder_without_meta_is_not_written_to() -> None:
 def test_failed_commit_kills_the_writer_and_the_table_stays_at_the_old_version(kind: CallKind) -> None:
     storage = filled(rows([1, 5]))
     faulty = FaultyStorage(storage)
-    fault = Fault(at=0, reason=Refusal.INPUT_OUTPUT, among=frozenset({kind}))
+    fault = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({kind}))
     with writer_on(faulty) as writer:
         writer.write(rows([3, DAY_LENGTH], 10))
         faulty.arm(fault)
@@ -176,7 +176,7 @@ def test_writer_that_cannot_read_its_own_version_is_dead_lest_it_commits_the_sam
     with writer_on(faulty) as writer:
         writer.write(rows([1]))
         # The second time that `_txn` is opened to be read is after the commit.
-        fault = Fault(at=1, reason=Refusal.INPUT_OUTPUT, among=frozenset({CallKind.OPEN_FOR_READING}))
+        fault = Fault(at=1, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.OPEN_FOR_READING}))
         faulty.arm(fault)
         with pytest.raises(StorageError):
             writer.commit()
@@ -225,7 +225,7 @@ def test_partition_that_is_not_there_cannot_be_dropped_or_rewritten() -> None:
     storage = filled(rows([1]))
     with writer_on(storage) as writer:
         for change in (writer.drop_partition, writer.rewrite_partition):
-            with pytest.raises(RowsRefusedError, match=f"no partition starts at {DAY + 1}"):
+            with pytest.raises(RowsRejectedError, match=f"no partition starts at {DAY + 1}"):
                 change(DAY + 1)
 
 
@@ -234,14 +234,14 @@ def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(ques
     before = storage.image().files
     with open_writer(storage, path, options=IN_PLACE) as writer:
         parquet, native = writer.transaction.partitions
-        with pytest.raises(RowsRefusedError, match="not in Parquet; only the server writes to it"):
+        with pytest.raises(RowsRejectedError, match="not in Parquet; only the server writes to it"):
             writer.rewrite_partition(native.timestamp)
         writer.write(rows_for(writer.table, [native.timestamp], seed=0))
-        with pytest.raises(RowsRefusedError, match="2024-01-02: its rows are not in Parquet"):
+        with pytest.raises(RowsRejectedError, match="2024-01-02: its rows are not in Parquet"):
             writer.commit()
         writer.rollback()
         writer.drop_partition(parquet.timestamp)
-        with pytest.raises(RowsRefusedError, match="cannot drop its neighbour"):
+        with pytest.raises(RowsRejectedError, match="cannot drop its neighbour"):
             writer.commit()
         writer.rollback()
         writer.drop_partition(native.timestamp)
@@ -256,15 +256,15 @@ def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
     storage = filled(rows([1, DAY_LENGTH]))
     with writer_on(storage) as writer:
         entry = writer.transaction.partitions[0]
-        place = entry.entry_offset_bytes + txn_layout.PartitionEntry.layout.field("row_count_and_flags").offset_bytes
+        position = entry.entry_offset_bytes + txn_layout.PartitionEntry.layout.field("row_count_and_flags").offset_bytes
     with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
-        word = int.from_bytes(file.pread(8, place), "little")
-        file.pwrite((word | txn_layout.READ_ONLY.put(0, 1)).to_bytes(8, "little"), place)
+        word = int.from_bytes(file.pread(8, position), "little")
+        file.pwrite((word | txn_layout.READ_ONLY.put(0, 1)).to_bytes(8, "little"), position)
     with writer_on(storage) as writer:
-        with pytest.raises(RowsRefusedError, match=r"2024-01-01\.0: it is marked as read-only"):
+        with pytest.raises(RowsRejectedError, match=r"2024-01-01\.0: it is marked as read-only"):
             writer.rewrite_partition(DAY)
         writer.write(rows([2]))
-        with pytest.raises(RowsRefusedError, match="marked as read-only"):
+        with pytest.raises(RowsRejectedError, match="marked as read-only"):
             writer.commit()
         writer.rollback()
         writer.write(rows([DAY_LENGTH + 1], 5))
@@ -272,11 +272,11 @@ def test_partition_that_is_marked_as_read_only_is_left_alone() -> None:
     assert pairs_on(storage) == [(1, 0), (DAY_LENGTH, 1), (DAY_LENGTH + 1, 5)]
 
 
-def test_new_symbol_is_refused_by_name_and_known_ones_are_taken(questdb_data: Path) -> None:
+def test_new_symbol_is_rejected_by_name_and_known_ones_are_taken(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / CHAIN)
     with open_writer(storage, path, options=IN_PLACE) as writer:
         day = writer.transaction.partitions[0].timestamp
-        with pytest.raises(RowsRefusedError, match=r"column 's', row 1: .*the new symbol 'nobody knows it'"):
+        with pytest.raises(RowsRejectedError, match=r"column 's', row 1: .*the new symbol 'nobody knows it'"):
             writer.write(pa.table({"ts": [day, day], "s": [None, "nobody knows it"]}))
         known = next(value for value in table_on(storage, path)["s"].to_pylist() if value is not None)
         writer.write(pa.table({"ts": [day], "s": [known]}))
@@ -330,7 +330,7 @@ def test_pages_that_are_written_have_checksums_and_indexes_and_the_footer_names_
             assert found.row_group(group).column(column).has_offset_index
             assert found.row_group(group).column(column).has_column_index
     questdb = json.loads(found.metadata[QUESTDB_KEY.encode()])
-    assert questdb["unused_bytes"] == resolved.metadata.generation.place.fixed.unused_bytes > 0
+    assert questdb["unused_bytes"] == resolved.metadata.generation.position.fixed.unused_bytes > 0
     assert [each["column_type"] for each in questdb["schema"]] == [
         column.type for column in resolved.metadata.header.columns
     ]
@@ -343,7 +343,7 @@ def test_json_of_a_real_file_is_kept_but_for_its_unused_bytes(questdb_data: Path
         resolved, *_ = resolved_partitions(path, storage)
         with resolved.files.open_data() as handle:
             content = handle.pread(resolved.partition.token, 0)
-        unused_bytes = resolved.metadata.generation.place.fixed.unused_bytes
+        unused_bytes = resolved.metadata.generation.position.fixed.unused_bytes
         return json.loads(pq.read_metadata(pa.BufferReader(content)).metadata[QUESTDB_KEY.encode()]), unused_bytes
 
     before, _ = json_and_unused()

@@ -11,7 +11,7 @@ from real_tables import in_memory
 from writer_run import MICROSECONDS, Run, start_run
 
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.impl.errors import CorruptError, RowsRefusedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -44,18 +44,18 @@ ONE_OF_EACH_KIND = tuple({kind_of(name): name for name in FEW_COMMIT_IMAGES}.val
 
 def append(run: Run) -> None:
     last = run.times()[-1]
-    run.write([min(last + 1 + place, run.main + run.interval - 1) for place in range(5)])
+    run.write([min(last + 1 + position, run.main + run.interval - 1) for position in range(5)])
 
 
 def scatter(run: Run) -> None:
     times = run.times()
     span = times[-1] - times[0] + 1
-    run.write([times[0] + place * 7919 * span // 16 % span for place in range(9)])
+    run.write([times[0] + position * 7919 * span // 16 % span for position in range(9)])
 
 
 def tie(run: Run) -> None:
     times = run.times()
-    run.write([times[place * len(times) // 6] for place in (5, 3, 1, 1)])
+    run.write([times[position * len(times) // 6] for position in (5, 3, 1, 1)])
     run.write([times[0], times[-1], times[-1]])
 
 
@@ -80,14 +80,14 @@ def several(run: Run) -> None:
 
 def create(run: Run) -> None:
     start = max(run.taken()) + 2 * run.interval
-    run.write([start + place * 1000 % 7777 for place in range(20)])
+    run.write([start + position * 1000 % 7777 for position in range(20)])
     # Two, so that the last partition can be dropped: a native one may not become the last.
     run.write([start + run.interval, start + run.interval])
 
 
 def create_first(run: Run) -> None:
     start = min(run.taken()) - run.interval
-    run.write([start + place for place in (5, 0, 3)])
+    run.write([start + position for position in (5, 0, 3)])
 
 
 def rewrite(run: Run) -> None:
@@ -174,7 +174,7 @@ def test_fifty_commits_on_a_real_image_are_what_a_plain_merge_makes(
     assert run.reached["created"] >= 5 and run.reached["dropped"] >= 4
 
 
-REFUSED_AT_OPENING = {
+REJECTED_AT_OPENING = {
     "pm-header-old-txn-new": "token at byte 424: expected one of the chain's 2",
     "pm-old-whole-txn-new": "token at byte 424: expected one of the chain's 2",
     "pm-one-bit-flipped-in-a-committed-block": "CHECKSUM at byte 1740",
@@ -182,7 +182,7 @@ REFUSED_AT_OPENING = {
     "txn-version-new-record-area-old": "TXN at byte 400: expected 4, the version, found 2",
 }
 """Nothing of the table is known for sure, because `_txn` or a `_pm` that it names is damaged."""
-REFUSED_AT_COMMIT = {
+REJECTED_AT_COMMIT = {
     "2026-07/data-tail-first-512-b-zero": "pages",
     "9.4.2/data-tail-first-512-b-zero": "version at byte 5452",
     "2026-07/data-tail-lost-length": "size: expected 7586 bytes or more, the committed token",
@@ -198,19 +198,19 @@ REFUSED_AT_COMMIT = {
 def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
     name: str, questdb_data: Path, tmp_path: Path
 ) -> None:
-    place, kind = questdb_data / name / "table", name.rpartition("/")[2]
-    path, storage = in_memory(place)
+    position, kind = questdb_data / name / "table", name.rpartition("/")[2]
+    path, storage = in_memory(position)
     before = storage.image().files
-    if kind in REFUSED_AT_OPENING:
-        with pytest.raises(CorruptError, match=REFUSED_AT_OPENING[kind]):
+    if kind in REJECTED_AT_OPENING:
+        with pytest.raises(CorruptError, match=REJECTED_AT_OPENING[kind]):
             open_writer(storage, path)
-    elif (message := REFUSED_AT_COMMIT.get(name.removeprefix("power-loss/"))) is not None:
+    elif (message := REJECTED_AT_COMMIT.get(name.removeprefix("power-loss/"))) is not None:
         with open_writer(storage, path) as writer:
             writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
             with pytest.raises(CorruptError, match=message):
                 writer.commit()
     else:
-        drive(start_run(tmp_path, place), FEW_COMMITS)
+        drive(start_run(tmp_path, position), FEW_COMMITS)
         return
     after = storage.image().files
     # Both released the lock, so that repairing the table is not refused.
@@ -228,7 +228,7 @@ def test_partition_of_a_release_before_pm_is_left_as_it_is_while_others_are_made
         assert writer.table.metadata is not None
         first = next(each for each in writer.transaction.partitions if each.is_parquet)
         writer.write(rows_for(writer.table, [first.timestamp], seed=0))
-        with pytest.raises(RowsRefusedError, match="it has no _pm, because a release before"):
+        with pytest.raises(RowsRejectedError, match="it has no _pm, because a release before"):
             writer.commit()
         writer.rollback()
         later = first.timestamp + 40 * MICROSECONDS[PartitionBy.DAY]

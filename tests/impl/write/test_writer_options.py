@@ -30,7 +30,7 @@ from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.write.table_writer import open_writer
-from tornproof.impl.write.writer_options import OptionsRefusedError, WriterOptions
+from tornproof.impl.write.writer_options import OptionsRejectedError, WriterOptions
 
 ROW_COUNT = 3_000
 BATCHES = (range(ROW_COUNT), range(ROW_COUNT, 2 * ROW_COUNT))
@@ -48,13 +48,13 @@ class Written:
 
     def chunks(self, name: str) -> list[Any]:
         """Return what pyarrow knows of a column's chunks."""
-        place = self.metadata.schema.to_arrow_schema().get_field_index(name)
-        return [self.metadata.row_group(group).column(place) for group in range(self.metadata.num_row_groups)]
+        position = self.metadata.schema.to_arrow_schema().get_field_index(name)
+        return [self.metadata.row_group(group).column(position) for group in range(self.metadata.num_row_groups)]
 
     def own(self, name: str) -> list[Chunk]:
         """Return what `_pm` says of them."""
-        place = [column.name for column in self.resolved.metadata.header.columns].index(name)
-        return [block.chunks[place] for block in self.resolved.metadata.blocks]
+        position = [column.name for column in self.resolved.metadata.header.columns].index(name)
+        return [block.chunks[position] for block in self.resolved.metadata.blocks]
 
     def page_row_counts(self, name: str) -> list[int]:
         """Return how many values each data page has."""
@@ -249,7 +249,7 @@ def test_symbols_of_a_real_table_keep_their_dictionary_under_any_codec(questdb_d
     assert [each for each in codecs if Codec.GZIP in each] == [[Codec.ZSTD] * 3 + [Codec.GZIP] + [Codec.ZSTD] * 3]
 
 
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+REJECTED: dict[str, tuple[Callable[[], object], str]] = {
     "row group without rows": (lambda: WriterOptions(row_group_row_count_max=0), "a row group has rows, not at most 0"),
     "row group without bytes": (lambda: WriterOptions(row_group_size_bytes_max=0), "a row group has bytes, not at"),
     "page without bytes": (lambda: EncodeOptions(page_size_bytes=0), "a page has bytes, not at most 0"),
@@ -281,21 +281,21 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_options_that_nobody_can_follow_are_refused_in_words(name: str) -> None:
-    make, message = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_options_that_nobody_can_follow_are_rejected_in_words(name: str) -> None:
+    make, message = REJECTED[name]
     storage, _ = new_table()
-    with pytest.raises(OptionsRefusedError, match=re.escape(message)) as refusal:
+    with pytest.raises(OptionsRejectedError, match=re.escape(message)) as rejection:
         made = make()
         writer_on(storage, WriterOptions(encoding=made) if isinstance(made, EncodeOptions) else WriterOptions())
-    assert isinstance(refusal.value, TornproofError) and isinstance(refusal.value, ValueError)
+    assert isinstance(rejection.value, TornproofError) and isinstance(rejection.value, ValueError)
     # The lock was given back.
     writer_on(storage).close()
 
 
 def test_symbols_are_encoded_by_dictionary_alone(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / "tables/9.4.2/bloom/table")
-    with pytest.raises(OptionsRefusedError, match="column 's': symbols are encoded by dictionary, not as PLAIN"):
+    with pytest.raises(OptionsRejectedError, match="column 's': symbols are encoded by dictionary, not as PLAIN"):
         open_writer(storage, path, options=WriterOptions(encoding=columns(s=ColumnOptions(encoding=Encoding.PLAIN))))
     asked = columns(s=ColumnOptions(encoding=Encoding.DICTIONARY))
     open_writer(storage, path, options=WriterOptions(encoding=asked)).close()

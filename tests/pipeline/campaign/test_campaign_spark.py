@@ -51,15 +51,15 @@ def content_of(out: Path) -> dict[str, bytes]:
     }
 
 
-def told_of(summary: Summary) -> object:
-    return summary.result_hash, summary.verdict, summary.convictions, summary.fates
+def reported_of(summary: Summary) -> object:
+    return summary.result_hash, summary.verdict, summary.convictions, summary.injected_faults
 
 
 def test_one_two_and_eight_partitions_give_the_same_and_retries_and_interruptions_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     summaries = [run_campaign(spark, SPEC, tmp_path / str(count), partition_count=count) for count in (1, 2, 8)]
-    assert len({repr(told_of(summary)) for summary in summaries}) == 1
+    assert len({repr(reported_of(summary)) for summary in summaries}) == 1
     contents = [content_of(tmp_path / str(count)) for count in (1, 2, 8)]
     assert contents[0] == contents[1] == contents[2] and len(contents[0]) == 2 * TASK_COUNT
     assert summaries[0].verdict.name == "INVALID" and summaries[0].run_count == RUN_COUNT
@@ -78,7 +78,10 @@ def test_one_two_and_eight_partitions_give_the_same_and_retries_and_interruption
 
     retried = run_campaign(spark, SPEC, tmp_path / "retried", work=fails_first)
     assert len(list(marks.iterdir())) == 2
-    assert repr(told_of(retried)) == repr(told_of(summaries[0])) and content_of(tmp_path / "retried") == contents[0]
+    assert (
+        repr(reported_of(retried)) == repr(reported_of(summaries[0]))
+        and content_of(tmp_path / "retried") == contents[0]
+    )
 
     def blocks(task: Task, out: Path) -> None:
         if task.number == BLOCKED:
@@ -110,9 +113,9 @@ def test_one_two_and_eight_partitions_give_the_same_and_retries_and_interruption
         out,
         work=counted,
         on_conviction=found.append,
-        on_progress=lambda *told: counts.append(told),
+        on_progress=lambda *reported: counts.append(reported),
     )
-    assert repr(told_of(resumed)) == repr(told_of(summaries[0])) and content_of(out) == contents[0]
+    assert repr(reported_of(resumed)) == repr(reported_of(summaries[0])) and content_of(out) == contents[0]
     assert len(list(ran.iterdir())) == TASK_COUNT - BLOCKED
     assert {each.signature for each in found} == {each.signature for each in resumed.convictions}
     assert counts[-1] == (RUN_COUNT, RUN_COUNT, len(resumed.convictions)) and counts == sorted(counts)

@@ -114,14 +114,14 @@ def test_a_fault_comes_with_the_scenario_that_it_is_hunted_on() -> None:
         (b"#" * (SIZE_LIMIT_BYTES + 1), f"x.toml: more than {SIZE_LIMIT_BYTES} bytes"),
     ],
 )
-def test_a_spec_that_cannot_be_run_is_refused_with_file_and_field(content: bytes, sentence: str) -> None:
-    with pytest.raises(CampaignError) as refused:
+def test_a_spec_that_cannot_be_run_is_rejected_with_file_and_field(content: bytes, sentence: str) -> None:
+    with pytest.raises(CampaignError) as rejected:
         parse_spec(content, "x.toml")
-    assert str(refused.value).startswith(sentence)
-    assert "\n" not in str(refused.value)
+    assert str(rejected.value).startswith(sentence)
+    assert "\n" not in str(rejected.value)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match="cannot read: No such file or directory"):
         load_spec(tmp_path / "none.toml")
 
@@ -141,7 +141,7 @@ def test_the_digest_stands_for_everything_that_is_run() -> None:
     assert len(digests) == 6
 
 
-def assert_convicted(groups: Sequence[Group]) -> None:
+def assert_detected(groups: Sequence[Group]) -> None:
     """Find out that every preset and fault of some controls is convicted by one of the seeds that it has."""
     for group in groups:
         for cell in cells_of(group):
@@ -149,9 +149,9 @@ def assert_convicted(groups: Sequence[Group]) -> None:
                 assert any(runs.run(seed).verdict is Verdict.INVALID for seed in range(group.seeds.count)), cell.key
 
 
-def test_the_controls_of_every_campaign_are_convicted() -> None:
+def test_the_controls_of_every_campaign_are_detected() -> None:
     assert len(CONTROL_GROUPS) == 2
-    assert_convicted(CONTROL_GROUPS)
+    assert_detected(CONTROL_GROUPS)
 
 
 def test_the_nightly_runs_every_suitable_scenario_and_hunts_planted_faults_as_controls() -> None:

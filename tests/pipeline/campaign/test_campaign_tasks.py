@@ -14,7 +14,7 @@ import pytest
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.random.seeded_course import moves_of
+from tornproof.harness.explorers.random.seeded_trace import moves_of
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec
@@ -145,14 +145,14 @@ def test_the_hash_is_that_of_the_rows_whoever_wrote_them_and_when(tmp_path: Path
 def test_our_implementation_is_valid_with_all_denominators(tmp_path: Path, left_by_ours: Path) -> None:
     summary = summarise(spec_of(), copied(left_by_ours, tmp_path), tmp_path)
     assert (summary.verdict, summary.notes, summary.convictions) == (Verdict.VALID, (), ())
-    assert (summary.run_count, summary.task_count, summary.situation_count) == (20, 4, 2)
+    assert (summary.run_count, summary.task_count, summary.case_count) == (20, 4, 2)
     assert summary.controls == {"controls-x: prev is always 0": "passed"}
-    assert sum(summary.fates.values()) == sum(summary.coverage.values()) == 20
+    assert sum(summary.injected_faults.values()) == sum(summary.coverage.values()) == 20
     assert summary.group_counts["ours"] == {"VALID": 12}
     assert summary.step_count > 1_000 and summary.event_count > 60
 
 
-def test_a_convicted_release_is_invalid_and_each_signature_is_told_by_its_first_run(tmp_path: Path) -> None:
+def test_a_detected_release_is_invalid_and_each_signature_is_told_by_its_first_run(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, OURS, WORSE)
     assert summary.verdict is Verdict.INVALID and summary.convictions
     rows = ds.dataset(tmp_path / RESULTS / "group=worse").to_table().to_pylist()
@@ -169,7 +169,7 @@ def test_a_convicted_release_is_invalid_and_each_signature_is_told_by_its_first_
     assert finding.evidence[SEEDED]["seed"] == summary.convictions[0].seed
 
 
-def test_a_control_that_is_not_convicted_makes_the_verdict_unknown(
+def test_a_control_that_is_not_detected_makes_the_verdict_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harmless = Group(name="controls-x", scenarios=("sync-fails",), seeds=Seeds(count=3), control=True)
@@ -179,7 +179,7 @@ def test_a_control_that_is_not_convicted_makes_the_verdict_unknown(
     assert summary.notes == ("a positive control failed, controls-x: hardened",)
 
 
-def test_each_fault_of_a_control_is_to_be_convicted(tmp_path: Path) -> None:
+def test_each_fault_of_a_control_is_to_be_detected(tmp_path: Path) -> None:
     group = Group(name="mine", faults=("prev is always 0", "mapping kept"), seeds=Seeds(count=8), control=True)
     summary = summary_of(tmp_path, OURS, group)
     assert summary.verdict is Verdict.UNKNOWN and summary.convictions == ()
@@ -188,8 +188,8 @@ def test_each_fault_of_a_control_is_to_be_convicted(tmp_path: Path) -> None:
 
 
 def test_runs_that_come_to_no_end_make_the_verdict_unknown_and_say_why(tmp_path: Path) -> None:
-    refused = Group(name="g", scenarios=("two-orphans",), presets=("questdb-9.4.2",), seeds=Seeds(count=2))
-    summary = summary_of(tmp_path, refused)
+    rejected = Group(name="g", scenarios=("two-orphans",), presets=("questdb-9.4.2",), seeds=Seeds(count=2))
+    summary = summary_of(tmp_path, rejected)
     assert summary.verdict is Verdict.UNKNOWN
     (note,) = summary.notes
     assert note.startswith("2 runs came to no end: two-orphans, questdb-9.4.2, seed 0: not explorable: after")
@@ -216,7 +216,7 @@ def test_arrivals_are_told_once_and_controls_are_no_findings(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 but no more"])
-def test_results_that_are_missing_or_damaged_are_refused_by_name(
+def test_results_that_are_missing_or_damaged_are_rejected_by_name(
     tmp_path: Path, left_by_ours: Path, content: bytes | None
 ) -> None:
     spec = spec_of()
@@ -254,6 +254,6 @@ def test_a_campaign_that_is_complete_needs_no_spark(tmp_path: Path, left_by_ours
     spec = spec_of()
     claim(spec, tmp_path)
     copied(left_by_ours, tmp_path)
-    told: list[tuple[int, int, int]] = []
-    summary = run_campaign(None, spec, tmp_path, on_progress=lambda *counts: told.append(counts))  # type: ignore[arg-type]
-    assert summary.verdict is Verdict.VALID and told == [(20, 20, 0)]
+    reported: list[tuple[int, int, int]] = []
+    summary = run_campaign(None, spec, tmp_path, on_progress=lambda *counts: reported.append(counts))  # type: ignore[arg-type]
+    assert summary.verdict is Verdict.VALID and reported == [(20, 20, 0)]

@@ -28,7 +28,7 @@ from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 from tornproof.pipeline.datasource import pins as source_pins
 from tornproof.pipeline.datasource.metrics import read_metrics
-from tornproof.pipeline.datasource.options import OptionRefusedError, path_of
+from tornproof.pipeline.datasource.options import OptionRejectedError, path_of
 from tornproof.pipeline.datasource.plan import Piece, SnapshotGoneError, splits_of
 from tornproof.pipeline.datasource.source import PushdownReader, TornproofReader, TornproofSource, pinned
 from tornproof.pipeline.datasource.types import spark_arrow_schema, to_spark
@@ -151,7 +151,7 @@ def test_planned_tasks_read_their_version_while_the_file_grows_and_is_merged_int
 
 def test_version_that_is_committed_can_be_named_and_no_other(table: Path) -> None:
     assert len(values_of(table, version="2")) == 11 * GROUP_ROW_COUNT
-    with pytest.raises(OptionRefusedError, match="version 1 is not the committed one, which is 2"):
+    with pytest.raises(OptionRejectedError, match="version 1 is not the committed one, which is 2"):
         reader_of(table, version="1")
 
 
@@ -254,20 +254,20 @@ def test_schema_of_the_user_chooses_columns(table: Path) -> None:
     ],
     ids=str,
 )
-def test_option_that_makes_no_sense_is_refused_in_words(table: Path, options: dict[str, str], message: str) -> None:
-    with pytest.raises((OptionRefusedError, UnknownColumnError, PredicateError), match=message) as refused:
+def test_option_that_makes_no_sense_is_rejected_in_words(table: Path, options: dict[str, str], message: str) -> None:
+    with pytest.raises((OptionRejectedError, UnknownColumnError, PredicateError), match=message) as rejected:
         rows_of(table, **options)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(rejected.value)
 
 
-def test_column_of_another_type_is_refused(table: Path) -> None:
-    with pytest.raises(OptionRefusedError, match="column 'v' is of type bigint, not int"):
+def test_column_of_another_type_is_rejected(table: Path) -> None:
+    with pytest.raises(OptionRejectedError, match="column 'v' is of type bigint, not int"):
         reader_of(table, schema=StructType().add("v", "integer"))
 
 
 @pytest.mark.parametrize("path", ["", "hdfs://host/t", "s3a://bucket/t"])
 def test_path_must_be_a_directory_of_a_mounted_file_system(path: str) -> None:
-    with pytest.raises(OptionRefusedError, match=r"directory is missing|mounted"):
+    with pytest.raises(OptionRejectedError, match=r"directory is missing|mounted"):
         reader_of(path)
 
 

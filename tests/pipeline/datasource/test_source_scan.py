@@ -36,7 +36,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
-from tornproof.pipeline.datasource.options import OptionRefusedError
+from tornproof.pipeline.datasource.options import OptionRejectedError
 from tornproof.pipeline.datasource.scan import SlowScanWarning, scan
 from tornproof.pipeline.datasource.types import spark_arrow_schema, to_spark
 
@@ -293,8 +293,8 @@ def test_damaged_page_fails_and_is_not_read_as_something_else(spark: SparkSessio
     encoding = EncodeOptions(codec=Codec.UNCOMPRESSED, columns={"v": ColumnOptions(encoding=Encoding.PLAIN)})
     commit(path, {"ts": times_from(0, 2), "v": [0x1122334455667788] * 2}, WriterOptions(encoding=encoding))
     content = data_of(path).read_bytes()
-    place = content.index(bytes.fromhex("8877665544332211") * 2)
-    data_of(path).write_bytes(content[:place] + b"\x89" + content[place + 1 :])
+    position = content.index(bytes.fromhex("8877665544332211") * 2)
+    data_of(path).write_bytes(content[:position] + b"\x89" + content[position + 1 :])
     with scan(spark, str(path)) as frame, pytest.raises(Py4JJavaError, match="CRC checksum verification failed"):
         frame.collect()
 
@@ -343,8 +343,8 @@ def test_files_that_vanish_or_break_are_not_left_out_whatever_the_session_allows
 def test_footer_that_contradicts_pm_is_not_given_to_spark(spark: SparkSession, table: Path) -> None:
     content = data_of(table).read_bytes()
     footer_length = int.from_bytes(content[-8:-4], "little")
-    place = content.index(b"\x18\x01v", len(content) - 8 - footer_length) + 2
-    data_of(table).write_bytes(content[:place] + b"w" + content[place + 1 :])
+    position = content.index(b"\x18\x01v", len(content) - 8 - footer_length) + 2
+    data_of(table).write_bytes(content[:position] + b"w" + content[position + 1 :])
     assert_slow(spark, table, "name at byte [0-9]+: expected 'v', as in _pm, found 'w'")
 
 
@@ -358,7 +358,7 @@ def test_names_that_differ_by_case_alone_are_not_given_to_spark(spark: SparkSess
     assert_slow(spark, path, "column 'v' is called like another one but for case", ["v"])
 
 
-def test_missing_tables_and_columns_are_refused_as_by_the_source(
+def test_missing_tables_and_columns_are_rejected_as_by_the_source(
     spark: SparkSession, table: Path, questdb_data: Path
 ) -> None:
     with pytest.raises(NotATableError, match="there is nothing at this path"), scan(spark, str(table / "missing")):
@@ -383,7 +383,7 @@ def test_list_of_files_lies_where_it_is_asked_for_and_is_gone_afterwards(
     pattern = tmp_path / "[a]"
     pattern.mkdir()
     with (
-        pytest.raises(OptionRefusedError, match=r"takes '\[' for a part"),
+        pytest.raises(OptionRejectedError, match=r"takes '\[' for a part"),
         scan(spark, str(table), staging=str(pattern)),
     ):
         pass
@@ -404,5 +404,5 @@ def test_files_of_an_archive_may_be_called_anything(spark: SparkSession, table: 
 
 def test_cluster_is_told_where_all_machines_see_the_list(table: Path) -> None:
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://somewhere:7077"))
-    with pytest.raises(OptionRefusedError, match=r"name a folder that every machine sees"), scan(session, str(table)):
+    with pytest.raises(OptionRejectedError, match=r"name a folder that every machine sees"), scan(session, str(table)):
         pass

@@ -22,7 +22,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.datasource.changes import NotAppendedError
-from tornproof.pipeline.datasource.options import OptionRefusedError
+from tornproof.pipeline.datasource.options import OptionRejectedError
 from tornproof.pipeline.datasource.source import TornproofSource, register
 from tornproof.pipeline.datasource.stream import TornproofStreamReader
 
@@ -200,8 +200,8 @@ def test_stream_that_ends_with_what_is_available_passes_over_later_commits(table
 
 
 @pytest.mark.parametrize("options", [{"start": "now"}, {"changes": "ignore"}, {"from": "2024-01-01"}], ids=str)
-def test_option_that_a_stream_does_not_have_is_refused(table: Path, options: dict[str, str]) -> None:
-    with pytest.raises(OptionRefusedError, match=next(iter(options))):
+def test_option_that_a_stream_does_not_have_is_rejected(table: Path, options: dict[str, str]) -> None:
+    with pytest.raises(OptionRejectedError, match=next(iter(options))):
         reader_of(table, **options)
 
 

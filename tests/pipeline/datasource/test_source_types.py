@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tornproof.impl.types.arrow import list_type
 from tornproof.pipeline.datasource.types import (
-    ValueRefusedError,
+    ValueRejectedError,
     from_spark,
     spark_arrow_schema,
     spark_schema,
@@ -70,9 +70,9 @@ def test_uuids_of_a_slice_are_those_of_the_slice() -> None:
     assert seen.column(0).to_pylist() == [str(SOME_UUID), str(uuid.UUID(int=0))]
 
 
-def test_date_beyond_microseconds_is_refused_by_name() -> None:
+def test_date_beyond_microseconds_is_rejected_by_name() -> None:
     rows = batch_of(pa.timestamp("ms", tz="UTC"), 2**62)
-    with pytest.raises(ValueRefusedError, match="column 'x'"):
+    with pytest.raises(ValueRejectedError, match="column 'x'"):
         to_spark(rows, spark_arrow_schema(rows.schema))
 
 
@@ -89,6 +89,6 @@ def test_date_beyond_microseconds_is_refused_by_name() -> None:
     ],
     ids=str,
 )
-def test_value_that_the_table_cannot_hold_is_refused_by_name(given: pa.Array, of: pa.DataType) -> None:
-    with pytest.raises(ValueRefusedError, match="column 'x'"):
+def test_value_that_the_table_cannot_hold_is_rejected_by_name(given: pa.Array, of: pa.DataType) -> None:
+    with pytest.raises(ValueRejectedError, match="column 'x'"):
         from_spark(pa.RecordBatch.from_arrays([given], ["x"]), pa.schema([pa.field("x", of)]))

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError, RowsRefusedError, StorageError
+from tornproof.impl.errors import NotATableError, RowsRejectedError, StorageError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -22,7 +22,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.pipeline.datasource.source import register
-from tornproof.pipeline.datasource.types import ValueRefusedError
+from tornproof.pipeline.datasource.types import ValueRejectedError
 from tornproof.pipeline.datasource.writer import (
     INTENT_FILE,
     STAGING_PREFIX,
@@ -103,10 +103,10 @@ def test_aborted_job_leaves_nothing_and_late_tasks_fail(table: Path) -> None:
     assert staging_of(table) == []
 
 
-def test_commit_that_is_refused_leaves_the_table_and_abort_removes_the_rest(table: Path) -> None:
+def test_commit_that_is_rejected_leaves_the_table_and_abort_removes_the_rest(table: Path) -> None:
     writer = writer_on(table)
     staged = writer.stage(iter([batch_of(-5, 3)]), "00000-0.arrow")
-    with pytest.raises(RowsRefusedError):
+    with pytest.raises(RowsRejectedError):
         writer.commit([staged])
     writer.abort([staged])
     assert (version_of(table), staging_of(table)) == (0, [])
@@ -186,10 +186,10 @@ def test_staging_may_be_elsewhere(table: Path, tmp_path: Path) -> None:
     ],
     ids=["unknown", "no_timestamp"],
 )
-def test_rows_that_cannot_fit_are_refused_before_anything_is_staged(
+def test_rows_that_cannot_fit_are_rejected_before_anything_is_staged(
     table: Path, schema: StructType, message: str
 ) -> None:
-    with pytest.raises(RowsRefusedError, match=message):
+    with pytest.raises(RowsRejectedError, match=message):
         writer_on(table, schema)
     assert staging_of(table) == []
 
@@ -201,7 +201,7 @@ def test_tables_are_not_made_by_writing(tmp_path: Path) -> None:
 
 def test_value_that_does_not_fit_fails_its_task(table: Path) -> None:
     rows = batch_of(0, 2).set_column(2, "u", pa.array(["no", "uuid"]))
-    with pytest.raises(ValueRefusedError, match="column 'u'"):
+    with pytest.raises(ValueRejectedError, match="column 'u'"):
         writer_on(table).stage(iter([rows]), "00000-0.arrow")
 
 

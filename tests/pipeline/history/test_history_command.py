@@ -69,7 +69,7 @@ def test_the_verdict_on_one_history_is_the_exit_code(
     assert history([write(events, tmp_path / "events.parquet")], excused=excused) == code
 
 
-def test_a_refused_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rejected_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession, tmp_path: Path) -> None:
     rights = map(right_history, range(99))
     events = next(events for events in rights if any(event.details for event in events))
     assert judge(to_arrow(events)).counts.keys() == {"refused_read"}
@@ -93,7 +93,7 @@ def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
         assert said in console.file.getvalue()
 
 
-def test_what_holds_no_events_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> None:
     good = write(right_history(1), tmp_path / "good.parquet")
     other = tmp_path / "other.parquet"
     pq.write_table(pa.table({"process": ["a"]}), other)
@@ -103,7 +103,7 @@ def test_what_holds_no_events_is_refused_in_one_sentence(tmp_path: Path) -> None
     text = tmp_path / "text.parquet"
     text.write_text("no Parquet")
     (tmp_path / "empty").mkdir()
-    for place, reason in (
+    for position, reason in (
         (other, "has no column sequence, so it holds no events"),
         (wrong, "column sequence is int32, not int64"),
         (text, "is not a readable Parquet file"),
@@ -111,7 +111,7 @@ def test_what_holds_no_events_is_refused_in_one_sentence(tmp_path: Path) -> None
         (tmp_path / "none", "does not exist"),
     ):
         with pytest.raises(UnreadableEventsError, match=reason):
-            open_dataset([place])
+            open_dataset([position])
     with pytest.raises(UnreadableEventsError, match="has no column seed beside those of events"):
         open_dataset([good], keys=["seed"])
     assert open_dataset([good]).event_count == len(right_history(1))

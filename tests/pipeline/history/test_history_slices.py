@@ -47,8 +47,8 @@ def by_time(events: pa.Table) -> pa.Table:
     return events.sort_by([("time_ns", "ascending"), ("process", "ascending"), ("sequence", "ascending")])
 
 
-def cut(events: pa.Table, places: Sequence[int]) -> list[pa.Table]:
-    ends = [*sorted(places), len(events)]
+def cut(events: pa.Table, positions: Sequence[int]) -> list[pa.Table]:
+    ends = [*sorted(positions), len(events)]
     return [events.slice(start, end - start) for start, end in zip([0, *ends[:-1]], ends, strict=True) if start < end]
 
 
@@ -111,9 +111,9 @@ def test_slices_are_judged_as_the_whole_is(order: str, one_of: int) -> None:
     for number, case in numbered:
         whole = judge(to_arrow(case.events), excused=[EXCUSED])
         events = sorted(case.events, key=lambda event: (getattr(event, order), event.process, event.sequence))
-        places = np.random.default_rng(number).integers(1, len(events), 4).tolist()
+        positions = np.random.default_rng(number).integers(1, len(events), 4).tolist()
         try:
-            found = in_slices(cut(to_arrow(events), places))
+            found = in_slices(cut(to_arrow(events), positions))
         except ScatteredHistoryError:
             assert case.planted in (None, INCOMPLETE), case.name
             scattered_count += 1

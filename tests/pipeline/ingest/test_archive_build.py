@@ -105,7 +105,7 @@ def test_without_a_directory_lines_are_counted_and_nothing_is_written(tmp_path: 
     assert [file.name for file in tmp_path.iterdir()] == ["frames.jsonl"]
 
 
-def test_a_file_that_changes_between_two_looks_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changes_between_two_looks_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "frames.jsonl"
     path.write_bytes(frame(START, 1))
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=None)

@@ -15,7 +15,7 @@ from tornproof.pipeline.ingest.schema import (
     DOUBLES,
     TYPES,
     ArchiveSchema,
-    SchemaRefusedError,
+    SchemaRejectedError,
     infer_schema,
     read_schema_file,
     schema_of_table,
@@ -74,8 +74,8 @@ def test_nested_objects_and_strange_keys_get_names_that_a_table_can_have() -> No
         ({"ts": 1, "A": 1, "a": 2}, None, "'A' and 'a' get columns of one name"),
     ],
 )
-def test_a_sample_that_gives_no_table_is_refused(frame: dict[str, Any], timestamp: str | None, words: str) -> None:
-    with pytest.raises(SchemaRefusedError, match=words):
+def test_a_sample_that_gives_no_table_is_rejected(frame: dict[str, Any], timestamp: str | None, words: str) -> None:
+    with pytest.raises(SchemaRejectedError, match=words):
         inferred(frame, timestamp=timestamp)
 
 
@@ -113,13 +113,13 @@ def test_a_schema_file_names_columns_in_tables_or_with_dots(tmp_path: Path, name
         ('x = "LONG"', "none of timestamp, ts, time"),
     ],
 )
-def test_a_schema_file_that_gives_no_table_is_refused_by_its_name(tmp_path: Path, text: str, words: str) -> None:
+def test_a_schema_file_that_gives_no_table_is_rejected_by_its_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(SchemaRefusedError, match=words) as refused:
+    with pytest.raises(SchemaRejectedError, match=words) as rejected:
         read_schema_file(path, None)
-    assert str(refused.value).startswith(f"{path}: ")
-    with pytest.raises(SchemaRefusedError, match="No such file"):
+    assert str(rejected.value).startswith(f"{path}: ")
+    with pytest.raises(SchemaRejectedError, match="No such file"):
         read_schema_file(tmp_path / "none.toml", None)
 
 
@@ -139,15 +139,15 @@ def test_a_table_that_is_there_gives_the_columns_and_says_where_values_lie() -> 
 
 
 @pytest.mark.parametrize("kind", [TypeTag.SYMBOL, TypeTag.UUID, TypeTag.DATE])
-def test_a_table_with_types_that_frames_are_not_read_into_is_refused(kind: TypeTag) -> None:
+def test_a_table_with_types_that_frames_are_not_read_into_is_rejected(kind: TypeTag) -> None:
     metadata = table(NewColumn(name="at", type=TypeTag.TIMESTAMP), NewColumn(name="x", type=kind))
-    with pytest.raises(SchemaRefusedError, match="column 'x' of the table has a type that frames are not read into"):
+    with pytest.raises(SchemaRejectedError, match="column 'x' of the table has a type that frames are not read into"):
         schema_of_table(metadata, {})
 
 
-def test_a_table_with_deduplication_keys_is_refused() -> None:
+def test_a_table_with_deduplication_keys_is_rejected() -> None:
     metadata = table(NewColumn(name="at", type=TypeTag.TIMESTAMP, is_dedup_key=True))
-    with pytest.raises(SchemaRefusedError, match="deduplication keys"):
+    with pytest.raises(SchemaRejectedError, match="deduplication keys"):
         schema_of_table(metadata, {})
 
 

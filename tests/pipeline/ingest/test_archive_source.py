@@ -129,7 +129,7 @@ def test_sources_have_absolute_paths_because_executors_work_elsewhere(
     assert find_sources(["a.jsonl"]) == find_sources(["."]) == (str(tmp_path / "a.jsonl"),)
 
 
-def test_what_cannot_be_a_source_is_refused_in_words(tmp_path: Path) -> None:
+def test_what_cannot_be_a_source_is_rejected_in_words(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path, words in ((tmp_path / "empty", "holds no file called"), (tmp_path / "none", "is not there")):
         with pytest.raises(SourceUnreadableError, match=words):

@@ -17,7 +17,7 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.pipeline.ingest import job as archive
 from tornproof.pipeline.ingest.build import BuildTask, build_partition
 from tornproof.pipeline.ingest.job import run_archive
-from tornproof.pipeline.ingest.schema import SchemaRefusedError, read_schema_file
+from tornproof.pipeline.ingest.schema import SchemaRejectedError, read_schema_file
 from tornproof.pipeline.ingest.settings import ArchiveReport, ArchiveSettings
 from tornproof.pipeline.ingest.source import find_sources
 from tornproof.pipeline.spark.session import JobFailedError, spark_session
@@ -33,60 +33,60 @@ def frames(numbers: range, step: int = 1) -> bytes:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def position(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     return tmp_path
 
 
-def put(place: Path, name: str, content: bytes) -> None:
-    (place / "in" / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+def put(position: Path, name: str, content: bytes) -> None:
+    (position / "in" / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
 
 
-def run(spark: SparkSession, place: Path, settings: ArchiveSettings = HOURLY) -> ArchiveReport:
-    return run_archive(spark, find_sources([str(place / "in")]), str(place / "table"), settings)
+def run(spark: SparkSession, position: Path, settings: ArchiveSettings = HOURLY) -> ArchiveReport:
+    return run_archive(spark, find_sources([str(position / "in")]), str(position / "table"), settings)
 
 
-def numbers_of(place: Path) -> list[int]:
-    rows = rows_of(snapshot_of(place / "table"))
+def numbers_of(position: Path) -> list[int]:
+    rows = rows_of(snapshot_of(position / "table"))
     assert rows["gps_lat"].to_pylist() == [number / 2 for number in rows["n"].to_pylist()]
-    assert verified(place / "table").sound
+    assert verified(position / "table").sound
     return list(map(int, rows["n"].to_pylist()))
 
 
-def entries(place: Path) -> list[str]:
-    return sorted(file.name for file in (place / "table" / "_archive").iterdir())
+def entries(position: Path) -> list[str]:
+    return sorted(file.name for file in (position / "table" / "_archive").iterdir())
 
 
-def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(spark: SparkSession, place: Path) -> None:
-    put(place, "a.jsonl.gz", frames(range(0, 300), HOUR // 100))
-    put(place, "b.jsonl", frames(range(300, 400), HOUR // 100) + b"bad\n\n" + frames(range(400, 401), HOUR // 100))
-    put(place, "twin.jsonl", frames(range(0, 300), HOUR // 100))
-    first = run(spark, place)
+def test_all_rows_are_added_once_by_a_first_run_a_rerun_and_an_addition(spark: SparkSession, position: Path) -> None:
+    put(position, "a.jsonl.gz", frames(range(0, 300), HOUR // 100))
+    put(position, "b.jsonl", frames(range(300, 400), HOUR // 100) + b"bad\n\n" + frames(range(400, 401), HOUR // 100))
+    put(position, "twin.jsonl", frames(range(0, 300), HOUR // 100))
+    first = run(spark, position)
     # Of two files with the same content one is taken: digests are of the bytes as they lie there, so these are two.
     assert (first.version, first.total("line_count"), first.total("row_count")) == (1, 703, 701)
     assert (first.reject_counts, first.total("blank_count")) == ({"not JSON": 1}, 1)
     assert first.new_partitions == tuple(f"2024-01-01T0{hour}" for hour in range(5))
-    assert numbers_of(place) == sorted([*range(401), *range(300)])
+    assert numbers_of(position) == sorted([*range(401), *range(300)])
     kept = [json.loads(line) for line in Path(first.rejects_path).read_text().splitlines()]
     assert [(each["file"], each["line"], each["reason"]) for each in kept] == [
-        (str(place / "in" / "b.jsonl"), 101, "not JSON")
+        (str(position / "in" / "b.jsonl"), 101, "not JSON")
     ]
-    again = run(spark, place)
+    again = run(spark, position)
     assert (again.version, again.total("line_count"), len(again.skipped)) == (1, 0, 3)
-    put(place, "late.jsonl.gz", frames(range(50, 60), HOUR // 100) + frames(range(900, 903), HOUR // 100))
-    put(place, "copy.jsonl", (place / "in" / "b.jsonl").read_bytes())
-    added = run(spark, place)
+    put(position, "late.jsonl.gz", frames(range(50, 60), HOUR // 100) + frames(range(900, 903), HOUR // 100))
+    put(position, "copy.jsonl", (position / "in" / "b.jsonl").read_bytes())
+    added = run(spark, position)
     assert (added.version, added.total("row_count"), len(added.skipped)) == (2, 13, 4)
     assert (added.grown_partitions, added.new_partitions) == (("2024-01-01T00",), ("2024-01-01T09",))
-    assert numbers_of(place) == sorted([*range(401), *range(300), *range(50, 60), *range(900, 903)])
-    assert entries(place) == ["000000001.json", "000000002.json", "rejects-000000001.jsonl"]
-    assert [file.name for file in (place / "table").iterdir() if "inprogress" in file.name] == []
+    assert numbers_of(position) == sorted([*range(401), *range(300), *range(50, 60), *range(900, 903)])
+    assert entries(position) == ["000000001.json", "000000002.json", "rejects-000000001.jsonl"]
+    assert [file.name for file in (position / "table").iterdir() if "inprogress" in file.name] == []
 
 
 def test_a_task_that_is_tried_again_adds_nothing_twice(
-    spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, position: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(place, "a.jsonl", frames(range(200), HOUR // 100))
+    put(position, "a.jsonl", frames(range(200), HOUR // 100))
 
     def fails_once(storage: Any, task: BuildTask) -> Any:
         from pyspark import TaskContext
@@ -99,15 +99,15 @@ def test_a_task_that_is_tried_again_adds_nothing_twice(
         return done
 
     monkeypatch.setattr(archive, "_build_one", fails_once)
-    assert run(spark, place).version == 1
-    assert numbers_of(place) == list(range(200))
-    assert [file.name for file in (place / "table").iterdir() if "inprogress" in file.name] == []
+    assert run(spark, position).version == 1
+    assert numbers_of(position) == list(range(200))
+    assert [file.name for file in (position / "table").iterdir() if "inprogress" in file.name] == []
 
 
 def test_a_run_that_fails_leaves_the_table_as_it_was_and_the_next_one_adds_all(
-    spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, position: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(place, "a.jsonl", frames(range(10), HOUR // 100))
+    put(position, "a.jsonl", frames(range(10), HOUR // 100))
 
     def fails(storage: Any, task: BuildTask) -> Any:
         raise RuntimeError("no more room")
@@ -115,45 +115,48 @@ def test_a_run_that_fails_leaves_the_table_as_it_was_and_the_next_one_adds_all(
     with monkeypatch.context() as patched:
         patched.setattr(archive, "_build_one", fails)
         with pytest.raises(JobFailedError, match="no more room"), spark_session():
-            run(spark, place)
-    assert snapshot_of(place / "table").transaction.version == 0
-    assert entries(place) == []
-    assert run(spark, place).total("row_count") == 10
-    assert numbers_of(place) == list(range(10))
+            run(spark, position)
+    assert snapshot_of(position / "table").transaction.version == 0
+    assert entries(position) == []
+    assert run(spark, position).total("row_count") == 10
+    assert numbers_of(position) == list(range(10))
 
 
-def test_a_dry_run_counts_and_changes_nothing(spark: SparkSession, place: Path) -> None:
-    put(place, "a.jsonl", frames(range(10)) + b"bad\n")
-    report = run(spark, place, ArchiveSettings(dry_run=True))
+def test_a_dry_run_counts_and_changes_nothing(spark: SparkSession, position: Path) -> None:
+    put(position, "a.jsonl", frames(range(10)) + b"bad\n")
+    report = run(spark, position, ArchiveSettings(dry_run=True))
     assert (report.version, report.total("row_count"), report.reject_counts) == (None, 10, {"not JSON": 1})
-    assert sorted(file.name for file in place.iterdir()) == ["in"]
+    assert sorted(file.name for file in position.iterdir()) == ["in"]
 
 
-def test_lines_that_contradict_the_table_are_rejects_and_a_contradicting_schema_is_refused(
-    spark: SparkSession, place: Path
+def test_lines_that_contradict_the_table_are_rejects_and_a_contradicting_schema_is_rejected(
+    spark: SparkSession, position: Path
 ) -> None:
-    put(place, "a.jsonl", frames(range(10)))
-    run(spark, place)
-    put(place, "b.jsonl", b'{"ts": 1704067200, "n": 1.5}\n{"ts": 1704067200, "m": 1}\n{"ts": 1704067200, "n": 7}\n')
-    report = run(spark, place)
+    put(position, "a.jsonl", frames(range(10)))
+    run(spark, position)
+    put(position, "b.jsonl", b'{"ts": 1704067200, "n": 1.5}\n{"ts": 1704067200, "m": 1}\n{"ts": 1704067200, "n": 7}\n')
+    report = run(spark, position)
     assert (report.total("row_count"), dict(report.reject_counts)) == (
         1,
         {"value of the wrong type": 1, "unknown key": 1},
     )
-    put(place, "c.jsonl", frames(range(20, 21)))
-    (place / "s.toml").write_text('ts = "TIMESTAMP"\nn = "DOUBLE"\n')
-    with pytest.raises(SchemaRefusedError, match="column 'n' of the schema is none of the table's of that type"):
-        run(spark, place, ArchiveSettings(schema=read_schema_file(place / "s.toml", None)))
+    put(position, "c.jsonl", frames(range(20, 21)))
+    (position / "s.toml").write_text('ts = "TIMESTAMP"\nn = "DOUBLE"\n')
+    with pytest.raises(SchemaRejectedError, match="column 'n' of the schema is none of the table's of that type"):
+        run(spark, position, ArchiveSettings(schema=read_schema_file(position / "s.toml", None)))
 
 
-def test_a_file_of_nothing_but_bad_lines_is_remembered_without_a_version(spark: SparkSession, place: Path) -> None:
-    put(place, "a.jsonl", frames(range(10)))
-    run(spark, place)
-    put(place, "b.jsonl", b"bad\n")
-    report = run(spark, place)
+def test_a_file_of_nothing_but_bad_lines_is_remembered_without_a_version(spark: SparkSession, position: Path) -> None:
+    put(position, "a.jsonl", frames(range(10)))
+    run(spark, position)
+    put(position, "b.jsonl", b"bad\n")
+    report = run(spark, position)
     assert (report.version, report.total("row_count"), dict(report.reject_counts)) == (1, 0, {"not JSON": 1})
-    again = run(spark, place)
-    assert (again.version, sorted(again.skipped)) == (1, [str(place / "in" / name) for name in ("a.jsonl", "b.jsonl")])
+    again = run(spark, position)
+    assert (again.version, sorted(again.skipped)) == (
+        1,
+        [str(position / "in" / name) for name in ("a.jsonl", "b.jsonl")],
+    )
 
 
 def test_the_command_prints_what_became_of_the_lines_and_ends_with_1_for_rejects(

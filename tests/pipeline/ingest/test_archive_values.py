@@ -15,7 +15,7 @@ from tornproof.pipeline.ingest import lines as archive_lines
 from tornproof.pipeline.ingest.lines import LineReader, Taken
 from tornproof.pipeline.ingest.schema import TYPES, ArchiveColumn, ArchiveSchema
 from tornproof.pipeline.ingest.source import RAW_BYTES_KEPT, Block
-from tornproof.pipeline.ingest.values import LineRefusedError, Reason, exact_row, micros_of, tree_of
+from tornproof.pipeline.ingest.values import LineRejectedError, Reason, exact_row, micros_of, tree_of
 
 TYPE_OF_KEY = {
     "b": "BOOLEAN",
@@ -116,7 +116,7 @@ def test_a_bad_line_is_told_by_its_number_and_reason_and_those_around_it_are_kep
     assert only_reject(line) == (101, reason)
 
 
-def test_a_line_that_is_too_long_is_refused_and_one_that_just_fits_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_rejected_and_one_that_just_fits_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("tornproof.pipeline.ingest.lines", "tornproof.pipeline.ingest.values"):
         monkeypatch.setattr(f"{module}.LINE_BYTES_MAX", 64)
     fits, longer = (SOUND[:-1] + b" " * (size - len(SOUND)) + b"}" for size in (64, 65))
@@ -211,7 +211,7 @@ def exactly(line: bytes) -> list[Any] | None:
     """Return a row as the slow way alone gives it."""
     try:
         values = exact_row(line, SCHEMA, tree_of(SCHEMA))
-    except LineRefusedError:
+    except LineRejectedError:
         return None
     return [pa.array([value], field.type)[0] for value, field in zip(values, SCHEMA.arrow, strict=True)]
 

@@ -43,13 +43,13 @@ def test_counts_are_those_of_all_stages_so_far(spark: SparkSession) -> None:
         time.sleep(0.3)
         return pair
 
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     pairs = [(number % 2, number) for number in range(4)]
     tasks = spark.sparkContext.parallelize(pairs, 4).map(slow).reduceByKey(max, 3).map(slow)
-    watched(spark, tasks.collect, lambda *counts: told.append(counts))
-    assert told == sorted(told)
-    assert told[-1] == (7, 7)
-    assert any(done < count for done, count in told)
+    watched(spark, tasks.collect, lambda *counts: reported.append(counts))
+    assert reported == sorted(reported)
+    assert reported[-1] == (7, 7)
+    assert any(done < count for done, count in reported)
 
 
 @pytest.mark.parametrize("kind", ["rdd", "query"])

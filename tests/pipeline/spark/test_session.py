@@ -125,7 +125,7 @@ def test_masters_of_spark_are_taken(master: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["", "nonsense", "local[", "local[]", "local 2", "http://host:1", "yarn-client"])
-def test_what_is_no_master_is_refused(master: str) -> None:
+def test_what_is_no_master_is_rejected(master: str) -> None:
     with pytest.raises(PipelineUnavailableError, match=r"no master of Spark; such are local\[2\]"):
         demand_master(master)
 
@@ -135,7 +135,7 @@ def test_a_master_that_listens_is_found_among_several(listening_port: int) -> No
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://host", "spark://127.0.0.1:99999", "spark://"])
-def test_a_master_that_does_not_listen_is_refused_at_once(master: str) -> None:
+def test_a_master_that_does_not_listen_is_rejected_at_once(master: str) -> None:
     with pytest.raises(PipelineUnavailableError, match="nothing answers there"):
         demand_master(master)
 

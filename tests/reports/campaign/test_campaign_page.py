@@ -145,7 +145,7 @@ def test_a_finding_is_linked_by_the_name_that_the_campaign_gives_its_file(copy: 
     assert f'href="#finding-campaign-{signed.digest()}"' in campaign_page(copy).body
 
 
-def test_a_control_that_is_not_convicted_is_named(copy: Path) -> None:
+def test_a_control_that_is_not_detected_is_named(copy: Path) -> None:
     write_spec(copy, group("ours"), group("planted", control=True))
     write_task(copy, 2, "planted", [row(0, fault="left out")])
     (copy / "summary.json").unlink()
@@ -188,7 +188,7 @@ def with_another_verdict(path: Path) -> None:
 
 def with_null(path: Path) -> None:
     schema = pa.schema([field.with_nullable(True) for field in RESULT_SCHEMA])
-    write_task(path.parents[2], 1, "ours", [row(0, fate=None)], schema)
+    write_task(path.parents[2], 1, "ours", [row(0, injected_fault=None)], schema)
 
 
 def with_bad_text(path: Path) -> None:
@@ -196,8 +196,8 @@ def with_bad_text(path: Path) -> None:
     broken = pa.Array.from_buffers(
         pa.string(), 4, [None, pa.array([0, 1, 2, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe\xfd\xfc")]
     )
-    place = table.schema.get_field_index("disk")
-    pq.write_table(table.set_column(place, table.schema.field(place), broken), path)
+    position = table.schema.get_field_index("disk")
+    pq.write_table(table.set_column(position, table.schema.field(position), broken), path)
 
 
 def without_rows(path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_file_that_no_task_writes_is_named_and_counts_nowhere(copy: Path, dama
         ('{"digest": "d", "spec": {"name": "x", "groups": [{"name": "ours", "seeds": []}]}}', "groups"),
     ],
 )
-def test_a_directory_that_is_no_campaign_is_refused_in_one_sentence(
+def test_a_directory_that_is_no_campaign_is_rejected_in_one_sentence(
     tmp_path: Path, content: str | None, told: str
 ) -> None:
     if content is not None:
@@ -246,7 +246,7 @@ def test_a_directory_that_is_no_campaign_is_refused_in_one_sentence(
     assert str(tmp_path / "campaign.json") in str(caught.value)
 
 
-def test_an_end_that_says_nothing_is_refused(copy: Path) -> None:
+def test_an_end_that_says_nothing_is_rejected(copy: Path) -> None:
     write_end(copy, 6, 2, verdict="FINE")
     with pytest.raises(ResultError, match=r"summary\.json: verdict: expected one of"):
         campaign_page(copy)
@@ -297,7 +297,7 @@ def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_pa
                 seed,
                 scenario=f"{number} {long}",
                 fault=f"fault {number} {long}",
-                fate=f"fate {number % 9}",
+                injected_fault=f"fate {number % 9}",
                 model=f"model {number % 7} {long}",
                 disk=f"disk {seed % 5} {long}",
                 step=f"writer@commit {number}: call {seed} {long} #1",

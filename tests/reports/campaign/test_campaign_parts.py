@@ -25,7 +25,7 @@ def mapped(points: dict[CrashPoint, int]) -> HeatMap:
 def rows_of(heat: HeatMap) -> dict[tuple[str, str], list[str]]:
     """The counts of each row as a page shows them."""
     return {
-        (operation, row.place.call): [
+        (operation, row.position.call): [
             str(count.run_count) if count.run_count else "○" if count.can_be else "·" for count in row.counts
         ]
         for operation, rows in heat.operations
@@ -46,8 +46,8 @@ def test_steps_are_rows_by_operation_and_what_was_left_are_columns() -> None:
             CrashPoint("writer@end", *KILLED): 1,
         }
     )
-    assert [left.fate for left in heat.columns] == ["power cut", "process killed", "sync failed"]
-    assert heat.fates == (("power cut", 1), ("process killed", 1), ("sync failed", 1))
+    assert [left.injected_fault for left in heat.columns] == ["power cut", "process killed", "sync failed"]
+    assert heat.injected_faults == (("power cut", 1), ("process killed", 1), ("sync failed", 1))
     assert list(rows_of(heat).items()) == [
         (("open", "sync directory ."), ["○", "4", "·"]),
         (("commit 2", "sync the data _pm"), ["○", "○", "5"]),
@@ -83,7 +83,7 @@ def test_levels_meet_without_gaps_and_grow_like_a_logarithm(most: int) -> None:
 
 
 def luminance(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = [int(colour[position : position + 2], 16) / 255 for position in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -105,9 +105,9 @@ def test_counts_can_be_read_on_each_level_of_colour(theme: int) -> None:
 def runs(run_count: int, first: int | None = None) -> CellRuns:
     return CellRuns(
         run_count=run_count,
-        convicted_count=0 if first is None else 2,
+        detected_count=0 if first is None else 2,
         first_seed=None if first is None else first + 99,
-        first_place=first,
+        first_position=first,
     )
 
 

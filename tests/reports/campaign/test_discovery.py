@@ -27,8 +27,8 @@ PUBLISHED = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23:
 
 def counted(behaviours: list[int]) -> Behaviours:
     counts = Behaviours()
-    for place, behaviour in enumerate(behaviours):
-        counts.add(bytes([behaviour >> 8, behaviour & 255]), is_held_out=place % 2 == 1)
+    for position, behaviour in enumerate(behaviours):
+        counts.add(bytes([behaviour >> 8, behaviour & 255]), is_held_out=position % 2 == 1)
     return counts
 
 
@@ -85,7 +85,7 @@ def test_counts_of_a_stream_are_those_of_the_whole() -> None:
 
 def test_course_has_few_points_in_order_and_ends_with_all_runs() -> None:
     for count in (1, 150, 200, 4321):
-        points = counted(zipf_draws(2, count)[0]).course()
+        points = counted(zipf_draws(2, count)[0]).trace()
         runs = [point.run_count for point in points]
         assert runs == sorted(set(runs)) and runs[-1] == count and len(runs) <= POINTS_MAX
         assert len(runs) >= min(count, POINTS_MAX // 2)

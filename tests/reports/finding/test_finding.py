@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from finding_documents import DECISION, HOSTILE, SEEN, explanation_document, finding_document, lane_row
-from random_runs import found, toy_situation
+from random_runs import found, toy_case
 
 from tornproof.cli.findings import finding_document as document_of_finding
-from tornproof.harness.simulator.process.situation import Readers
+from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.systems.toy import HeaderFirst
 from tornproof.reports.finding.page import finding_page
 from tornproof.reports.kit.json_fields import ResultError
@@ -179,7 +179,7 @@ def test_a_damaged_file_whose_size_is_not_cheap_to_know_has_no_map(packed: str) 
         (lambda document: document.pop("property"), "property"),
         (lambda document: document.update(sentence=7), "sentence"),
         (lambda document: document.update(evidence=[]), "evidence"),
-        (lambda document: document.update(situation="none"), "situation"),
+        (lambda document: document.update(test_case="none"), "situation"),
         (lambda document: document["evidence"].update(explanation=[1]), "evidence.explanation"),
         (lambda document: document["evidence"]["explanation"].update(lanes={}), "evidence.explanation.lanes"),
         (lambda document: document["evidence"]["explanation"]["lanes"].append(3), "evidence.explanation.lanes[3]"),
@@ -250,7 +250,7 @@ def test_a_huge_document_gives_a_page_of_bounded_size() -> None:
 
 
 def test_the_finding_of_a_real_run_names_the_step_that_did_the_harm() -> None:
-    finding = found(toy_situation(HeaderFirst(), readers=(Readers(),)))
+    finding = found(toy_case(HeaderFirst(), readers=(Readers(),)))
     document = json.loads(json.dumps(document_of_finding(finding, "a toy", {})))
     body = body_of(document)
     done, not_yet = (document["evidence"]["explanation"]["cause"][name] for name in ("done", "not_yet"))

@@ -17,8 +17,8 @@ def test_steps_follow_the_keys_and_the_copied_line_reproduces_the_finding(
     open_report: Opener, browser_problems: Callable[[BrowserPage], list[str]], tmp_path: Path
 ) -> None:
     with warm_runner() as tornproof:
-        situation = ("--preset", "questdb-9.4.2", "--scenario", "one-commit-one-reader", "--only", "schedules")
-        run = tornproof("check", *situation, "--report", "my out", "--json", "-", folder=tmp_path)
+        test_case = ("--preset", "questdb-9.4.2", "--scenario", "one-commit-one-reader", "--only", "schedules")
+        run = tornproof("check", *test_case, "--report", "my out", "--json", "-", folder=tmp_path)
         assert run.code == 1
         stem = Path(run.document["findings"][0]["file"]).stem
         page = open_report((tmp_path / "my out/report.html").read_text(), f"finding-{stem}")

@@ -33,8 +33,8 @@ def widths(page: str) -> list[float]:
 
 def spread(count: int, *, states: tuple[str, ...] = ("durable",)) -> list[ByteRange]:
     return [
-        ByteRange(start=place, end=place + 1, state=states[place % len(states)], label=f"field {place}")
-        for place in range(count)
+        ByteRange(start=position, end=position + 1, state=states[position % len(states)], label=f"field {position}")
+        for position in range(count)
     ]
 
 

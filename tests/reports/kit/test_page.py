@@ -32,7 +32,7 @@ def test_what_fills_a_gap_is_escaped_unless_it_is_markup(hostile: str) -> None:
     assert "<img" in parts.render(line=Markup("<img>"))
 
 
-def test_a_gap_that_nobody_fills_is_refused() -> None:
+def test_a_gap_that_nobody_fills_is_rejected() -> None:
     with pytest.raises(UndefinedError):
         fill("document.html.j2")
 
@@ -50,8 +50,8 @@ def test_every_style_and_script_of_the_templates_is_in_the_document() -> None:
     document = as_document("Title", [page()])
     for suffix, first in ((".css", "style.css"), (".js", "script.js")):
         files = sorted(TEMPLATES.glob(f"*{suffix}"), key=lambda file: (file.name != first, file.name))
-        places = [document.index(file.read_text(encoding="utf-8").rstrip("\n")) for file in files]
-        assert places == sorted(places)
+        positions = [document.index(file.read_text(encoding="utf-8").rstrip("\n")) for file in files]
+        assert positions == sorted(positions)
 
 
 def test_the_same_pages_make_the_same_document() -> None:
@@ -86,12 +86,12 @@ def test_a_key_is_safe_in_an_address_and_different_for_different_words() -> None
 
 
 @pytest.mark.parametrize("key", ["", "a b", 'a"', "ä", "#a", "a\n"])
-def test_a_page_refuses_a_key_that_is_not_safe(key: str) -> None:
+def test_a_page_rejects_a_key_that_is_not_safe(key: str) -> None:
     with pytest.raises(AssertionError, match="is no key"):
         page(key=key)
 
 
-def test_a_page_refuses_a_verdict_that_is_none() -> None:
+def test_a_page_rejects_a_verdict_that_is_none() -> None:
     with pytest.raises(AssertionError, match="MAYBE"):
         page(verdict="MAYBE")
     assert page(verdict="UNKNOWN").verdict == "UNKNOWN"

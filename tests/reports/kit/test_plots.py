@@ -101,7 +101,7 @@ def test_a_plot_has_a_name_for_those_who_do_not_see_it(drawn: str) -> None:
     assert drawn.startswith('<div class="plot" role="img" tabindex="0" aria-label="Speed"><svg aria-hidden="true"')
 
 
-def test_a_raster_is_refused_for_it_would_not_follow_the_theme() -> None:
+def test_a_raster_is_rejected_for_it_would_not_follow_the_theme() -> None:
     def draw_raster(figure: Figure) -> None:
         figure.subplots().imshow([[1, 2]])
 

@@ -11,7 +11,7 @@ import pytest
 import table_builder as tb
 from depth import nightly
 
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.cli.commands.verify import report_document
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -29,7 +29,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def html_of(*tables: Path) -> str:
     storage, pages = OperatingSystemStorage(), []
     for number, table in enumerate(tables, 1):
-        report = verify_steadily(storage, str(table), quick=False)
+        report = verify_until_stable(storage, str(table), quick=False)
         document = table_result(report_document(report), inspections_of(storage, str(table), report))
         pages.append(table_page(document, key=f"table-{number}", file="table.json"))
     return as_document("tables", pages)
@@ -37,8 +37,8 @@ def html_of(*tables: Path) -> str:
 
 @pytest.fixture(scope="module")
 def html(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    place = tmp_path_factory.mktemp("hostile") / HOSTILE
-    return html_of(questdb_data / DAMAGED, tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}).write_to(place))
+    position = tmp_path_factory.mktemp("hostile") / HOSTILE
+    return html_of(questdb_data / DAMAGED, tb.build({HOSTILE: (TypeTag.LONG, pa.array([1, 2, 3]))}).write_to(position))
 
 
 # Each table in one theme, and in the other one at night.

@@ -15,7 +15,7 @@ import pytest
 import table_builder as tb
 from markupsafe import Markup
 
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.cli.commands.verify import report_document
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -42,7 +42,7 @@ Document = dict[str, Any]
 def document_of(table: Path) -> Document:
     """The result of a table, as it comes out of its file."""
     storage = OperatingSystemStorage()
-    report = verify_steadily(storage, str(table), quick=False)
+    report = verify_until_stable(storage, str(table), quick=False)
     document = table_result(report_document(report), inspections_of(storage, str(table), report))
     return dict(json.loads(json.dumps(document)))
 
@@ -207,7 +207,7 @@ def test_another_document_is_one_clear_sentence(document: object, sentence: str)
     assert str(caught.value) == f"tables/table-x.json: {sentence}"
 
 
-def test_a_verdict_that_contradicts_its_problems_is_refused(result: Callable[[str], Document]) -> None:
+def test_a_verdict_that_contradicts_its_problems_is_rejected(result: Callable[[str], Document]) -> None:
     document = result(CUT_DATA)
     document["verify"]["sound"] = True
     with pytest.raises(ResultError, match=r"verify\.sound: expected false, because 1 problems are listed, found true"):
@@ -232,7 +232,7 @@ def paths_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 def test_no_value_in_any_place_does_more_than_end_in_one_sentence(
     result: Callable[[str], Document],
 ) -> None:
-    document, refused, made = result(ORPHANED), 0, 0
+    document, rejected, made = result(ORPHANED), 0, 0
     for path in paths_of(document):
         holder = document
         for name in path[:-1]:
@@ -245,6 +245,6 @@ def test_no_value_in_any_place_does_more_than_end_in_one_sentence(
                 made += 1
             except ResultError as error:
                 assert "\n" not in str(error)
-                refused += 1
+                rejected += 1
         holder[path[-1]] = kept
-    assert made and refused
+    assert made and rejected

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.cli.commands.verify import report_document
 from tornproof.cli.table_result import inspections_of, table_result
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -90,5 +90,5 @@ def test_ten_thousand_partitions_make_a_bounded_page_with_the_damaged_ones_first
 def document_of(table: Path) -> dict[str, Any]:
     """The result of a table."""
     storage = OperatingSystemStorage()
-    report = verify_steadily(storage, str(table), quick=False)
+    report = verify_until_stable(storage, str(table), quick=False)
     return table_result(report_document(report), inspections_of(storage, str(table), report))

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tornproof.api.holders import demand_owner, refuse_if_held
+from tornproof.api.holders import demand_owner, reject_if_held
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.interruption import say_if_interrupted
 from tornproof.cli.numbers import within
@@ -108,7 +108,7 @@ def archive(
     if is_there and partition_by is not None:
         raise UsageError(f"{to}: is there already, partitioned as it is; --partition-by is for new tables")
     if is_there and not dry_run:
-        refuse_if_held(to, because="a table that a server holds is not written to")
+        reject_if_held(to, because="a table that a server holds is not written to")
         demand_owner(to)
     given = read_schema_file(schema, timestamp) if schema else None
     settings = ArchiveSettings(

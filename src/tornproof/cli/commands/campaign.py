@@ -70,7 +70,7 @@ def campaign(
             file = findings.save(conviction)
             _print_finding(console if isinstance(progress, Unseen) else progress.console, conviction, file)
 
-        def tell(done: int, total: int, found: int) -> None:
+        def report_progress(done: int, total: int, found: int) -> None:
             progress.update(task, description=f"runs, {found} findings", completed=done, total=total)
             say_if_interrupted(
                 f"{done:,} of {total:,} runs are in {out}, {found} findings; the same command goes on from there"
@@ -82,7 +82,7 @@ def campaign(
             out,
             partition_count=partitions,
             on_conviction=show,
-            on_progress=tell,
+            on_progress=report_progress,
         )
     saved = [(conviction, findings.save(conviction)) for conviction in summary.convictions]
     document = _document(wanted, out, summary, saved)
@@ -142,13 +142,16 @@ def _document(spec: Spec, out: Path, summary: Summary, saved: list[tuple[Convict
         "result_hash": summary.result_hash,
         "runs": summary.run_count,
         "tasks": summary.task_count,
-        "situations": summary.situation_count,
+        "situations": summary.case_count,
         "steps": summary.step_count,
         "events": summary.event_count,
         "groups": {name: dict(counts) for name, counts in summary.group_counts.items()},
-        "fates": dict(summary.fates),
+        "fates": dict(summary.injected_faults),
         "reached": dict(summary.reached),
-        "coverage": [{"step": step, "fate": fate, "runs": runs} for (step, fate), runs in summary.coverage.items()],
+        "coverage": [
+            {"step": step, "fate": injected_fault, "runs": runs}
+            for (step, injected_fault), runs in summary.coverage.items()
+        ],
         "controls": dict(summary.controls),
         "notes": list(summary.notes),
         "findings": [
@@ -173,15 +176,15 @@ def _print(console: Console, spec: Spec, summary: Summary) -> None:
     for name, counts in summary.group_counts.items():
         grid.add_row(name, *(f"{counts.get(verdict.name, 0):,}" for verdict in Verdict))
     console.print(grid)
-    fates = ", ".join(f"{name} {count:,}" for name, count in summary.fates.items())
-    console.print(f"what befell the writer: {fates}", markup=False)
+    injected_faults = ", ".join(f"{name} {count:,}" for name, count in summary.injected_faults.items())
+    console.print(f"what befell the writer: {injected_faults}", markup=False)
     failed = [name for name, came in summary.controls.items() if came != "passed"]
     passed = len(summary.controls) - len(failed)
     console.print(f"positive controls: {passed} of {len(summary.controls)} convicted", markup=False)
     for note in summary.notes:
         console.print(note, markup=False)
     console.print(
-        f"{summary.run_count:,} runs of {summary.situation_count:,} situations in {summary.task_count:,} tasks, "
+        f"{summary.run_count:,} runs of {summary.case_count:,} situations in {summary.task_count:,} tasks, "
         f"{summary.step_count:,} steps, {summary.event_count:,} events, {len(summary.convictions):,} findings; "
         f"result hash {summary.result_hash}",
         markup=False,

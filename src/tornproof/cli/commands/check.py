@@ -13,7 +13,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, T
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from tornproof.api.captured import capture_steadily
+from tornproof.api.captured import capture_until_stable
 from tornproof.cli.check_report import Asked, check_document, print_check
 from tornproof.cli.console import error_console, result_console
 from tornproof.cli.findings import FINDINGS, save_findings
@@ -91,7 +91,7 @@ def check(
         raise UsageError("a scenario brings its own table: name either a TABLE or scenarios")
     if report is not None:
         make_folder(report)
-    path, image = (MADE_PATH, made_image()) if table is None else capture_steadily(table)
+    path, image = (MADE_PATH, made_image()) if table is None else capture_until_stable(table)
     question = CheckQuestion(
         image=image,
         path=path,
@@ -105,8 +105,8 @@ def check(
     phases = _phases(only, question)
     with progress_bars(phases) as on_progress:
         outcome = check_image(question, phases, workers=workers, seconds=seconds, on_progress=on_progress)
-    place = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
-    saved = save_findings(outcome.phases, asked.target, path, image, place)
+    position = findings or (Path(FINDINGS) if report is None else report / FINDINGS_OF_REPORT)
+    saved = save_findings(outcome.phases, asked.target, path, image, position)
     document = check_document(asked, question.bounds, outcome, saved, workers)
     write_json(document, json_target)
     print_check(result_console(json_target, width=WIDTH), asked, outcome, saved, with_bounds=bounds)

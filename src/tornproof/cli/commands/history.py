@@ -66,7 +66,7 @@ def report_document(dataset: Dataset, report: Report, *, with_sql: bool) -> dict
     """Return the JSON form of a report (docs/history.md)."""
     return {
         "format": 1,
-        "events": [str(place) for place in dataset.places],
+        "events": [str(position) for position in dataset.positions],
         "keys": list(dataset.keys),
         "verdict": report.verdict.name,
         "counts": report.counts,

@@ -28,7 +28,7 @@ from tornproof.impl.errors import BusyError, TornproofError, UsageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Conversion
 from tornproof.impl.migrate.plain_file import migrate_file
-from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, refused_table
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table
 from tornproof.impl.migrate.table_migration import TablePlan, convert_table, plan_table, publish_table
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.storage.interface import Storage
@@ -39,7 +39,7 @@ from tornproof.pipeline.spark.session import spark_session
 
 LINES_SHOWN = 500
 T = TypeVar("T")
-STYLES = {Outcome.REFUSED: "red", Outcome.REPLACED: "yellow", Outcome.ALREADY: "dim", Outcome.MIGRATED: ""}
+STYLES = {Outcome.REJECTED: "red", Outcome.REPLACED: "yellow", Outcome.ALREADY: "dim", Outcome.MIGRATED: ""}
 
 
 class Mode(StrEnum):
@@ -140,13 +140,13 @@ def _run_here(job: Job, sources: Sequence[Source], progress: ProgressBar) -> lis
         converted = convert_table(plan, job.mode.conversion, keeps_sound=keeps_sound, progress=advance)
         return job.publish(source, plan, converted)
 
-    return [_or_refused(source, partial(migrate_one, source)) for source in sources]
+    return [_or_rejected(source, partial(migrate_one, source)) for source in sources]
 
 
 def _run_on_spark(job: Job, sources: Sequence[Source], progress: ProgressBar, master: str) -> list[Migration]:
     """Run with conversions that executors make; what is published, and when, is as it is without them."""
     task = progress.add_task("starting Spark", total=None)
-    plans = [_or_refused(source, partial(job.plan, source)) for source in sources]
+    plans = [_or_rejected(source, partial(job.plan, source)) for source in sources]
     tables = [plan for plan in plans if isinstance(plan, TablePlan)]
     partition_count = sum(len(plan.partitions) for plan in tables)
     if partition_count == 0:
@@ -173,7 +173,7 @@ def _published(
             done.append(plan)
             continue
         share = islice(converted, len(plan.partitions))
-        done.append(_or_refused(source, partial(job.publish, source, plan, share)))
+        done.append(_or_rejected(source, partial(job.publish, source, plan, share)))
         # A table that was refused in the middle must not leave its rest to the next one.
         deque(share, maxlen=0)
     return done
@@ -213,7 +213,7 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
     lines = [(each, partition) for each in done for partition in each.partitions]
     if len(lines) > LINES_SHOWN:
         # What somebody has to look at comes first where not all is shown.
-        lines.sort(key=lambda line: line[1].outcome not in (Outcome.REFUSED, Outcome.REPLACED))
+        lines.sort(key=lambda line: line[1].outcome not in (Outcome.REJECTED, Outcome.REPLACED))
     if lines:
         console.print(_grid(lines[:LINES_SHOWN], names_tables=len(done) > 1))
     if len(lines) > LINES_SHOWN:
@@ -236,13 +236,13 @@ def print_report(console: Console, path: str, done: Sequence[Migration], *, dry_
         console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
 
 
-def _or_refused(source: Source, action: Callable[[], T]) -> T | Migration:
+def _or_rejected(source: Source, action: Callable[[], T]) -> T | Migration:
     """Return what an action on one source does; what ends a run on one table alone is a refusal of it in a tree."""
     try:
         return action()
     except TornproofError as error:
         if source.below:
-            return refused_table(source.path, error)
+            return rejected_table(source.path, error)
         if isinstance(error, BusyError):
             # Somebody uses the table, which is no verdict on it but against the terms of this command.
             raise UsageError(str(error)) from error
@@ -251,11 +251,11 @@ def _or_refused(source: Source, action: Callable[[], T]) -> T | Migration:
 
 def _demand_outside(directory: str, sources: Sequence[Source], reason: str) -> None:
     """Refuse a directory that is none, or one in a table."""
-    place = Path(directory)
-    if place.exists() and not place.is_dir():
+    position = Path(directory)
+    if position.exists() and not position.is_dir():
         raise UsageError(f"{directory}: is not a directory")
     for source in sources:
-        if not source.is_file and place.resolve().is_relative_to(Path(source.path).resolve()):
+        if not source.is_file and position.resolve().is_relative_to(Path(source.path).resolve()):
             raise UsageError(f"{directory}: lies in the table {source.path}, {reason}")
 
 

@@ -13,13 +13,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
 
-from tornproof.api.steady import steadily
+from tornproof.api.steady import until_stable
 from tornproof.cli.csv_text import text_batch, text_schema
 from tornproof.cli.output import JsonOption, complain, copy_to_stdout, replacing, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import UsageError
 from tornproof.impl.query.pruning import Reason
-from tornproof.impl.read.account import ReadAccount
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -42,7 +42,7 @@ class Result:
     snapshot: Snapshot
     schema: pa.Schema
     row_count: int
-    account: ReadAccount
+    counters: ReadCounters
 
 
 def read(
@@ -75,22 +75,22 @@ def read(
         snapshot = open_snapshot(open_table(storage, table))
         times = snapshot.time_range(start, end)
         schema = snapshot.schema_of(snapshot.selected(names))
-        account = ReadAccount()
+        counters = ReadCounters()
         with by_threads() as decoding:
-            batches = snapshot.batches(names, times, snapshot.condition(where), account, decoding)
+            batches = snapshot.batches(names, times, snapshot.condition(where), counters, decoding)
             row_count = _write(batches, schema, out, suffix)
-        return Result(snapshot=snapshot, schema=schema, row_count=row_count, account=account)
+        return Result(snapshot=snapshot, schema=schema, row_count=row_count, counters=counters)
 
-    result = steadily(storage, table, attempt, lambda _: None)
+    result = until_stable(storage, table, attempt, lambda _: None)
     native = result.snapshot.native_partitions
     for name in native[:NATIVE_SHOWN]:
         complain(f"left out: {name} is a native partition")
     if len(native) > NATIVE_SHOWN:
         complain(f"left out: {len(native) - NATIVE_SHOWN} more native partitions (--json lists them all)")
     if explain:
-        for line in _explanation(result.account):
+        for line in _explanation(result.counters):
             complain(line)
-    cost = {"cost": _cost(result.account)} if explain or where is not None else {}
+    cost = {"cost": _cost(result.counters)} if explain or where is not None else {}
     write_json({**_summary(result), **cost}, json_target)
 
 
@@ -119,31 +119,31 @@ def _write_batches(writer: Any, batches: Iterator[pa.RecordBatch], *, as_text: b
     return row_count
 
 
-def _explanation(account: ReadAccount) -> Iterator[str]:
+def _explanation(counters: ReadCounters) -> Iterator[str]:
     """Say in three lines what was looked at and what was spared."""
-    pruned = ", ".join(f"{account.pruned[reason]} {REASONS_IN_WORDS[reason]}" for reason in Reason)
-    yield f"row groups: {account.kept_row_group_count} of {account.row_group_count} read; left out: {pruned}"
-    yield f"rows: {account.returned_row_count:,} returned of {account.scanned_row_count:,} in these row groups"
+    pruned = ", ".join(f"{counters.pruned[reason]} {REASONS_IN_WORDS[reason]}" for reason in Reason)
+    yield f"row groups: {counters.kept_row_group_count} of {counters.row_group_count} read; left out: {pruned}"
+    yield f"rows: {counters.returned_row_count:,} returned of {counters.scanned_row_count:,} in these row groups"
     yield (
-        f"data.parquet: {account.read_bytes:,} of {account.data_bytes:,} bytes read ({_percentage(account):.2f} %), "
-        f"{account.chunk_count:,} column chunks decoded"
+        f"data.parquet: {counters.read_bytes:,} of {counters.data_bytes:,} bytes read ({_percentage(counters):.2f} %), "
+        f"{counters.chunk_count:,} column chunks decoded"
     )
 
 
-def _percentage(account: ReadAccount) -> float:
-    return 100 * account.read_bytes / account.data_bytes if account.data_bytes else 0.0
+def _percentage(counters: ReadCounters) -> float:
+    return 100 * counters.read_bytes / counters.data_bytes if counters.data_bytes else 0.0
 
 
-def _cost(account: ReadAccount) -> dict[str, Any]:
+def _cost(counters: ReadCounters) -> dict[str, Any]:
     return {
-        "row_groups": account.row_group_count,
-        "row_groups_read": account.kept_row_group_count,
-        "row_groups_left_out": {reason.value.replace(" ", "_"): account.pruned[reason] for reason in Reason},
-        "rows_in_row_groups_read": account.scanned_row_count,
-        "column_chunks_decoded": account.chunk_count,
-        "data_bytes": account.data_bytes,
-        "data_bytes_read": account.read_bytes,
-        "data_percent_read": round(_percentage(account), 4),
+        "row_groups": counters.row_group_count,
+        "row_groups_read": counters.kept_row_group_count,
+        "row_groups_left_out": {reason.value.replace(" ", "_"): counters.pruned[reason] for reason in Reason},
+        "rows_in_row_groups_read": counters.scanned_row_count,
+        "column_chunks_decoded": counters.chunk_count,
+        "data_bytes": counters.data_bytes,
+        "data_bytes_read": counters.read_bytes,
+        "data_percent_read": round(_percentage(counters), 4),
     }
 
 

@@ -17,7 +17,7 @@ from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.impl.errors import BusyError, UsageError
 from tornproof.impl.repair.kept import KEPT_DIRECTORY
-from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
+from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 LINES_SHOWN = 500
@@ -48,7 +48,7 @@ def recover(
     return ExitCode.INVALID if report.problems else ExitCode.VALID
 
 
-def report_document(report: HealReport) -> dict[str, Any]:
+def report_document(report: RepairReport) -> dict[str, Any]:
     """Return the JSON form of a report (docs/recover.md)."""
     return {
         "format": 1,
@@ -71,7 +71,7 @@ def report_document(report: HealReport) -> dict[str, Any]:
     }
 
 
-def print_report(console: Console, report: HealReport) -> None:
+def print_report(console: Console, report: RepairReport) -> None:
     """Print a report for a person."""
     if report.actions:
         console.print(_grid(report.actions[:LINES_SHOWN]))
@@ -90,7 +90,7 @@ def print_report(console: Console, report: HealReport) -> None:
         console.print(f"old bytes are kept in {KEPT_DIRECTORY} until `recover --forget`", style="dim", markup=False)
 
 
-def _recover(table: str, *, dry_run: bool) -> HealReport:
+def _recover(table: str, *, dry_run: bool) -> RepairReport:
     storage = OperatingSystemStorage()
     if not dry_run:
         say_if_interrupted(f"{table} holds the same version all the time, and the same command does what is left")
@@ -102,13 +102,13 @@ def _recover(table: str, *, dry_run: bool) -> HealReport:
             progress.update(task, advance=1, description=name)
 
         try:
-            return heal_table(storage, table, dry_run=dry_run, progress=advance)
+            return repair_table(storage, table, dry_run=dry_run, progress=advance)
         except BusyError as error:
             # Somebody uses the table, which is no verdict on it but against the terms of this command.
             raise UsageError(str(error)) from error
 
 
-def _verdict(report: HealReport) -> Text:
+def _verdict(report: RepairReport) -> Text:
     count = len(report.actions)
     done = f"{count} to do" if report.is_dry_run else f"{count} done"
     text = Text(done if count else "nothing to do", "bold green")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tornproof.api.steady import verify_steadily
+from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.output import ExitCode, JsonOption, write_json
 from tornproof.cli.progress import progress_bar
@@ -21,7 +21,7 @@ from tornproof.impl.verify.verify import PartitionReport, TableReport
 
 if TYPE_CHECKING:
     from tornproof.harness.systems.preset import Preset
-    from tornproof.harness.systems.probe import Outlook
+    from tornproof.harness.systems.probe import Compatibility
 
 PROBLEMS_SHOWN = 20
 PARTITIONS_SHOWN = 500
@@ -49,7 +49,7 @@ def verify(
         make_folder(report_directory)
     with progress_bar() as progress:
         task = progress.add_task("verifying", total=None)
-        report = verify_steadily(
+        report = verify_until_stable(
             storage,
             table,
             quick=quick,
@@ -63,38 +63,38 @@ def verify(
             inspected = inspections_of(
                 storage, table, report, lambda name: progress.update(task, description=f"inspecting {name}")
             )
-        outlook = None
+        compatibility = None
         if preset is not None:
             progress.update(task, description=f"trying {preset.name}")
-            outlook = _outlook(table, preset)
-    document = report_document(report, outlook)
+            compatibility = _compatibility(table, preset)
+    document = report_document(report, compatibility)
     write_json(document, json_target)
     console = result_console(json_target)
     print_report(console, report, quick=quick)
-    if outlook is not None:
-        _print_outlook(console, outlook)
+    if compatibility is not None:
+        _print_compatibility(console, compatibility)
     if report_directory is not None and inspected is not None:
         from tornproof.cli.table_result import table_result, write_table_result
 
         write_table_result(report_directory, table, table_result(document, inspected))
         write_report(report_directory, console)
-    goes_on = outlook is None or (outlook.readable and outlook.writable)
+    goes_on = compatibility is None or (compatibility.readable and compatibility.writable)
     return ExitCode.VALID if report.sound and goes_on else ExitCode.INVALID
 
 
-def _outlook(table: str, preset: Preset) -> Outlook:
+def _compatibility(table: str, preset: Preset) -> Compatibility:
     """Try a preset on a copy of the table in memory, which nobody changes while it is copied."""
-    from tornproof.api.captured import capture_steadily
-    from tornproof.harness.systems.probe import Outlook, probe
+    from tornproof.api.captured import capture_until_stable
+    from tornproof.harness.systems.probe import Compatibility, probe
 
-    path, image = capture_steadily(table)
+    path, image = capture_until_stable(table)
     try:
         return probe(image, path, preset)
     except CorruptError as error:
-        return Outlook(preset=preset.name, readable=False, writable=False, reason=str(error))
+        return Compatibility(preset=preset.name, readable=False, writable=False, reason=str(error))
 
 
-def report_document(report: TableReport, outlook: Outlook | None = None) -> dict[str, Any]:
+def report_document(report: TableReport, compatibility: Compatibility | None = None) -> dict[str, Any]:
     """Return the JSON form of a report and of what a preset makes of the table (docs/reports.md)."""
     partitions = []
     for partition in report.partitions:
@@ -111,7 +111,9 @@ def report_document(report: TableReport, outlook: Outlook | None = None) -> dict
         "notes": list(report.notes),
         "counts": dataclasses.asdict(report.counts),
         "partitions": partitions,
-        "as": None if outlook is None else {**dataclasses.asdict(outlook), "hazards": list(outlook.hazards)},
+        "as": None
+        if compatibility is None
+        else {**dataclasses.asdict(compatibility), "hazards": list(compatibility.hazards)},
     }
 
 
@@ -143,14 +145,14 @@ def print_report(console: Console, report: TableReport, *, quick: bool) -> None:
     console.print(f"looked at {looked_at}" + (" (--quick: pages were left out)" if quick else ""), style="dim")
 
 
-def _print_outlook(console: Console, outlook: Outlook) -> None:
+def _print_compatibility(console: Console, compatibility: Compatibility) -> None:
     verdict = Text("goes on", "bold green")
-    if not outlook.readable:
+    if not compatibility.readable:
         verdict = Text("cannot read it", "bold red")
-    elif not outlook.writable:
+    elif not compatibility.writable:
         verdict = Text("can read it, but not go on", "bold red")
-    console.print(Text.assemble(f"{outlook.preset}: ", verdict, f": {outlook.reason}"))
-    for hazard in outlook.hazards:
+    console.print(Text.assemble(f"{compatibility.preset}: ", verdict, f": {compatibility.reason}"))
+    for hazard in compatibility.hazards:
         console.print(Text.assemble(("hazard ", "bold yellow"), hazard))
 
 

@@ -62,7 +62,7 @@ def gaps_between(ranges: Iterable[Range], size_bytes: int) -> Iterator[tuple[int
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class Glyph:
     """How one kind of bytes is drawn."""
 
     character: str
@@ -70,30 +70,30 @@ class Ink:
 
 
 INKS = {
-    "header": Ink("H", "cyan"),
-    "column descriptors": Ink("D", "cyan"),
-    "sorting columns": Ink("S", "cyan"),
-    "names": Ink("N", "cyan"),
-    "bloom columns": Ink("L", "cyan"),
-    "squash tracker": Ink("Q", "cyan"),
-    "unknown header sections": Ink("U", "yellow"),
-    "block": Ink("B", "green"),
-    "out-of-line region": Ink("O", "blue"),
-    "trailer": Ink("T", "magenta"),
-    "padding": Ink(".", "dim"),
-    "magic": Ink("M", "cyan"),
-    "column chunk": Ink("C", "green"),
-    "column metadata copy": Ink("m", "dim"),
-    "bloom filter": Ink("L", "blue"),
-    "column index": Ink("I", "blue"),
-    "offset index": Ink("J", "blue"),
-    "footer": Ink("F", "magenta"),
-    "footer length and magic": Ink("T", "magenta"),
-    OTHER_GENERATION: Ink("o", "yellow"),
-    "dead": Ink("x", "red"),
-    "unused": Ink("x", "red"),
-    "after the token": Ink("+", "red"),
-    "not explained": Ink("?", "red"),
+    "header": Glyph("H", "cyan"),
+    "column descriptors": Glyph("D", "cyan"),
+    "sorting columns": Glyph("S", "cyan"),
+    "names": Glyph("N", "cyan"),
+    "bloom columns": Glyph("L", "cyan"),
+    "squash tracker": Glyph("Q", "cyan"),
+    "unknown header sections": Glyph("U", "yellow"),
+    "block": Glyph("B", "green"),
+    "out-of-line region": Glyph("O", "blue"),
+    "trailer": Glyph("T", "magenta"),
+    "padding": Glyph(".", "dim"),
+    "magic": Glyph("M", "cyan"),
+    "column chunk": Glyph("C", "green"),
+    "column metadata copy": Glyph("m", "dim"),
+    "bloom filter": Glyph("L", "blue"),
+    "column index": Glyph("I", "blue"),
+    "offset index": Glyph("J", "blue"),
+    "footer": Glyph("F", "magenta"),
+    "footer length and magic": Glyph("T", "magenta"),
+    OTHER_GENERATION: Glyph("o", "yellow"),
+    "dead": Glyph("x", "red"),
+    "unused": Glyph("x", "red"),
+    "after the token": Glyph("+", "red"),
+    "not explained": Glyph("?", "red"),
 }
 """By what the ranges are called; one file never has two kinds with one character."""
 
@@ -103,12 +103,12 @@ def drawing_lines(ranges: Sequence[tuple[int, int, str]], size_bytes: int) -> It
     if size_bytes <= 0:
         return
     cell_bytes = -(-size_bytes // (CELLS_IN_LINE * LINES_MAX))
-    cells = [_ink_of(counts) for counts in _cells(_clipped(ranges, size_bytes), size_bytes, cell_bytes)]
+    cells = [_glyph_of(counts) for counts in _cells(_clipped(ranges, size_bytes), size_bytes, cell_bytes)]
     width = len(f"{size_bytes:,}")
     for first in range(0, len(cells), CELLS_IN_LINE):
         line = Text(f"  {first * cell_bytes:>{width},} ", style="dim")
-        for ink in cells[first : first + CELLS_IN_LINE]:
-            line.append(ink.character, style=ink.style or "default")
+        for glyph in cells[first : first + CELLS_IN_LINE]:
+            line.append(glyph.character, style=glyph.style or "default")
         yield line
     yield Text(f"  one character is {counted(cell_bytes, 'byte')}, drawn as what most of them are", style="dim")
 
@@ -142,12 +142,12 @@ def _clipped(ranges: Iterable[tuple[int, int, str]], size_bytes: int) -> Iterato
 def _cells(ranges: Iterable[tuple[int, int, str]], size_bytes: int, cell_bytes: int) -> list[Counter[str]]:
     cells: list[Counter[str]] = [Counter() for _ in range(-(-size_bytes // cell_bytes))]
     for start, end, what in ranges:
-        for place in range(start // cell_bytes, -(-end // cell_bytes)):
-            inside = min(end, (place + 1) * cell_bytes) - max(start, place * cell_bytes)
-            cells[place][what] += inside
+        for position in range(start // cell_bytes, -(-end // cell_bytes)):
+            inside = min(end, (position + 1) * cell_bytes) - max(start, position * cell_bytes)
+            cells[position][what] += inside
     return cells
 
 
-def _ink_of(counts: Counter[str]) -> Ink:
+def _glyph_of(counts: Counter[str]) -> Glyph:
     # Of equal counts the first one stands further left in the file.
     return INKS[counts.most_common(1)[0][0]]

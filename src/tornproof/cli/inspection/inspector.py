@@ -6,7 +6,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tornproof.cli.inspection.hex_print import PARQUET_PLACES, Place, meta_places, pm_places, print_hex, txn_places
+from tornproof.cli.inspection.hex_print import (
+    PARQUET_POSITIONS,
+    Position,
+    meta_positions,
+    pm_positions,
+    print_hex,
+    txn_positions,
+)
 from tornproof.cli.inspection.partition_document import data_document, metadata_document, partition_document
 from tornproof.cli.inspection.report import Document, Problems, clean_text
 from tornproof.cli.inspection.table_documents import (
@@ -72,13 +79,13 @@ class Inspection:
     document: Document
     content: bytes = b""
     base_bytes: int = 0
-    places: Sequence[Place] = ()
+    positions: Sequence[Position] = ()
 
     def print(self, printer: Printer, *, hexadecimal: bool) -> None:
         """Print the document for people, with hex if that is wanted, and at last what is wrong."""
         printer.document(self.document)
-        if hexadecimal and self.places:
-            print_hex(self.content, self.places, printer, base_bytes=self.base_bytes)
+        if hexadecimal and self.positions:
+            print_hex(self.content, self.positions, printer, base_bytes=self.base_bytes)
         elif hexadecimal:
             printer.line("--hex shows one file at a time: name the _pm or data.parquet inside", "dim")
         printer.problems(self.document["problems"])
@@ -97,15 +104,15 @@ def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspect
     match kind:
         case TargetKind.PM:
             found, document = metadata_document(storage, path, at, problems, file=file)
-            return Inspection(document=document, content=found.content, places=pm_places(document))
+            return Inspection(document=document, content=found.content, positions=pm_positions(document))
         case TargetKind.TXN:
             transaction = read_transaction_file(storage, path, file=file)
             document = transaction_document(transaction, problems)
-            return Inspection(document=document, content=transaction.content, places=txn_places(document))
+            return Inspection(document=document, content=transaction.content, positions=txn_positions(document))
         case TargetKind.META:
             content = read_table_metadata(storage, path, file=file)
             document = table_metadata_document(content, problems, file=file)
-            return Inspection(document=document, content=content, places=meta_places(document))
+            return Inspection(document=document, content=content, positions=meta_positions(document))
         case TargetKind.PARQUET:
             return _parquet_inspection(storage, path, data_document(storage, path, at, problems, file=file))
         case TargetKind.PARTITION:
@@ -113,8 +120,8 @@ def inspect_path(storage: ReadableStorage, path: str, at: int | None) -> Inspect
 
 
 def _parquet_inspection(storage: ReadableStorage, path: str, document: Document) -> Inspection:
-    size_bytes = PARQUET_PLACES[0][1].layout.size_bytes
+    size_bytes = PARQUET_POSITIONS[0][1].layout.size_bytes
     base_bytes = max(document["token"] - size_bytes, 0)
     with storage.open_for_reading(path) as handle:
         tail = handle.pread(size_bytes, base_bytes)
-    return Inspection(document=document, content=tail, base_bytes=base_bytes, places=PARQUET_PLACES)
+    return Inspection(document=document, content=tail, base_bytes=base_bytes, positions=PARQUET_POSITIONS)

@@ -253,13 +253,13 @@ def _chunk_document(
         "min": _bound_document(statistics, "min", leaf, logical) if statistics else None,
         "max": _bound_document(statistics, "max", leaf, logical) if statistics else None,
         "bloom": bloom,
-        "column_index": _place(chunk.column_index_offset, chunk.column_index_length),
-        "offset_index": _place(chunk.offset_index_offset, chunk.offset_index_length),
+        "column_index": _position(chunk.column_index_offset, chunk.column_index_length),
+        "offset_index": _position(chunk.offset_index_offset, chunk.offset_index_length),
         "file_path": chunk.file_path,
     }
 
 
-def _place(offset_bytes: int | None, length_bytes: int | None) -> Document | None:
+def _position(offset_bytes: int | None, length_bytes: int | None) -> Document | None:
     return None if offset_bytes is None else {"offset_bytes": offset_bytes, "length_bytes": length_bytes}
 
 

@@ -53,8 +53,8 @@ def parquet_map(
     gaps = list(gaps_between(known, size_bytes))
     chunks = _chunks_before(known)
     named = [
-        _gap(start, end, chunks.get(start), read_bytes if place < GAPS_LOOKED_AT else None)
-        for place, (start, end) in enumerate(gaps)
+        _gap(start, end, chunks.get(start), read_bytes if location < GAPS_LOOKED_AT else None)
+        for location, (start, end) in enumerate(gaps)
     ]
     return ordered([*known, *(part for parts in named for part in parts)])
 
@@ -71,13 +71,13 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
             if chunk.file_path:
                 continue
             start = first_page_offset(chunk)
-            places = (
+            positions = (
                 (CHUNK, start, chunk.total_compressed_size),
                 ("bloom filter", chunk.bloom_filter_offset, bloom_lengths.get((ordinal, index))),
                 ("column index", chunk.column_index_offset, chunk.column_index_length),
                 ("offset index", chunk.offset_index_offset, chunk.offset_index_length),
             )
-            for what, offset_bytes, length_bytes in places:
+            for what, offset_bytes, length_bytes in positions:
                 if offset_bytes is not None and length_bytes is not None:
                     yield Range(offset_bytes, offset_bytes + length_bytes, what, row_group=ordinal, column=index)
     tail = end_bytes - TAIL_SIZE_BYTES
@@ -87,9 +87,9 @@ def _live(footer: ParquetFooter, end_bytes: int, bloom_lengths: BloomLengths) ->
 
 def _others(beside: MetadataFile) -> Iterator[Range]:
     """Yield the footers of all generations, and the chunks of all blocks by the generation that wrote them."""
-    for position, place in enumerate(beside.places):
-        start = place.fixed.parquet_footer_offset
-        yield Range(start, place.token, "footer", generation=position)
+    for position, location in enumerate(beside.positions):
+        start = location.fixed.parquet_footer_offset
+        yield Range(start, location.token, "footer", generation=position)
     for offset_bytes, block in beside.blocks.items():
         for index, chunk in enumerate(block.chunks):
             yield Range(
@@ -132,8 +132,8 @@ def _gap(start: int, end: int, before: Range | None, read_bytes: ReadBytes | Non
     copy_end = start
     if before is not None:
         copy_end += _copy_size_bytes(read_bytes(min(end - start, COPY_LIMIT_BYTES), start), before.size_bytes)
-    place = (before.row_group, before.column, before.generation) if before else (None, None, None)
-    copy = Range(start, copy_end, COPY, row_group=place[0], column=place[1], generation=place[2])
+    location = (before.row_group, before.column, before.generation) if before else (None, None, None)
+    copy = Range(start, copy_end, COPY, row_group=location[0], column=location[1], generation=location[2])
     rest = Range(copy_end, end, UNUSED)
     return [entry for entry in (copy, rest) if entry.size_bytes]
 

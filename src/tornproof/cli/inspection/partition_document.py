@@ -82,10 +82,10 @@ def joined_document(file: str, problems: list[Document], *, pm: Document | None,
 
 def _token(at: int | None, beside: MetadataFile | None, committed: Committed | None) -> int | None:
     """Return the token to read data.parquet at, None for its end."""
-    if at is not None or beside is None or not beside.places:
+    if at is not None or beside is None or not beside.positions:
         return at
     is_known = committed is not None and beside.position_of(committed.token) is not None
-    return committed.token if committed is not None and is_known else beside.places[0].token
+    return committed.token if committed is not None and is_known else beside.positions[0].token
 
 
 def _at_token(
@@ -96,10 +96,10 @@ def _at_token(
 
 
 def _beside_document(pm_file: str, beside: MetadataFile | None, found: ParquetFile) -> Document:
-    places = beside.places if beside else ()
+    positions = beside.positions if beside else ()
     return {
         "pm": pm_file,
-        "tokens": [place.token for place in places],
+        "tokens": [location.token for location in positions],
         "generation": beside.position_of(found.end_bytes) if beside else None,
         "bytes_after_token": max(found.size_bytes - found.end_bytes, 0),
     }

@@ -15,7 +15,13 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Block, bitset_interval, decode_block, region_offset
 from tornproof.impl.pm.chain import CHECKSUM_START, Metadata, walk
 from tornproof.impl.pm.check import check_metadata
-from tornproof.impl.pm.footer import GENERATION_END_MINIMUM, BloomReference, FooterPlace, Generation, decode_generation
+from tornproof.impl.pm.footer import (
+    GENERATION_END_MINIMUM,
+    BloomReference,
+    FooterPosition,
+    Generation,
+    decode_generation,
+)
 from tornproof.impl.pm.header import FileHeader, decode_header
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.table.partition import PM_LIMIT_BYTES
@@ -40,7 +46,7 @@ class MetadataFile:
     published: bytes = b""
     fixed: layout.Header | None = None
     header: FileHeader | None = None
-    places: tuple[FooterPlace, ...] = ()
+    positions: tuple[FooterPosition, ...] = ()
     checksums: dict[int, int] = field(default_factory=dict)
     generations: tuple[Generation | None, ...] = ()
     blocks: dict[int, Block] = field(default_factory=dict)
@@ -50,8 +56,8 @@ class MetadataFile:
     def position_of(self, token: int | None) -> int | None:
         """Return the position of the newest generation with this token, without one of the newest of all."""
         if token is None:
-            return 0 if self.places else None
-        return next((position for position, place in enumerate(self.places) if place.token == token), None)
+            return 0 if self.positions else None
+        return next((position for position, location in enumerate(self.positions) if location.token == token), None)
 
 
 def read_metadata_file(storage: ReadableStorage, path: str, problems: Problems, *, file: str) -> MetadataFile:
@@ -100,23 +106,25 @@ def _published_bytes(fixed: layout.Header, size_bytes: int, file: str) -> int:
 
 def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     data = found.published
-    places: list[FooterPlace] = []
+    positions: list[FooterPosition] = []
     try:
-        places.extend(walk(data, file=found.file))
+        positions.extend(walk(data, file=found.file))
     except CorruptError as error:
         problems.append(error.problem)
-    found.places = tuple(places)
-    found.checksums = computed_checksums(data, places)
+    found.positions = tuple(positions)
+    found.checksums = computed_checksums(data, positions)
     problems += [
-        _bad_checksum(found, place) for place in places if found.checksums[place.end_bytes] != place.trailer.checksum
+        _bad_checksum(found, location)
+        for location in positions
+        if found.checksums[location.end_bytes] != location.trailer.checksum
     ]
     if found.header is None:
         return
     generations: list[Generation | None] = []
-    for place in places:
+    for location in positions:
         generations.append(None)
         with problems.noted():
-            generations[-1] = decode_generation(data, place, found.header, file=found.file)
+            generations[-1] = decode_generation(data, location, found.header, file=found.file)
     found.generations = tuple(generations)
     for position, generation in enumerate(generations):
         if generation is not None:
@@ -126,17 +134,17 @@ def _decode_chain(found: MetadataFile, problems: Problems) -> None:
     _measure_bitsets(found, problems)
 
 
-def _bad_checksum(found: MetadataFile, place: FooterPlace) -> Problem:
-    computed = found.checksums[place.end_bytes]
-    expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {place.checksum_offset}"
-    return problem_of(found.file, "CHECKSUM", place.checksum_offset, expected, f"{place.trailer.checksum:#010x}")
+def _bad_checksum(found: MetadataFile, location: FooterPosition) -> Problem:
+    computed = found.checksums[location.end_bytes]
+    expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {location.checksum_offset}"
+    return problem_of(found.file, "CHECKSUM", location.checksum_offset, expected, f"{location.trailer.checksum:#010x}")
 
 
 def _decode_blocks(found: MetadataFile, column_count: int, problems: Problems) -> None:
     """Decode each block once; none may reach into the next one or into the footer of the generation that wrote it."""
     starts = sorted(found.owners)
     for offset_bytes, following in zip(starts, [*starts[1:], len(found.published)], strict=False):
-        footer = found.places[found.owners[offset_bytes]].offset_bytes
+        footer = found.positions[found.owners[offset_bytes]].offset_bytes
         with problems.noted():
             found.blocks[offset_bytes] = decode_block(
                 found.published, offset_bytes, column_count, limit_bytes=min(following, footer), file=found.file
@@ -147,7 +155,7 @@ def _measure_bitsets(found: MetadataFile, problems: Problems) -> None:
     for generation in found.generations:
         for reference in inlined_blooms(generation):
             if generation is not None and reference.offset_bytes not in found.bitset_sizes:
-                limit = generation.place.offset_bytes
+                limit = generation.position.offset_bytes
                 with problems.noted():
                     start, end = bitset_interval(
                         found.published, reference.offset_bytes, limit_bytes=limit, file=found.file

@@ -24,7 +24,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.fields import Codec, Repetition
 from tornproof.impl.pm.block import Chunk, Statistic, chunk_offset
-from tornproof.impl.pm.bloom_place import ReadData, bitset_of
+from tornproof.impl.pm.bloom_position import ReadData, bitset_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import Generation
 from tornproof.impl.pm.header import Column, FileHeader
@@ -104,13 +104,13 @@ def pm_document(
         "sorting": _sorting_document(found.header),
         "bloom_columns": list(found.header.bloom_columns) if found.header else [],
         "squash_tracker": found.header.squash_tracker if found.header else None,
-        "generations": [_generation_document(found, index) for index in range(len(found.places))],
+        "generations": [_generation_document(found, index) for index in range(len(found.positions))],
         "committed": committed.document(committed_at) if committed else None,
         "resolved": None
         if position is None
         else {
             "generation": position,
-            "token": found.places[position].token,
+            "token": found.positions[position].token,
             "orphans": list(range(position)),
         },
         "row_groups": row_groups,
@@ -120,8 +120,8 @@ def pm_document(
 
 
 def _token_missing(found: MetadataFile, at: int) -> Problem:
-    tokens = ", ".join(str(place.token) for place in found.places[:8]) or "none"
-    return problem_of(found.file, "token", None, f"one of the chain's {len(found.places)}: {tokens}", at)
+    tokens = ", ".join(str(location.token) for location in found.positions[:8]) or "none"
+    return problem_of(found.file, "token", None, f"one of the chain's {len(found.positions)}: {tokens}", at)
 
 
 def _header_document(found: MetadataFile) -> Document | None:
@@ -163,18 +163,22 @@ def _sorting_document(header: FileHeader | None) -> list[Document]:
 
 
 def _generation_document(found: MetadataFile, position: int) -> Document:
-    place = found.places[position]
+    location = found.positions[position]
     generation = found.generations[position] if position < len(found.generations) else None
-    computed = found.checksums[place.end_bytes]
+    computed = found.checksums[location.end_bytes]
     return {
         "index": position,
-        "end_bytes": place.end_bytes,
-        "footer_offset_bytes": place.offset_bytes,
-        "footer_length_bytes": place.trailer.footer_length,
-        "token": place.token,
-        **record_document(place.fixed),
-        "footer_feature_flags": flags_document(layout.FOOTER_FEATURES, place.fixed.footer_feature_flags),
-        "checksum": {"stored": place.trailer.checksum, "computed": computed, "ok": place.trailer.checksum == computed},
+        "end_bytes": location.end_bytes,
+        "footer_offset_bytes": location.offset_bytes,
+        "footer_length_bytes": location.trailer.footer_length,
+        "token": location.token,
+        **record_document(location.fixed),
+        "footer_feature_flags": flags_document(layout.FOOTER_FEATURES, location.fixed.footer_feature_flags),
+        "checksum": {
+            "stored": location.trailer.checksum,
+            "computed": computed,
+            "ok": location.trailer.checksum == computed,
+        },
         "decoded": generation is not None,
         "block_offsets": list(generation.block_offsets) if generation else [],
         "rows": _row_count(found, generation),
@@ -232,8 +236,8 @@ def _row_group_document(
 def _chunk_document(
     found: MetadataFile, block_offset: int, index: int, column: Column, chunk: Chunk, bloom: Document | None
 ) -> Document:
-    place = chunk_offset(block_offset, index)
-    flags = layout.ColumnChunk.unpack(found.published, place, file=found.file).stat_flags
+    location = chunk_offset(block_offset, index)
+    flags = layout.ColumnChunk.unpack(found.published, location, file=found.file).stat_flags
     return {
         "column": index,
         "name": column.name,

@@ -6,7 +6,7 @@ from tornproof.cli.inspection.byte_map import Range, gaps_between, ordered
 from tornproof.cli.inspection.pm_chain import MetadataFile, block_extents
 from tornproof.cli.inspection.pm_scan import whole_generations
 from tornproof.impl.layout import pm as layout
-from tornproof.impl.pm.footer import FooterPlace
+from tornproof.impl.pm.footer import FooterPosition
 from tornproof.impl.pm.header import U32_BYTES, FileHeader
 
 HEADER_BYTES = layout.Header.layout.size_bytes
@@ -18,10 +18,10 @@ def byte_map(found: MetadataFile) -> list[Range]:
     """Return ranges that cover the whole file in order; they overlap only where references do."""
     ranges = _header_ranges(found)
     ranges += _block_ranges(found)
-    for position, place in enumerate(found.places):
+    for position, location in enumerate(found.positions):
         ranges += [
-            Range(place.offset_bytes, place.checksum_offset, "footer", generation=position),
-            Range(place.checksum_offset, place.end_bytes, "trailer", generation=position),
+            Range(location.offset_bytes, location.checksum_offset, "footer", generation=position),
+            Range(location.checksum_offset, location.end_bytes, "trailer", generation=position),
         ]
     return _with_gaps(found, [entry for entry in ranges if entry.start_bytes < entry.end_bytes])
 
@@ -81,7 +81,7 @@ def _with_gaps(found: MetadataFile, ranges: list[Range]) -> list[Range]:
     return ordered([*ranges, *(part for gap in gaps for part in _gap_ranges(found, *gap, orphans))])
 
 
-def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPlace]) -> list[Range]:
+def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterPosition]) -> list[Range]:
     """Cut a gap after each whole generation that ends in it."""
     ranges = []
     for orphan in orphans:
@@ -95,7 +95,7 @@ def _gap_ranges(found: MetadataFile, start: int, end: int, orphans: list[FooterP
 
 
 def _unreached(found: MetadataFile) -> str:
-    is_whole = bool(found.generations) and found.places[-1].fixed.prev_parquet_meta_file_size == 0
+    is_whole = bool(found.generations) and found.positions[-1].fixed.prev_parquet_meta_file_size == 0
     is_decoded = None not in found.generations and len(found.blocks) == len(found.owners)
     return DEAD if is_whole and is_decoded else UNEXPLAINED
 

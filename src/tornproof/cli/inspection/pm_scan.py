@@ -15,7 +15,7 @@ from tornproof.impl.pm.footer import (
     FOOTER_BYTES,
     GENERATION_END_MINIMUM,
     TRAILER_BYTES,
-    FooterPlace,
+    FooterPosition,
     locate_footer,
 )
 from tornproof.impl.storage.checksum import crc32
@@ -24,23 +24,23 @@ WINDOW_BYTES = 4 * 1024 * 1024
 WORD_BYTES = 4
 
 
-def computed_checksums(data: Buffer, places: Iterable[FooterPlace]) -> dict[int, int]:
+def computed_checksums(data: Buffer, positions: Iterable[FooterPosition]) -> dict[int, int]:
     """Return the CRC that each generation should carry, by the generation's end.
 
     Each CRC starts where the one before ended, so that a long chain costs one pass over the file and not one each.
     """
     checksums: dict[int, int] = {}
     position, running = CHECKSUM_START, 0
-    for place in sorted(places, key=lambda place: place.end_bytes):
-        running = crc32(memoryview(data)[position : place.checksum_offset], running)
-        position = place.checksum_offset
-        checksums[place.end_bytes] = running
+    for location in sorted(positions, key=lambda location: location.end_bytes):
+        running = crc32(memoryview(data)[position : location.checksum_offset], running)
+        position = location.checksum_offset
+        checksums[location.end_bytes] = running
     return checksums
 
 
-def whole_generations(data: Buffer, *, file: str) -> list[FooterPlace]:
+def whole_generations(data: Buffer, *, file: str) -> list[FooterPosition]:
     """Return all generations whose checksum holds, wherever they end, in the order of the file."""
-    places = []
+    positions = []
     view = memoryview(data)
     position, running = CHECKSUM_START, 0
     for end_bytes in _possible_ends(data):
@@ -49,8 +49,8 @@ def whole_generations(data: Buffer, *, file: str) -> list[FooterPlace]:
         position = checksum_offset
         if running == int.from_bytes(view[checksum_offset : checksum_offset + CHECKSUM_BYTES], "little"):
             with suppress(CorruptError):
-                places.append(locate_footer(data, end_bytes, file=file))
-    return places
+                positions.append(locate_footer(data, end_bytes, file=file))
+    return positions
 
 
 def _possible_ends(data: Buffer) -> Iterator[int]:

@@ -128,8 +128,8 @@ class Printer:
         if len(rows) <= UPRIGHT_ROWS_MAX and sum(column.width for column in columns) > self._console.width:
             self._facts([(column.key, column.cells) for column in columns])
         else:
-            for place, part in enumerate(_parts(columns, self._console.width)):
-                if place:
+            for position, part in enumerate(_parts(columns, self._console.width)):
+                if position:
                     self.line("")
                 self._grid(part)
         if name in LEGENDS:
@@ -240,7 +240,7 @@ def _flat(row: Document, prefix: str = "") -> Document:
 
 def _parts(columns: Sequence[Column], width: int) -> Iterator[list[Column]]:
     """Cut columns into tables that fit, each of which begins with all up to the one that has names."""
-    lead_count = next((place for place, column in enumerate(columns, 1) if column.key in NAMES), 1)
+    lead_count = next((position for position, column in enumerate(columns, 1) if column.key in NAMES), 1)
     lead = list(columns[:lead_count])
     part = list(lead)
     for column in columns[lead_count:]:

@@ -24,12 +24,12 @@ from tornproof.harness.explorers.barriers.explorer import (
     settings_of,
     subsets,
 )
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import explore_model
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
@@ -96,16 +96,16 @@ def test_a_missing_barrier_is_found_by_the_models_that_can_see_it_and_by_no_othe
 def explored(protocol: Protocol, model: Model) -> bool:
     start = made_image()
     with remembered_decoding():
-        situation = Situation(
+        case = TestCase(
             target=TableTarget(protocol=protocol, encode=remembered_encoder()),
             path=MADE_PATH,
             operations=crash_operations(start, MADE_PATH),
-            first_life=(0, 1, 2),
-            second_life=(3,),
+            first_session=(0, 1, 2),
+            second_session=(3,),
             start=start,
         )
-        judge = PowerJudge(situation)
-        exploration = explore_model(judge, Courses(situation), model, settings_of(model))
+        judge = PowerJudge(case)
+        exploration = explore_model(judge, Traces(case), model, settings_of(model))
         judge.close()
     return not exploration.found
 

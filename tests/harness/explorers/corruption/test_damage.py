@@ -16,7 +16,7 @@ from depth import nightly
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import blind_to_metadata, replaced
-from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.explorer import (
     MUST_REACH,
@@ -150,7 +150,7 @@ def test_a_damage_of_much_metadata_counts_as_many(questdb_data: Path) -> None:
 
 
 def test_what_a_ceiling_cut_is_told_as_a_smaller_bound() -> None:
-    phase = explore(has_time=looks_at_most(5))
+    phase = explore(has_time=calls_at_most(5))
     assert 0 < phase.explored <= 5 * TASK_SIZE
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, False, "")
     planned = BITS_AND_LENGTHS - phase.explored
@@ -164,7 +164,7 @@ def test_what_a_ceiling_cut_is_told_as_a_smaller_bound() -> None:
 
 
 def test_no_time_at_all_is_unknown() -> None:
-    phase = explore(has_time=looks_at_most(0))
+    phase = explore(has_time=calls_at_most(0))
     assert (phase.verdict, phase.explored, phase.complete) == (Verdict.UNKNOWN, 0, False)
     assert phase.note == "nothing was tried"
 

@@ -85,11 +85,13 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
     ],
     ids=["checksum", "size", "blindness", "pages"],
 )
-def test_a_control_fails_when_what_it_watches_is_gone(place: str, substitute: Callable[..., Any], failure: str) -> None:
+def test_a_control_fails_when_what_it_watches_is_gone(
+    position: str, substitute: Callable[..., Any], failure: str
+) -> None:
     judge = Judge(TABLE.image(), "/table")
     assert failed_controls(judge) == []
     with (
-        replaced(place, substitute),
+        replaced(position, substitute),
         replaced("tornproof.impl.verify.verify:check_thrift_footer", lambda resolved: (None, [])),
     ):
         failures = failed_controls(judge)

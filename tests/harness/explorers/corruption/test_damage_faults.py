@@ -57,9 +57,9 @@ def no_pages(*arguments: Any, **keywords: Any) -> Any:
 
 def newest_generation(data: bytes, token: int, *, file: str) -> tornproof.impl.pm.chain.Resolved:
     """A reader that goes by the header instead of the token."""
-    place = next(tornproof.impl.pm.chain.walk(data, file=file))
-    tornproof.impl.pm.chain.check_checksum(data, place, file=file)
-    return tornproof.impl.pm.chain.Resolved(place=place, orphan_count=0)
+    position = next(tornproof.impl.pm.chain.walk(data, file=file))
+    tornproof.impl.pm.chain.check_checksum(data, position, file=file)
+    return tornproof.impl.pm.chain.Resolved(position=position, orphan_count=0)
 
 
 def no_row_counts(problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -81,9 +81,9 @@ def believing(field: str, size_bytes: int) -> Callable[..., tornproof.impl.txn.t
             if problem.field != field or problem.offset_bytes is None:
                 raise
             expected = int(problem.expected.split(",")[0]).to_bytes(size_bytes, "little")
-            healed = bytearray(window)
-            healed[problem.offset_bytes : problem.offset_bytes + size_bytes] = expected
-            return decode(memoryview(bytes(healed)), *rest)
+            repaired = bytearray(window)
+            repaired[problem.offset_bytes : problem.offset_bytes + size_bytes] = expected
+            return decode(memoryview(bytes(repaired)), *rest)
 
     return decode
 
@@ -117,8 +117,8 @@ def found_with(*patches: Patch, name: str = "") -> tuple[Found, Counter[str]]:
     found: Found = Counter()
     broken: Counter[str] = Counter()
     with ExitStack() as stack:
-        for place, substitute in patches:
-            stack.enter_context(replaced(place, substitute))
+        for position, substitute in patches:
+            stack.enter_context(replaced(position, substitute))
         judge = Judge(TABLE.image(), "/table")
         for file in judge.regions:
             size_bytes = judge.size_bytes(file) if file.endswith(name) else 0

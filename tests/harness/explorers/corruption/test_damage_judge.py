@@ -110,7 +110,7 @@ def test_without_a_readable_neighbour_no_version_is_legal(questdb_data: Path) ->
 def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, name: str, step: int) -> None:
     judge = judge_of(questdb_data / name)
     (resolved,) = judge.partitions.values()
-    committed = resolved.resolved.place.end_bytes
+    committed = resolved.resolved.position.end_bytes
     file = file_of(judge, PM_FILE)
     found = {damage: judge.judge(damage)[0] for damage in every(judge, file, step)}
     inside = {damage: outcome for damage, outcome in found.items() if damage.offset_bytes < committed}

@@ -15,7 +15,7 @@ from tornproof.harness.check import capture_table
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.corruption.blocks import lost, misdirected, places, stale, zeroed
+from tornproof.harness.explorers.corruption.blocks import lost, misdirected, positions, stale, zeroed
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.controls import blind_to_contradictions
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
@@ -56,8 +56,8 @@ def test_zeroed_words_cover_all_that_is_not_zero() -> None:
 
 
 def test_of_too_many_blocks_an_even_sample_is_damaged() -> None:
-    assert list(places(100, 8, 13)) == list(range(0, 100, 8))
-    assert list(places(100, 8, 5)) == [0, 24, 48, 72, 96]
+    assert list(positions(100, 8, 13)) == list(range(0, 100, 8))
+    assert list(positions(100, 8, 5)) == [0, 24, 48, 72, 96]
 
 
 def test_stale_blocks_hold_what_stood_there_and_zeros_behind_the_older_end() -> None:
@@ -131,12 +131,15 @@ def test_fields_of_both_areas_are_set_and_like_fields_swapped(chain: Judge) -> N
 def test_forged_fields_of_pm_have_checksums_that_hold(chain: Judge) -> None:
     (file,) = (file for file in chain.regions if file.endswith(PM_FILE))
     content, checked = chain.contents[file], 0
-    places = list(walk(content, file=file))
+    positions = list(walk(content, file=file))
     for damage in itertools.islice(listed(chain, Kind.FORGED, file), 0, None, 7):
         forged = damage.apply(content)
-        if all(damage.ranges[0][2] <= place.offset_bytes or damage.ranges[0][1] >= place.end_bytes for place in places):
-            for place in walk(forged, file=file):
-                check_checksum(forged, place, file=file)
+        if all(
+            damage.ranges[0][2] <= position.offset_bytes or damage.ranges[0][1] >= position.end_bytes
+            for position in positions
+        ):
+            for position in walk(forged, file=file):
+                check_checksum(forged, position, file=file)
             checked += 1
     assert checked > 100
 
@@ -162,7 +165,7 @@ def test_an_older_txn_is_a_legal_state_one_version_back_and_a_rollback_beyond(ch
     assert [judge.judge_whole(damage) for damage in whole] == [judge.judge(damage)[0] for damage in whole]
 
 
-def test_an_entry_that_says_native_but_has_a_token_is_refused_and_would_be_silent(chain: Judge) -> None:
+def test_an_entry_that_says_native_but_has_a_token_is_rejected_and_would_be_silent(chain: Judge) -> None:
     judge = chain.of(Kind.LOST_WORD)
     entry = judge.snapshot.transaction.partitions[-1].entry_offset_bytes
     flags = entry + txn_layout.PartitionEntry.layout.offset_of("row_count_and_flags")

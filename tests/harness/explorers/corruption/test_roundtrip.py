@@ -32,9 +32,9 @@ GENERATIONS_AT_LEAST = {
 EMPTY_COUNT = 4
 FLIPPED = "power-loss/{}/pm-one-bit-flipped-in-a-committed-block/table/2024-01-01.1/_pm"
 # Sorting columns that are not there, and a header that names a generation of zeros.
-REFUSED = {f"vectors/footer-sort-idx-{what}.pm" for what in ("neg.server", "neg.tool")}
-REFUSED |= {f"vectors/footer-sort-idx-{what}.pm" for what in ("out-of-range.server", "out-of-range.tool")}
-REFUSED |= {
+REJECTED = {f"vectors/footer-sort-idx-{what}.pm" for what in ("neg.server", "neg.tool")}
+REJECTED |= {f"vectors/footer-sort-idx-{what}.pm" for what in ("out-of-range.server", "out-of-range.tool")}
+REJECTED |= {
     f"power-loss/{each}/pm-tail-zeros-header-new-txn-old/table/2024-01-01.1/_pm" for each in ("9.4.2", "2026-07")
 }
 BLOOM = "tables/9.4.2/bloom/table/2024-06-01.1/_pm"
@@ -48,16 +48,16 @@ def published(path: Path) -> bytes:
 
 def test_every_generation_of_every_real_file_is_encoded_to_its_own_bytes(questdb_data: Path) -> None:
     done: dict[str, RoundTrip] = {}
-    refused = set()
+    rejected = set()
     filled = [name for name in PM_FILES if (questdb_data / name).stat().st_size]
     for name in filled:
         try:
             done[name] = reencode_generations(published(questdb_data / name), file=name)
         except CorruptError:
-            refused.add(name)
+            rejected.add(name)
     assert len(PM_FILES) >= 433
     assert len(PM_FILES) - len(filled) == EMPTY_COUNT
-    assert refused == REFUSED
+    assert rejected == REJECTED
     counts: Counter[str] = Counter()
     for name, result in done.items():
         counts[name.split("/")[0]] += result.generation_count
@@ -117,9 +117,9 @@ def test_a_generation_that_jumps_an_orphan_is_encoded_past_it(
 
 def test_a_mismatch_names_the_generation_and_the_first_byte() -> None:
     data = pm.chain_of(10_000, 20_000)
-    place = pm.newest(data)
-    changed = pm.set_field(data, layout.Trailer, place.checksum_offset, "checksum", place.trailer.checksum ^ 1)
+    position = pm.newest(data)
+    changed = pm.set_field(data, layout.Trailer, position.checksum_offset, "checksum", position.trailer.checksum ^ 1)
     assert reencode_generations(changed, file=pm.FILE) == RoundTrip(
         generation_count=2,
-        mismatches=(Mismatch(generation_end_bytes=len(data), offset_bytes=place.checksum_offset),),
+        mismatches=(Mismatch(generation_end_bytes=len(data), offset_bytes=position.checksum_offset),),
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, looks_at_most
+from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.kills import explorer as crash
 from tornproof.harness.explorers.kills.exploration import (
     CUT,
@@ -24,7 +24,7 @@ from tornproof.harness.explorers.kills.exploration import (
     crash_phase,
 )
 from tornproof.harness.explorers.kills.explorer import CONTROLS, explore_crashes, failed_controls, replay_crash
-from tornproof.harness.explorers.kills.judge import Course, Judge, Property
+from tornproof.harness.explorers.kills.judge import Judge, Property, Trace
 from tornproof.harness.explorers.kills.plan import (
     WHOLE_BYTES,
     Kill,
@@ -39,7 +39,7 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
 from tornproof.impl.errors import BusyError, StorageError
-from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 OPERATIONS = (b"one", b"t", b"three")
 
@@ -73,7 +73,7 @@ def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps() -> None
 
 
 @pytest.mark.parametrize(("target", "expected"), CONTROLS, ids=lambda each: getattr(each, "name", each.name))
-def test_a_broken_target_is_convicted_of_its_fault(target: Toy, expected: Property) -> None:
+def test_a_broken_target_is_detected_of_its_fault(target: Toy, expected: Property) -> None:
     assert expected.value in violated(target)
 
 
@@ -104,7 +104,7 @@ class KeepsLock(Locked):
     gives_back = False
 
 
-def test_a_lock_that_a_refused_writer_keeps_shuts_the_next_one_out() -> None:
+def test_a_lock_that_a_rejected_writer_keeps_shuts_the_next_one_out() -> None:
     assert violated(Locked()) == set()
     assert violated(KeepsLock()) == {Property.OPENS}
 
@@ -123,7 +123,7 @@ class Raises(Toy):
 
 
 class DeclaresWhatItRaises(Raises):
-    refusals = (KeyError, StorageError)
+    rejections = (KeyError, StorageError)
 
 
 def test_an_exception_that_the_target_does_not_declare_is_a_finding() -> None:
@@ -192,7 +192,7 @@ class Flickers(Toy):
         storage.unlink(f"{path}/old")
 
 
-class IgnoresRefusals(Toy):
+class IgnoresRejections(Toy):
     """Acknowledges a commit whose rename was refused."""
 
     name = "ignores"
@@ -236,7 +236,7 @@ class CutsUnderAMapping(HeaderFirst):
     [
         (Forgets(), {Property.DURABLE}),
         (Flickers(), {Property.MONOTONIC}),
-        (IgnoresRefusals(), {Property.DURABLE, Property.SYNCED}),
+        (IgnoresRejections(), {Property.DURABLE, Property.SYNCED}),
         (RollsBack(), {Property.MONOTONIC}),
         (Stumbles(), {Property.GOES_ON}),
         (CutsUnderAMapping(), {Property.ORDERLY}),
@@ -310,13 +310,13 @@ class Failing(Toy):
     name = "failing"
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        raise StorageError(file=path, operation="commit", reason=Refusal.READ_ONLY)
+        raise StorageError(file=path, operation="commit", reason=StorageReason.READ_ONLY)
 
 
 def test_a_target_that_fails_without_a_disturbance_is_invalid_and_says_why() -> None:
     phase = explored(Failing())
     assert phase.verdict is Verdict.INVALID and not phase.complete
-    assert [finding.property for finding in phase.findings] == [Property.UNDISTURBED]
+    assert [finding.property for finding in phase.findings] == [Property.FAULT_FREE]
     assert "the file system is read-only" in phase.findings[0].sentence
 
 
@@ -353,7 +353,7 @@ def test_no_operations_are_no_exploration() -> None:
 
 
 def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
-    phase, whole = explored(Toy(), looks_at_most(10)), explored(Toy())
+    phase, whole = explored(Toy(), calls_at_most(10)), explored(Toy())
     assert (phase.verdict, phase.complete, whole.complete) == (Verdict.VALID, False, True)
     tried = {name: phase.counts.get(name, 0) for name in (WHOLE, FAILING, CUT)}
     for name, count in tried.items():
@@ -363,14 +363,14 @@ def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
 
 
 def test_a_finding_counts_even_where_the_ceiling_was_low() -> None:
-    assert explored(HeaderFirst(), looks_at_most(10)).verdict is Verdict.INVALID
+    assert explored(HeaderFirst(), calls_at_most(10)).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize("cuts_max", [None, 400, 50, 0])
 def test_of_many_cuts_about_as_many_as_asked_for_are_tried_and_the_bound_says_which(cuts_max: int | None) -> None:
     phase = explore_crashes(Toy(), [b"x" * 700], path="toy", cuts_max=cuts_max)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
-    steps = Judge(Toy(), [b"x" * 700], start=None, path="toy").course.steps
+    steps = Judge(Toy(), [b"x" * 700], start=None, path="toy").trace.steps
     lengths = [len(all_cuts(step)) for step in steps if all_cuts(step)]
     nth = 1 if cuts_max is None else max(1, -(-sum(lengths) // max(1, cuts_max)))
     few = 3 * len(lengths)
@@ -420,7 +420,7 @@ def test_the_controls_pass_and_a_blind_explorer_fails_them(monkeypatch: pytest.M
     assert "a positive control failed" in phase.note
 
 
-def test_a_control_that_is_not_convicted_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_that_is_not_detected_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "CONTROLS", ((Toy(), Property.DURABLE),))
     phase = explored(Toy())
     assert phase.verdict is Verdict.UNKNOWN
@@ -528,7 +528,7 @@ def test_each_call_fails_in_the_ways_in_which_it_can() -> None:
     kinds = (CallKind.PREAD, CallKind.LOAD, CallKind.PWRITE, CallKind.UNLINK, CallKind.FSYNC)
     calls = [Call(kind=kind, path="file", content=bytes(8)) for kind in kinds]
     planned = [(each.fault.at, each.fault.reason, each.fault.written_bytes) for each in failures(0, calls)]
-    error, full = Refusal.INPUT_OUTPUT, Refusal.NO_SPACE
+    error, full = StorageReason.INPUT_OUTPUT, StorageReason.NO_SPACE
     assert planned == [
         (0, error, 0),
         (2, error, 0),
@@ -543,12 +543,8 @@ def test_each_call_fails_in_the_ways_in_which_it_can() -> None:
 
 
 def test_bounds_count_what_was_acknowledged_and_what_had_started() -> None:
-    course = Course(
-        start=MemoryStorage(), steps=(), started=(2, 5, 9), acknowledged=(5, 8, 9), observations=(0, 1, 2, 3)
-    )
-    bounds = {
-        point: course.bounds(*point) for point in ((0, 0), (2, 0), (2, 1), (3, 0), (5, 0), (5, 2), (8, 0), (9, 0))
-    }
+    trace = Trace(start=MemoryStorage(), steps=(), started=(2, 5, 9), acknowledged=(5, 8, 9), observations=(0, 1, 2, 3))
+    bounds = {point: trace.bounds(*point) for point in ((0, 0), (2, 0), (2, 1), (3, 0), (5, 0), (5, 2), (8, 0), (9, 0))}
     assert bounds == {
         (0, 0): (0, 0),
         (2, 0): (0, 0),

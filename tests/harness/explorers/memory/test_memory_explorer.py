@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from depth import always_if, nightly
 
-from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, looks_at_most
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.memory.exploration import (
     GREW,
     MIXED,
@@ -21,11 +21,11 @@ from tornproof.harness.explorers.memory.exploration import (
     MemoryExploration,
 )
 from tornproof.harness.explorers.memory.explorer import (
-    MemorySituation,
+    MemoryTestCase,
+    baseline_of,
     explore_memory,
     explore_variant,
     failed_controls,
-    ground_of,
     replay_memory,
 )
 from tornproof.harness.explorers.memory.variants import (
@@ -45,10 +45,10 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.memory_model.memory_views import SIZE_BYTES, MemoryModel, NotMappedError, View
-from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Progress, Property
-from tornproof.harness.simulator.process.programs import ACKNOWLEDGED
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.write.commit import Action
@@ -56,7 +56,7 @@ from tornproof.impl.write.commit import Action
 IMAGE = made_image()
 GROWN, MERGED, REWRITTEN, _ = crash_operations(IMAGE, MADE_PATH)
 SEQUENTIAL, TOTAL_STORE_ORDER, WEAK_WITH_SYSTEM_CALLS, WEAK = CASES
-REWRITES = MemorySituation(
+REWRITES = MemoryTestCase(
     target=TableTarget(), operations=(REWRITTEN,) * 4, path=MADE_PATH, start=IMAGE, settled_count=2
 )
 WITHOUT_SYNCS = MemoryVariant(
@@ -97,7 +97,7 @@ def explored(variant: MemoryVariant) -> dict[MemoryCase, Explored]:
 
 
 @cache
-def convicted() -> Phase:
+def detected() -> Phase:
     return explore(NO_FENCE_AFTER_VERSION)
 
 
@@ -139,16 +139,16 @@ def test_the_fence_after_the_version_is_missed_from_the_second_commit_on() -> No
 
 @pytest.mark.parametrize("variant", always_if(IS_SMALL, VARIANTS[1:]), ids=lambda variant: variant.name)
 def test_what_is_missing_lets_a_reader_take_a_mixed_record(variant: MemoryVariant) -> None:
-    assert Property.WRONG_SNAPSHOT in explored(variant)[WEAK].convicted
+    assert Property.WRONG_SNAPSHOT in explored(variant)[WEAK].detected
 
 
 def test_sequential_executions_are_those_of_a_writer_that_is_stopped_after_each_call() -> None:
     """A second method: the kernel after each call of the writer answers the reader, and time passes between loads."""
-    situation = Situation(
-        target=TableTarget(), path=MADE_PATH, operations=REWRITES.operations, first_life=(0, 1, 2, 3), start=IMAGE
+    test_case = TestCase(
+        target=TableTarget(), path=MADE_PATH, operations=REWRITES.operations, first_session=(0, 1, 2, 3), start=IMAGE
     )
-    cast = situation.cast()
-    world = cast.begin(situation.kernel(), Progress())
+    process_group = test_case.process_group()
+    world = process_group.begin(test_case.kernel(), Progress())
     kernels: list[Kernel] = []
     acknowledged = 0
     while world.nodes[0].call is not None:
@@ -156,7 +156,7 @@ def test_sequential_executions_are_those_of_a_writer_that_is_stopped_after_each_
         acknowledged += any(mark.kind == ACKNOWLEDGED for mark in world.nodes[0].marks)
         if acknowledged >= REWRITES.settled_count:
             kernels.append(world.kernel.fork())
-    cast.close()
+    process_group.close()
     ends: set[int] = set()
     visited: set[tuple[int, int]] = set()
     with REWRITES.reader() as reader:
@@ -210,7 +210,7 @@ def test_points_of_weak_memory_are_not_reached_under_stronger_models() -> None:
 
 
 def test_what_a_ceiling_cut_is_said_in_the_bound() -> None:
-    phase = explore(has_time=looks_at_most(5))
+    phase = explore(has_time=calls_at_most(5))
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert phase.bound.startswith("some executions under sequential consistency") and phase.explored < 20
 
@@ -229,9 +229,9 @@ def test_what_is_never_reached_makes_the_verdict_unknown() -> None:
 
 
 def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
-    phase = convicted()
+    phase = detected()
     assert phase.verdict is Verdict.INVALID
-    assert {finding.property for finding in phase.findings} == {Property.WRONG_SNAPSHOT, Property.REFUSED}
+    assert {finding.property for finding in phase.findings} == {Property.WRONG_SNAPSHOT, Property.REJECTED}
     (finding,) = [finding for finding in phase.findings if finding.property == Property.WRONG_SNAPSHOT]
     assert finding.sentence == (
         "Under weak memory, system calls are no fences: the reader took version 8 with words that no committed version "
@@ -247,7 +247,7 @@ def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
 
 
 def test_a_finding_is_seen_again_where_the_fence_is_missing_and_nowhere_else() -> None:
-    for finding in convicted().findings:
+    for finding in detected().findings:
         assert replay(finding) is Verdict.INVALID
         assert replay(finding, ALL_FENCES) is Verdict.VALID
 
@@ -263,12 +263,12 @@ def test_a_finding_is_seen_again_where_the_fence_is_missing_and_nowhere_else() -
     ids=["nothing", "another model", "too few loads", "other loads"],
 )
 def test_evidence_that_cannot_be_tried_is_unknown(change: Callable[[dict[str, object]], dict[str, object]]) -> None:
-    finding = convicted().findings[0]
+    finding = detected().findings[0]
     assert replay(dataclasses.replace(finding, evidence=change(finding.evidence))) is Verdict.UNKNOWN
 
 
 def test_loads_that_a_stronger_model_rules_out_are_valid() -> None:
-    finding = convicted().findings[0]
+    finding = detected().findings[0]
     stronger = {**finding.evidence, "model": MemoryModel.TOTAL_STORE_ORDER.value}
     assert replay(dataclasses.replace(finding, evidence=stronger)) is Verdict.VALID
 
@@ -281,16 +281,16 @@ def test_controls_fail_when_the_explorer_sees_nothing(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("case", "floor"), [(WEAK_WITH_SYSTEM_CALLS, 3), (WEAK, 0)])
 def test_a_reader_that_enters_the_system_has_passed_a_fence_where_that_is_one(case: MemoryCase, floor: int) -> None:
-    ground = ground_of(REWRITES.trace(), case)
-    ((_, _, view),) = ground.answers(Call(kind=CallKind.UNMAP, path=""), View(pending=3))
+    baseline = baseline_of(REWRITES.trace(), case)
+    ((_, _, view),) = baseline.answers(Call(kind=CallKind.UNMAP, path=""), View(pending=3))
     assert view.floor == floor
 
 
 def test_a_reader_that_reads_and_does_not_load_is_beyond_the_model() -> None:
     with pytest.raises(NotMappedError):
-        list(ground_of(REWRITES.trace(), WEAK).answers(Call(kind=CallKind.PREAD, path=""), View()))
+        list(baseline_of(REWRITES.trace(), WEAK).answers(Call(kind=CallKind.PREAD, path=""), View()))
 
 
 def test_a_writer_that_fails_by_itself_is_no_ground_for_an_exploration() -> None:
     with pytest.raises(NotExplorableError):
-        ground_of(dataclasses.replace(REWRITES, path="elsewhere").trace(), WEAK)
+        baseline_of(dataclasses.replace(REWRITES, path="elsewhere").trace(), WEAK)

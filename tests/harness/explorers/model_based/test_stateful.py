@@ -12,7 +12,7 @@ from depth import nightly
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
-from tornproof.harness.common.verdict import Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.explorer import (
     MUST_REACH,
@@ -27,7 +27,7 @@ from tornproof.harness.explorers.model_based.rows import Point, Rows, RowShape
 from tornproof.harness.explorers.model_based.rules import RAFFLE, RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.mutation.catalogue import fault_named
-from tornproof.harness.mutation.fault import Planting
+from tornproof.harness.mutation.fault import Mutant
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
@@ -86,7 +86,7 @@ def test_nothing_reaches_the_terminal_or_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Planting(fault_named("record over the live one")).planted():
+    with Mutant(fault_named("record over the live one")).planted():
         assert explored(None, MEMORY, 300).verdict is Verdict.INVALID
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
@@ -129,13 +129,13 @@ def test_a_run_that_is_cut_says_how_far_it_came() -> None:
         None,
         MEMORY,
         5_000,
-        has_time=looks_at_most(150),
+        has_time=calls_at_most(150),
         on_progress=lambda done, total: seen.append((done, total)),
     )
     assert phase.verdict is Verdict.VALID and 100 < phase.explored <= 150
     assert phase.bound.startswith(f"{phase.explored} rules in ")
     assert seen == [(100, STEPS_IN_PART)]
-    assert explored(None, MEMORY, 100, has_time=looks_at_most(0)).verdict is Verdict.UNKNOWN
+    assert explored(None, MEMORY, 100, has_time=calls_at_most(0)).verdict is Verdict.UNKNOWN
 
 
 def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +145,10 @@ def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.M
     assert (phase.verdict, phase.note, phase.reached["the moon"]) == (Verdict.UNKNOWN, "never reached: the moon", 0)
 
 
-def test_a_control_that_is_not_convicted_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = Control(name="a sound one", place="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve)
+def test_a_control_that_is_not_detected_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Control(
+        name="a sound one", position="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve
+    )
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROLS", (sound,))
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROL_STEPS", 100)
     phase = explored(None, MEMORY, 100)

@@ -25,14 +25,14 @@ from tornproof.harness.explorers.kills.exploration import (
 )
 from tornproof.harness.explorers.kills.judge import Property
 from tornproof.harness.explorers.own_system import machine as target_machine
+from tornproof.harness.explorers.own_system.execution import Execution
 from tornproof.harness.explorers.own_system.machine import (
     CONTROLS,
-    explore_stories,
+    explore_executions,
     failed_controls,
-    replay_story,
+    replay_execution,
 )
-from tornproof.harness.explorers.own_system.retelling import COMMITS, OPENINGS, told, without_needless_steps
-from tornproof.harness.explorers.own_system.story import Story
+from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, reported, without_needless_steps
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
@@ -53,11 +53,11 @@ LETTERS = st.binary(min_size=1, max_size=6)
 def explored(
     target: Target, operations: Any = OPERATIONS, *, steps: int = 20, examples: int = 60, seed: int = 1
 ) -> Phase:
-    return explore_stories(target, operations, path="toy", steps=steps, examples=examples, seed=seed)
+    return explore_executions(target, operations, path="toy", steps=steps, examples=examples, seed=seed)
 
 
 @pytest.fixture(scope="module")
-def convicted() -> Finding:
+def detected() -> Finding:
     """What the machine says of a target whose header comes first."""
     (finding,) = explored(HeaderFirst()).findings
     return finding
@@ -139,7 +139,7 @@ class Raises(Toy):
 
 BROKEN = [
     (HeaderFirst(), {Property.READABLE}),
-    (AcknowledgesFirst(), {Property.UNDISTURBED, Property.DURABLE}),
+    (AcknowledgesFirst(), {Property.FAULT_FREE, Property.DURABLE}),
     (SwallowsErrors(), {Property.SYNCED}),
     (RecoversInPlace(), {Property.DURABLE}),
     (NeverDone(), {Property.IDEMPOTENT}),
@@ -166,7 +166,7 @@ def test_a_sound_target_is_valid_and_every_point_is_reached(operations: Any) -> 
 
 
 @pytest.mark.parametrize(("target", "expected"), sampled(3, BROKEN), ids=named)
-def test_a_broken_target_is_convicted_by_a_short_story_that_replays_ten_times(
+def test_a_broken_target_is_detected_by_a_short_story_that_replays_ten_times(
     target: Toy, expected: set[Property]
 ) -> None:
     phase = explored(target, LETTERS, steps=8, examples=400)
@@ -175,19 +175,19 @@ def test_a_broken_target_is_convicted_by_a_short_story_that_replays_ten_times(
     assert finding.property in {each.value for each in expected}
     assert 1 <= len(finding.evidence["steps"]) <= 4
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
-    assert {replay_story(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
-    assert replay_story(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
+    assert {replay_execution(target, LETTERS, read_back, path="toy") for _ in range(10)} == {Verdict.INVALID}
+    assert replay_execution(Toy(), LETTERS, read_back, path="toy") in (Verdict.VALID, Verdict.UNKNOWN)
 
 
 def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]) -> bool:
     try:
-        violation = told(target, "toy", steps)
+        violation = reported(target, "toy", steps)
     except ValueError:
         return False
     return violation is not None and violation.violated is violated
 
 
-@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[place] for place in (0, 1, 3)], ids=named)
+@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[position] for position in (0, 1, 3)], ids=named)
 def test_needless_steps_of_a_story_are_left_out_and_needed_ones_stay(
     target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
 ) -> None:
@@ -197,13 +197,13 @@ def test_needless_steps_of_a_story_are_left_out_and_needed_ones_stay(
     assert is_broken(target, violated, padded)
     kept = without_needless_steps(target, "toy", padded, violated)
     assert len(kept) <= len(steps) and is_broken(target, violated, kept)
-    assert not any(is_broken(target, violated, kept[:place] + kept[place + 1 :]) for place in range(len(kept)))
+    assert not any(is_broken(target, violated, kept[:position] + kept[position + 1 :]) for position in range(len(kept)))
 
 
-def test_operations_of_a_list_are_found_again_by_their_place(convicted: Finding) -> None:
-    assert all(set(step["operation"]) == {"index"} for step in convicted.evidence["steps"] if "operation" in step)
-    assert replay_story(HeaderFirst(), OPERATIONS, convicted, path="toy") is Verdict.INVALID
-    assert replay_story(HeaderFirst(), (), convicted, path="toy") is Verdict.UNKNOWN
+def test_operations_of_a_list_are_found_again_by_their_place(detected: Finding) -> None:
+    assert all(set(step["operation"]) == {"index"} for step in detected.evidence["steps"] if "operation" in step)
+    assert replay_execution(HeaderFirst(), OPERATIONS, detected, path="toy") is Verdict.INVALID
+    assert replay_execution(HeaderFirst(), (), detected, path="toy") is Verdict.UNKNOWN
 
 
 def test_the_same_seed_tells_the_same_stories_and_another_seed_others() -> None:
@@ -262,23 +262,23 @@ class AlwaysRollsBack(RollsBack):
     ],
 )
 def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: Property | None) -> None:
-    violation = told(target, "toy", steps)
+    violation = reported(target, "toy", steps)
     assert (violation and violation.violated) == expected
 
 
 def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
     for step_count, reached in ((0, 0), (1, 1)):
-        story = Story(Toy(), "toy")
-        story.commit_killed(b"one", lambda count, chosen=step_count: chosen)  # type: ignore[misc]
-        assert story.reached[OLD_STATE] == reached
-        story.end()
+        execution = Execution(Toy(), "toy")
+        execution.commit_killed(b"one", lambda count, chosen=step_count: chosen)  # type: ignore[misc]
+        assert execution.reached[OLD_STATE] == reached
+        execution.end()
 
 
 # What a story says
 
 
-def told_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> list[str]:
-    story = Story(target, "toy")
+def reported_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> list[str]:
+    execution = Execution(target, "toy")
     for do, operation, choices in steps:
         remaining = iter(choices)
 
@@ -286,15 +286,15 @@ def told_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -
             return next(remaining)
 
         if operation is None:
-            OPENINGS[do](story, choose)
+            OPENINGS[do](execution, choose)
         else:
-            COMMITS[do](story, operation, choose)
-    story.end()
-    return story.lines
+            COMMITS[do](execution, operation, choose)
+    execution.end()
+    return execution.lines
 
 
 def test_a_story_tells_each_step_with_the_place_of_its_disturbance() -> None:
-    lines = told_lines(
+    lines = reported_lines(
         Toy(),
         ("commit", b"one", ()),
         ("commit killed", b"two", (2, 5)),
@@ -324,7 +324,7 @@ def test_a_story_tells_each_step_with_the_place_of_its_disturbance() -> None:
 def test_a_commit_that_a_kill_took_away_is_taken_from_the_twin_too() -> None:
     """The story goes on with other operations than those that were lost, and stays right."""
     steps = (("commit killed", b"lost", (0,)), ("commit", b"kept", ()), ("commit killed", b"there", (4,)))
-    assert told_lines(Toy(), *steps, ("commit", b"!", ()))[-1] == "commit b'!'"
+    assert reported_lines(Toy(), *steps, ("commit", b"!", ()))[-1] == "commit b'!'"
 
 
 # When there is no verdict
@@ -334,14 +334,14 @@ class Unsteady(Toy):
     """Breaks in every fifth story, whatever the story."""
 
     name = "unsteady"
-    story_count = 0
+    execution_count = 0
 
     def create(self, storage: Storage, path: str) -> None:
-        self.story_count += 1
+        self.execution_count += 1
         super().create(storage, path)
 
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        if self.story_count % 5 == 0:
+        if self.execution_count % 5 == 0:
             raise KeyError("chance")
         super().commit(storage, path, operation)
 
@@ -353,11 +353,11 @@ def test_a_target_that_leaves_something_to_chance_gets_no_verdict() -> None:
 
 
 def test_too_few_stories_to_meet_a_kill_inside_a_commit_are_no_verdict() -> None:
-    phase = explore_stories(Toy(), OPERATIONS, path="toy", steps=1, examples=1, seed=0)
+    phase = explore_executions(Toy(), OPERATIONS, path="toy", steps=1, examples=1, seed=0)
     assert phase.verdict is Verdict.UNKNOWN and phase.note.startswith("never reached: ")
 
 
-def test_a_control_that_is_not_convicted_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_that_is_not_detected_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed_controls() == []
     monkeypatch.setattr(target_machine, "CONTROLS", ((Toy(), Property.SYNCED, CONTROLS[2][2]),))
     phase = explored(Toy(), examples=30)
@@ -365,7 +365,7 @@ def test_a_control_that_is_not_convicted_leaves_no_verdict(monkeypatch: pytest.M
     assert phase.controls == f"the toy that 'toy' was not convicted: {Property.SYNCED}"
 
 
-def test_a_sound_toy_that_is_convicted_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_toy_that_is_detected_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target_machine, "Toy", HeaderFirst)
     assert failed_controls()[-1].startswith("the sound toy was convicted: ")
 
@@ -385,14 +385,14 @@ def test_a_sound_toy_that_is_convicted_is_a_failed_control(monkeypatch: pytest.M
         [{"do": "commit killed", "operation": {"bytes": "00"}, "choices": []}],
     ],
 )
-def test_steps_that_the_target_does_not_do_give_no_verdict(convicted: Finding, steps: Any) -> None:
-    finding = replace(convicted, evidence={**convicted.evidence, "steps": steps})
-    assert replay_story(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
+def test_steps_that_the_target_does_not_do_give_no_verdict(detected: Finding, steps: Any) -> None:
+    finding = replace(detected, evidence={**detected.evidence, "steps": steps})
+    assert replay_execution(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
 
 
-def test_another_violation_than_the_finding_gives_no_verdict(convicted: Finding) -> None:
-    finding = replace(convicted, property=Property.OPENS.value)
-    assert replay_story(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
+def test_another_violation_than_the_finding_gives_no_verdict(detected: Finding) -> None:
+    finding = replace(detected, property=Property.OPENS.value)
+    assert replay_execution(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
 
 
 class Failing(Toy):
@@ -406,10 +406,10 @@ class Failing(Toy):
 
 def test_a_target_that_cannot_be_made_is_invalid_and_says_why() -> None:
     (finding,) = explored(Failing()).findings
-    assert finding.property == Property.UNDISTURBED
+    assert finding.property == Property.FAULT_FREE
     assert finding.sentence.endswith("making an empty state was refused: toy: cannot create: it is Sunday.")
-    violation = told(Failing(), "toy", ())
-    assert violation is not None and violation.violated is Property.UNDISTURBED
+    violation = reported(Failing(), "toy", ())
+    assert violation is not None and violation.violated is Property.FAULT_FREE
 
 
 # Operations in files
@@ -453,5 +453,5 @@ def test_nothing_of_a_target_outlives_a_kill() -> None:
                 super().commit(storage, path, operation)
 
     steps = CONTROLS[0][2]
-    violation = told(Repairs(), "toy", steps)
+    violation = reported(Repairs(), "toy", steps)
     assert violation is not None and violation.violated is Property.READABLE

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from depth import sampled
-from migration_power import explore_migration, migration_situation, must_reach
+from migration_power import explore_migration, migration_case, must_reach
 from real_tables import CHAIN, image_of
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.examination import Bounds
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.mutation.of_migration import (
     END_OF_FILE,
     FILE_NOT_SYNCED,
@@ -31,9 +31,9 @@ from tornproof.harness.mutation.of_migration import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Progress, Property
-from tornproof.harness.simulator.process.programs import ACKNOWLEDGED
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
@@ -81,31 +81,31 @@ def flipped(pm: bytes) -> bytes:
     return pm[:900] + bytes([pm[900] ^ 1]) + pm[901:]
 
 
-STARTS: dict[str, Callable[[DiskImage, bytes], Situation]] = {
-    "no _pm": lambda image, _: migration_situation(image, PATH),
-    "an unfinished _pm": lambda image, pm: migration_situation(in_day(image, **{"_pm.migrating": pm[:512]}), PATH),
-    "an empty _pm": lambda image, _: migration_situation(in_day(image, _pm=b""), PATH),
-    "half a _pm": lambda image, pm: migration_situation(in_day(image, _pm=pm[:1000]), PATH),
-    "a flipped bit": lambda image, pm: migration_situation(in_day(image, _pm=flipped(pm)), PATH),
-    "two partitions": lambda _, __: migration_situation(without_pm(made_image()), MADE_PATH),
+STARTS: dict[str, Callable[[DiskImage, bytes], TestCase]] = {
+    "no _pm": lambda image, _: migration_case(image, PATH),
+    "an unfinished _pm": lambda image, pm: migration_case(in_day(image, **{"_pm.migrating": pm[:512]}), PATH),
+    "an empty _pm": lambda image, _: migration_case(in_day(image, _pm=b""), PATH),
+    "half a _pm": lambda image, pm: migration_case(in_day(image, _pm=pm[:1000]), PATH),
+    "a flipped bit": lambda image, pm: migration_case(in_day(image, _pm=flipped(pm)), PATH),
+    "two partitions": lambda _, __: migration_case(without_pm(made_image()), MADE_PATH),
 }
 
 
-def phase_of(situation: Situation, *models: Model, settings: Settings | None = None) -> Phase:
-    return explore_migration(situation, models=models, settings=settings)
+def phase_of(case: TestCase, *models: Model, settings: Settings | None = None) -> Phase:
+    return explore_migration(case, models=models, settings=settings)
 
 
 @pytest.mark.parametrize("start", sampled(3, list(STARTS)))
 def test_every_crash_leaves_the_old_pm_or_the_new_one_and_the_next_run_ends_the_same(
     legacy: DiskImage, questdb_data: Path, start: str
 ) -> None:
-    situation = STARTS[start](legacy, golden(questdb_data))
+    case = STARTS[start](legacy, golden(questdb_data))
     models = tuple(model for model in MODELS if model is not C_8)
-    phase = phase_of(situation, *models)
+    phase = phase_of(case, *models)
     assert (phase.name, phase.verdict, phase.findings, phase.note) == ("migration", Verdict.VALID, (), "")
     assert phase.complete and phase.controls == "passed"
     assert all(phase.reached[point] for point in must_reach(models))
-    torn = phase_of(situation, C_8)
+    torn = phase_of(case, C_8)
     assert (torn.verdict, torn.complete) == (Verdict.VALID, False)
 
 
@@ -127,51 +127,51 @@ def test_after_a_kill_and_another_run_a_power_cut_loses_no_name(
     assert lost_after_another_run(STARTS[start](legacy, golden(questdb_data))) == set()
 
 
-def test_a_run_that_trusts_a_name_that_it_finds_is_convicted(legacy: DiskImage) -> None:
+def test_a_run_that_trusts_a_name_that_it_finds_is_detected(legacy: DiskImage) -> None:
     with wrapped(*MIGRATION[FOUND_NAME_NOT_SYNCED]):
-        assert lost_after_another_run(migration_situation(legacy, PATH)) == {Property.LOST}
+        assert lost_after_another_run(migration_case(legacy, PATH)) == {Property.LOST}
 
 
-def lost_after_another_run(situation: Situation) -> set[str]:
+def lost_after_another_run(case: TestCase) -> set[str]:
     """Kill a run at every step and let another one come to its end: what power cuts that lose names then break."""
-    judge, cast = PowerJudge(situation), situation.cast()
-    done = (*situation.first_life, *situation.first_life)
+    judge, process_group = PowerJudge(case), case.process_group()
+    done = (*case.first_session, *case.first_session)
     violated = set()
-    for point in Courses(situation).of(A).points:
+    for point in Traces(case).of(A).points:
         kernel = point.kernel.fork()
         kernel.kill(0)
-        world = cast.begin(kernel, Progress())
+        world = process_group.begin(kernel, Progress())
         world.run(0)
         assert world.nodes[0].marks[-1].kind == ACKNOWLEDGED
         disks = legal_disks(world.kernel, CDIR)
         assert disks.is_complete
         violated |= {judge.judge(picked.disk, Bounds(done, len(done)))[0].violated for picked in disks}
-    cast.close()
+    process_group.close()
     judge.close()
     return violated - {""}
 
 
-CONVICTED_BY = {
+DETECTED_BY = {
     IN_PLACE: {A, B, C_4096, C_512, CDIR, D},
     FILE_NOT_SYNCED: {B, C_4096, C_512, CDIR, D},
     NAME_NOT_SYNCED: {CDIR},
 }
 
 
-@pytest.mark.parametrize("fault", CONVICTED_BY)
+@pytest.mark.parametrize("fault", DETECTED_BY)
 def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(legacy: DiskImage, fault: str) -> None:
-    sound = migration_situation(legacy, PATH)
+    sound = migration_case(legacy, PATH)
     sound.oracle((0,))
     for model in (A, B, C_4096, C_512, CDIR, D):
         with wrapped(*MIGRATION[fault]):
-            phase = phase_of(migration_situation(legacy, PATH).expecting(sound), model, settings=FIRST)
-        is_convicted = model in CONVICTED_BY[fault]
-        assert bool(phase.findings) is is_convicted, model
-        if is_convicted:
+            phase = phase_of(migration_case(legacy, PATH).expecting(sound), model, settings=FIRST)
+        is_detected = model in DETECTED_BY[fault]
+        assert bool(phase.findings) is is_detected, model
+        if is_detected:
             finding = phase.findings[0]
             with wrapped(*MIGRATION[fault]):
-                assert replay_power(migration_situation(legacy, PATH).expecting(sound), finding) is Verdict.INVALID
-            assert replay_power(migration_situation(legacy, PATH), finding) is not Verdict.INVALID
+                assert replay_power(migration_case(legacy, PATH).expecting(sound), finding) is Verdict.INVALID
+            assert replay_power(migration_case(legacy, PATH), finding) is not Verdict.INVALID
 
 
 def test_half_of_a_kept_pm_stands_in_the_way_of_a_run_that_does_not_clear_it(
@@ -179,16 +179,16 @@ def test_half_of_a_kept_pm_stands_in_the_way_of_a_run_that_does_not_clear_it(
 ) -> None:
     broken = in_day(legacy, _pm=golden(questdb_data)[:1000])
     with wrapped(*MIGRATION[KEPT_NOT_CLEARED]):
-        phase = phase_of(migration_situation(broken, PATH), A, settings=FIRST)
+        phase = phase_of(migration_case(broken, PATH), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
 
 def test_a_second_run_that_makes_a_sound_pm_anew_loses_its_history(questdb_data: Path) -> None:
     image = placed(questdb_data / CHAIN)
-    sound = migration_situation(image, PATH)
+    sound = migration_case(image, PATH)
     assert sound.oracle(()) == sound.oracle((0,)) == sound.oracle((0, 0))
     with wrapped(*MIGRATION[SOUND_REPLACED]):
-        phase = phase_of(migration_situation(image, PATH).expecting(sound), A, settings=FIRST)
+        phase = phase_of(migration_case(image, PATH).expecting(sound), A, settings=FIRST)
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
 
@@ -198,12 +198,12 @@ def test_a_size_that_is_taken_for_the_token_is_found_behind_a_killed_writer(
     file = f"{PATH}/{DAY}/{DATA_FILE}"
     data = legacy.files[file]
     longer = legacy.with_file(file, data + b"PAR1")
-    assert phase_of(migration_situation(longer, PATH), A).verdict is Verdict.VALID
+    assert phase_of(migration_case(longer, PATH), A).verdict is Verdict.VALID
     with wrapped(*MIGRATION[END_OF_FILE]):
         # Where nothing stands behind the token the defect does nothing.
-        assert phase_of(migration_situation(legacy, PATH), A).verdict is Verdict.VALID
+        assert phase_of(migration_case(legacy, PATH), A).verdict is Verdict.VALID
         with pytest.raises(NotExplorableError, match=r"NotMigratedError"):
-            phase_of(migration_situation(longer, PATH), A)
+            phase_of(migration_case(longer, PATH), A)
 
 
 def test_every_planted_defect_is_named_once() -> None:
@@ -211,6 +211,6 @@ def test_every_planted_defect_is_named_once() -> None:
 
 
 def test_the_same_exploration_gives_the_same_phase(legacy: DiskImage) -> None:
-    situation = migration_situation(legacy, PATH)
-    first, second = (phase_of(situation, C_512) for _ in range(2))
+    case = migration_case(legacy, PATH)
+    first, second = (phase_of(case, C_512) for _ in range(2))
     assert first == second

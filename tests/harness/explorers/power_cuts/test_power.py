@@ -15,20 +15,20 @@ from depth import nightly
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.system import Target
-from tornproof.harness.common.verdict import Finding, Phase, Verdict, looks_at_most
+from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.controls import convicts, failed_controls, toy_situation
-from tornproof.harness.explorers.power_cuts.course import Courses
+from tornproof.harness.explorers.power_cuts.controls import detects, failed_controls, toy_case
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
 from tornproof.harness.explorers.power_cuts.explorer import explore_power
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import LaterLives, explore_model
 from tornproof.harness.explorers.power_cuts.replay import replay_power
+from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import C_8, C_512, C_4096, CDIR, MODELS, A, B, D, Model
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import (
     HeaderFirst,
@@ -56,21 +56,21 @@ def remembering() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def table() -> Situation:
+def table() -> TestCase:
     start = made_image()
-    return Situation(
+    return TestCase(
         target=TableTarget(encode=remembered_encoder()),
         path=MADE_PATH,
         operations=crash_operations(start, MADE_PATH),
-        first_life=(0, 1, 2),
-        second_life=(3,),
+        first_session=(0, 1, 2),
+        second_session=(3,),
         start=start,
     )
 
 
-def phase_of(situation: Situation, *models: Model, settings: Settings = FEW, **more: object) -> Phase:
+def phase_of(case: TestCase, *models: Model, settings: Settings = FEW, **more: object) -> Phase:
     return explore_power(
-        situation,
+        case,
         models=models,
         settings=settings,
         **more,  # type: ignore[arg-type]
@@ -79,11 +79,11 @@ def phase_of(situation: Situation, *models: Model, settings: Settings = FEW, **m
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) -> None:
-    assert not convicts(model, Toy())
-    assert convicts(model, NeverSyncs()) is (model is not A)
-    assert convicts(model, NeverSyncsNames()) is (model is CDIR)
-    assert convicts(model, SwallowsErrors()) is (model is D)
-    assert convicts(model, NeverDone())
+    assert not detects(model, Toy())
+    assert detects(model, NeverSyncs()) is (model is not A)
+    assert detects(model, NeverSyncsNames()) is (model is CDIR)
+    assert detects(model, SwallowsErrors()) is (model is D)
+    assert detects(model, NeverDone())
     assert failed_controls([model]) == []
 
 
@@ -92,21 +92,21 @@ def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_cou
 ) -> None:
     monkeypatch.setattr(power_controls, "convicts", lambda model, target: False)
     assert failed_controls([B]) == ["the toy 'never syncs' was not convicted in B"]
-    phase = phase_of(toy_situation(Toy()), B, points=())
+    phase = phase_of(toy_case(Toy()), B, points=())
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not convicted in B")
 
 
 @pytest.mark.parametrize("target", [HeaderFirst(), RecoversInPlace()], ids=lambda target: target.name)
 def test_model_a_finds_what_a_kill_alone_breaks(target: Target) -> None:
-    assert convicts(A, target)
+    assert detects(A, target)
 
 
 def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
     found = {}
     for depth in (0, 1):
-        situation = toy_situation(RecoversInPlace())
-        judge = PowerJudge(situation)
-        found[depth] = explore_model(judge, Courses(situation), A, Settings(nested_depth=depth)).found
+        case = toy_case(RecoversInPlace())
+        judge = PowerJudge(case)
+        found[depth] = explore_model(judge, Traces(case), A, Settings(nested_depth=depth)).found
         judge.close()
     assert found[0] == {}
     assert {len(each.cuts) for each in found[1].values()} == {2}
@@ -124,14 +124,14 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
     ids=lambda value: value.name,
 )
 def test_a_finding_is_seen_again_from_its_evidence_alone(target: Target, model: Model) -> None:
-    situation = toy_situation(target)
-    phase = phase_of(situation, model, points=())
+    case = toy_case(target)
+    phase = phase_of(case, model, points=())
     assert phase.verdict is Verdict.INVALID and phase.findings
     for finding in phase.findings:
-        assert replay_power(situation, finding) is Verdict.INVALID
-        assert replay_power(toy_situation(Toy()), finding) is not Verdict.INVALID
+        assert replay_power(case, finding) is Verdict.INVALID
+        assert replay_power(toy_case(Toy()), finding) is not Verdict.INVALID
         other = dataclasses.replace(finding, property="something else")
-        assert replay_power(situation, other) is Verdict.UNKNOWN
+        assert replay_power(case, other) is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_finding_is_seen_again_from_its_evidence_alone(target: Target, model: 
 )
 def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> None:
     finding = Finding(property="", phase="power", sentence="", evidence=evidence)
-    assert replay_power(toy_situation(Toy()), finding) is Verdict.UNKNOWN
+    assert replay_power(toy_case(Toy()), finding) is Verdict.UNKNOWN
 
 
 # `test_barriers` explores the same commits in every model, and stops at a finding.
@@ -148,7 +148,7 @@ def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> 
     [C_512, CDIR, *(nightly(model) for model in (A, B, C_4096))],
     ids=str,
 )
-def test_the_hardened_commit_is_safe_and_explored_completely(table: Situation, model: Model) -> None:
+def test_the_hardened_commit_is_safe_and_explored_completely(table: TestCase, model: Model) -> None:
     settings = Settings(limits=Limits(file_count=1024))
     phase = phase_of(table, model, settings=settings)
     assert (phase.verdict, phase.complete, phase.findings, phase.note) == (Verdict.VALID, True, (), "")
@@ -163,7 +163,7 @@ def test_the_hardened_commit_is_safe_and_explored_completely(table: Situation, m
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", [A, B, C_4096, C_512, CDIR], ids=str)
-def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(table: Situation, model: Model) -> None:
+def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(table: TestCase, model: Model) -> None:
     once, twice = (phase_of(table, model, settings=Settings(nested_depth=depth)) for depth in (1, 2))
     assert (twice.verdict, twice.findings) == (Verdict.VALID, ())
     assert twice.explored >= once.explored
@@ -174,41 +174,41 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
     [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.must_reach(C_8)))],
 )
 def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
-    table: Situation, first_life: tuple[int, ...], points: tuple[str, ...]
+    table: TestCase, first_session: tuple[int, ...], points: tuple[str, ...]
 ) -> None:
-    phase = phase_of(dataclasses.replace(table, first_life=first_life), C_8, points=points)
+    phase = phase_of(dataclasses.replace(table, first_session=first_session), C_8, points=points)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert "C-8 a sample of " in phase.bound and " of about 2^" in phase.bound
     assert phase.reached[power_points.TORN]
 
 
 @pytest.mark.parametrize("first_life", [(0,), nightly((0, 1, 2))], ids=len)
-def test_the_hardened_commit_is_safe_when_syncs_fail(table: Situation, first_life: tuple[int, ...]) -> None:
-    phase = phase_of(dataclasses.replace(table, first_life=first_life), D)
+def test_the_hardened_commit_is_safe_when_syncs_fail(table: TestCase, first_session: tuple[int, ...]) -> None:
+    phase = phase_of(dataclasses.replace(table, first_session=first_session), D)
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")
-    assert len(power_points.must_reach_all(MODELS)) >= 12
+    assert len(power_points.all_coverage_goals(MODELS)) >= 12
 
 
 @pytest.mark.parametrize("follows", ["a kill", "a failed sync"])
 def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_lives_on(
-    table: Situation, follows: str
+    table: TestCase, follows: str
 ) -> None:
     kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
     assert isinstance(table.target, TableTarget)
     target = dataclasses.replace(table.target, protocol=dataclasses.replace(HARDENED, recovery=kept))
-    situation = dataclasses.replace(table, target=target, first_life=(0,))
-    assert phase_of(situation, B, points=()).verdict is Verdict.VALID
-    judge = PowerJudge(situation)
+    case = dataclasses.replace(table, target=target, first_session=(0,))
+    assert phase_of(case, B, points=()).verdict is Verdict.VALID
+    judge = PowerJudge(case)
     exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
-    lives = LaterLives(situation, exploration)
+    sessions = LaterSessions(case, exploration)
     if follows == "a kill":
-        lives.explore_kills(Courses(situation).of(D).points)
+        sessions.explore_kills(Traces(case).of(D).points)
     else:
-        lives.explore_failed_syncs()
+        sessions.explore_failed_syncs()
     (found,) = exploration.found.values()
     assert found.verdict.violated == Property.LOST
-    assert replay_power(situation, finding_of(found, "")) is Verdict.INVALID
-    lives.close()
+    assert replay_power(case, finding_of(found, "")) is Verdict.INVALID
+    sessions.close()
     judge.close()
 
 
@@ -222,67 +222,67 @@ def version_again_and_not_the_size(storage: Storage, table_path: str, version: i
 def test_a_commit_killed_before_the_sync_of_a_longer_txn_costs_no_later_one(is_size_synced: bool) -> None:
     # Its `_txn` has no room for another record.
     start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()
-    situation = Situation(
+    case = TestCase(
         target=TableTarget(encode=remembered_encoder()),
         path="/table",
         operations=crash_operations(start, "/table"),
-        first_life=(0,),
-        second_life=(1,),
+        first_session=(0,),
+        second_session=(1,),
         start=start,
     )
-    place = "tornproof.impl.write.recovery:_store_version_again"
-    with nullcontext() if is_size_synced else replaced(place, version_again_and_not_the_size):
-        judge = PowerJudge(situation)
+    position = "tornproof.impl.write.recovery:_store_version_again"
+    with nullcontext() if is_size_synced else replaced(position, version_again_and_not_the_size):
+        judge = PowerJudge(case)
         exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
-        lives = LaterLives(situation, exploration)
-        lives.explore_kills(Courses(situation).of(D).points)
+        sessions = LaterSessions(case, exploration)
+        sessions.explore_kills(Traces(case).of(D).points)
         found = [each.verdict.violated for each in exploration.found.values()]
-        lives.close()
+        sessions.close()
         judge.close()
-    assert found == ([] if is_size_synced else [Property.REFUSED])
+    assert found == ([] if is_size_synced else [Property.REJECTED])
 
 
 def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
-    phase = phase_of(toy_situation(Toy()), B, points=("a blue moon",))
+    phase = phase_of(toy_case(Toy()), B, points=("a blue moon",))
     assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "never reached: a blue moon")
-    assert phase_of(toy_situation(Toy()), B, points=()).verdict is Verdict.VALID
+    assert phase_of(toy_case(Toy()), B, points=()).verdict is Verdict.VALID
 
 
-def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: Situation) -> None:
-    phase = phase_of(table, A, has_time=looks_at_most(50))
+def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: TestCase) -> None:
+    phase = phase_of(table, A, has_time=calls_at_most(50))
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ moments", phase.bound)
 
 
 def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> None:
-    situation = toy_situation(Toy())
-    phase = explore_power(situation, has_time=looks_at_most(20), models=[A, C_8], points=())
+    case = toy_case(Toy())
+    phase = explore_power(case, has_time=calls_at_most(20), models=[A, C_8], points=())
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False), phase.note
     assert "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
-def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: Situation) -> None:
-    phase = phase_of(dataclasses.replace(table, first_life=(0,)), A, C_8, points=())
+def test_a_sample_of_torn_sectors_leaves_the_other_models_complete(table: TestCase) -> None:
+    phase = phase_of(dataclasses.replace(table, first_session=(0,)), A, C_8, points=())
     assert phase.complete and "A complete" in phase.bound and "C-8 a sample of " in phase.bound
 
 
 def test_of_more_crash_points_than_asked_for_every_nth_is_visited_and_the_bound_says_so() -> None:
-    situation = toy_situation(Toy())
-    whole = phase_of(situation, A, points=())
+    case = toy_case(Toy())
+    whole = phase_of(case, A, points=())
     count = whole.counts["A: crash points"]
     for points_max in (count - 1, count // 2, 1):
         every = -(-count // points_max)
-        phase = phase_of(situation, A, points=(), settings=dataclasses.replace(FEW, points_max=points_max))
+        phase = phase_of(case, A, points=(), settings=dataclasses.replace(FEW, points_max=points_max))
         assert phase.counts["A: crash points"] == len(range(0, count, every)) <= points_max
         assert not phase.complete and f" at one in {every} of the moments" in phase.bound
-    assert phase_of(situation, A, points=(), settings=dataclasses.replace(FEW, points_max=count)) == whole
+    assert phase_of(case, A, points=(), settings=dataclasses.replace(FEW, points_max=count)) == whole
 
 
 @pytest.mark.parametrize("points_max", [None, 7])
 def test_progress_of_a_model_ends_at_its_total(points_max: int | None) -> None:
     said: list[tuple[int, int | None]] = []
     phase_of(
-        toy_situation(Toy()),
+        toy_case(Toy()),
         A,
         points=(),
         settings=dataclasses.replace(FEW, points_max=points_max),
@@ -291,7 +291,7 @@ def test_progress_of_a_model_ends_at_its_total(points_max: int | None) -> None:
     assert said[-1][0] == said[-1][1] == len(said)
 
 
-def test_the_same_exploration_gives_the_same_phase(table: Situation) -> None:
-    one_commit = dataclasses.replace(table, first_life=(0,))
+def test_the_same_exploration_gives_the_same_phase(table: TestCase) -> None:
+    one_commit = dataclasses.replace(table, first_session=(0,))
     first, second = (phase_of(one_commit, C_512) for _ in range(2))
     assert first == second

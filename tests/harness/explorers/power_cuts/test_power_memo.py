@@ -8,19 +8,19 @@ import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, committing, settling
 from tornproof.harness.explorers.power_cuts.judge import recovered
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.explorers.power_cuts.memo import Examiner
+from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Handle
 from tornproof.harness.simulator.persistence.legal_disks import Disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.legal_names import tree_of
 from tornproof.harness.simulator.persistence.models import C_512, CDIR
-from tornproof.harness.simulator.process.client import Say
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.simulated_process import Say
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.storage.interface import Storage
@@ -29,31 +29,31 @@ from tornproof.impl.storage.interface import Storage
 def test_the_memory_says_what_stepping_says_on_every_disk_of_a_run_without_barriers() -> None:
     start = made_image()
     target = TableTarget(encode=remembered_encoder())
-    situation = Situation(
+    case = TestCase(
         target=dataclasses.replace(target, protocol=protocol_with(())),
         path=MADE_PATH,
         operations=crash_operations(start, MADE_PATH),
-        first_life=(0,),
-        second_life=(3,),
+        first_session=(0,),
+        second_session=(3,),
         start=start,
     )
     disks: dict[Disk, None] = {}
     for model in (C_512, CDIR):
-        for point in Courses(situation).of(model).points[::3]:
+        for point in Traces(case).of(model).points[::3]:
             disks |= {picked.disk: None for picked in legal_disks(point.kernel, model, Limits(disk_count=30))}
     assert len(disks) > 100
     with remembered_decoding():
         memory, commits = (
             Examiner(settling(target, MADE_PATH)),
-            Examiner(committing(target, MADE_PATH, [situation.operations[3]])),
+            Examiner(committing(target, MADE_PATH, [case.operations[3]])),
         )
         outcomes = set()
         for disk in disks:
             facts = memory.examine(disk)
             assert facts.answers() == memory.step(disk)[0].answers()
             assert memory.examine(disk) is facts
-            outcomes.add(facts.refused and facts.refused[0])
-            if facts.refused is None:
+            outcomes.add(facts.rejected and facts.rejected[0])
+            if facts.rejected is None:
                 after = recovered(disk, facts)
                 assert commits.examine(after).answers() == commits.step(after)[0].answers()
         assert {None, Stage.READ} <= outcomes
@@ -67,10 +67,10 @@ def disk_of(**contents: bytes) -> Disk:
 
 
 def examiner(read: object) -> Examiner:
-    def program(storage: Storage, say: Say) -> None:
+    def body(storage: Storage, say: Say) -> None:
         say(SAW, (Stage.READ, read(storage)))  # type: ignore[operator]
 
-    return Examiner(program)
+    return Examiner(body)
 
 
 def seen(memory: Examiner, disk: Disk) -> object:
@@ -134,7 +134,7 @@ def test_a_truncation_makes_what_follows_known() -> None:
 def test_no_byte_is_looked_at_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     disk = disk_of(f=bytes(8))
     kernel = disk.kernel()
-    known = Known(disk.tree.places(), kernel)
+    known = Known(disk.tree.positions(), kernel)
     kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
     for start, stop in ranges:
         call = Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=stop - start)

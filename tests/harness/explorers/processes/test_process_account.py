@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 import pyarrow as pa
 import pytest
 
-from tornproof.harness.explorers.processes.account import (
+from tornproof.harness.explorers.processes.counters import (
     ROW_COUNT_MAX,
-    Account,
     Change,
+    Counters,
     Form,
     Operation,
     Target,
@@ -40,11 +40,11 @@ def form(*, is_kept: bool = False, targets: int = 3) -> Form:
         timestamp="time",
         number="number",
         texts=("words",),
-        targets=tuple(Target(start=place * HOUR, length=HOUR, is_kept=is_kept) for place in range(targets)),
+        targets=tuple(Target(start=position * HOUR, length=HOUR, is_kept=is_kept) for position in range(targets)),
     )
 
 
-EMPTY = Account(version=7, contents={})
+EMPTY = Counters(version=7, contents={})
 TWO_ROWS = Operation(attempt=5, rows=((1, 2),))
 
 
@@ -64,43 +64,43 @@ def test_rows_are_what_their_attempt_makes_them() -> None:
 
 
 def test_rows_in_order_are_newer_than_all_before_and_others_fall_between() -> None:
-    account = EMPTY
+    counters = EMPTY
     for attempt in range(20):
-        account = account.after(Operation(attempt=attempt, rows=((0, 30),), is_ordered=attempt % 2 == 0), form())
-    rows = account.contents[0].rows
+        counters = counters.after(Operation(attempt=attempt, rows=((0, 30),), is_ordered=attempt % 2 == 0), form())
+    rows = counters.contents[0].rows
     assert rows is not None and rows.num_rows == 600
     times = times_of(rows)
     assert times == sorted(set(times)) and times[0] >= 0 and times[-1] < HOUR
-    (ordered,) = new_rows(account, Operation(attempt=20, rows=((0, 30),)), form()).values()
-    (others,) = new_rows(account, Operation(attempt=20, rows=((0, 30),), is_ordered=False), form()).values()
+    (ordered,) = new_rows(counters, Operation(attempt=20, rows=((0, 30),)), form()).values()
+    (others,) = new_rows(counters, Operation(attempt=20, rows=((0, 30),), is_ordered=False), form()).values()
     assert min(times_of(ordered)) > times[-1]
     assert times[0] < sorted(times_of(others))[15] < times[-1]
 
 
 def test_no_row_takes_the_time_of_another_one() -> None:
-    account = EMPTY.after(TWO_ROWS, form())
-    (rows,) = new_rows(account, TWO_ROWS, form()).values()
+    counters = EMPTY.after(TWO_ROWS, form())
+    (rows,) = new_rows(counters, TWO_ROWS, form()).values()
     assert rows.num_rows == 0
-    (again,) = new_rows(account, replace(TWO_ROWS, drops=(1,)), form()).values()
+    (again,) = new_rows(counters, replace(TWO_ROWS, drops=(1,)), form()).values()
     assert again.num_rows == 2
 
 
 def test_a_version_is_told_from_every_other_attempt_at_it() -> None:
-    accounts = [
+    counters = [
         EMPTY.after(TWO_ROWS, form()),
         EMPTY.after(replace(TWO_ROWS, attempt=6), form()),
         EMPTY.after(replace(TWO_ROWS, rows=((2, 2),)), form()),
         EMPTY.after(replace(TWO_ROWS, rows=((1, 3),)), form()),
     ]
-    assert len({account.digest for account in accounts}) == 4
-    assert {account.version for account in accounts} == {8}
+    assert len({counters.digest for counters in counters}) == 4
+    assert {counters.version for counters in counters} == {8}
 
 
 def test_a_rewrite_changes_no_content_and_a_drop_takes_it_away() -> None:
-    account = EMPTY.after(Operation(attempt=1, rows=((0, 3), (1, 2))), form())
-    rewritten = account.after(Operation(attempt=2, rewrites=(0,)), form())
-    dropped = account.after(Operation(attempt=2, drops=(0,)), form())
-    assert rewritten.digest == account.digest != dropped.digest
+    counters = EMPTY.after(Operation(attempt=1, rows=((0, 3), (1, 2))), form())
+    rewritten = counters.after(Operation(attempt=2, rewrites=(0,)), form())
+    dropped = counters.after(Operation(attempt=2, drops=(0,)), form())
+    assert rewritten.digest == counters.digest != dropped.digest
     assert sorted(dropped.contents) == [HOUR]
 
 
@@ -141,17 +141,19 @@ def test_a_digest_of_a_version_sees_where_partitions_start_and_their_order() -> 
 
 
 def test_a_plan_uses_every_kind_of_change_and_only_what_is_there() -> None:
-    account, seen = EMPTY, set()
+    counters, seen = EMPTY, set()
     for attempt in range(600):
-        operation = plan_operation(account, form(), seed=3, attempt=attempt)
-        assert operation == plan_operation(account, form(), seed=3, attempt=attempt)
-        present = {place for place, target in enumerate(form().targets) if target.start in account.contents}
+        operation = plan_operation(counters, form(), seed=3, attempt=attempt)
+        assert operation == plan_operation(counters, form(), seed=3, attempt=attempt)
+        present = {position for position, target in enumerate(form().targets) if target.start in counters.contents}
         assert present.issuperset(operation.drops) and (present - set(operation.drops)).issuperset(operation.rewrites)
         assert operation.rows or operation.drops or operation.rewrites
         kinds = (len(operation.rows), bool(operation.rewrites), bool(operation.drops), operation.is_ordered)
         seen.add(kinds)
-        account = account.after(operation, form())
-        assert all(content.rows is not None and content.rows.num_rows <= 1_100 for content in account.contents.values())
+        counters = counters.after(operation, form())
+        assert all(
+            content.rows is not None and content.rows.num_rows <= 1_100 for content in counters.contents.values()
+        )
     for number, values in enumerate(({0, 1, 2, 3}, {False, True}, {False, True}, {False, True})):
         assert {kinds[number] for kinds in seen} == values
 
@@ -160,28 +162,28 @@ def test_a_plan_is_the_change_that_is_wanted_where_something_is_there() -> None:
     filled = EMPTY.after(Operation(attempt=0, rows=((0, 3), (2, 3))), form())
     for attempt in range(1, 50):
         grown = plan_operation(filled, form(), seed=3, attempt=attempt, change=Change.GROW)
-        ((place, row_count),) = grown.rows
-        assert place in (0, 2) and row_count > 0 and grown.is_ordered and not grown.rewrites + grown.drops
+        ((position, row_count),) = grown.rows
+        assert position in (0, 2) and row_count > 0 and grown.is_ordered and not grown.rewrites + grown.drops
         rewritten = plan_operation(filled, form(), seed=3, attempt=attempt, change=Change.REWRITE)
-        assert rewritten == replace(grown, rewrites=(place,))
+        assert rewritten == replace(grown, rewrites=(position,))
         for change in Change:
             assert plan_operation(EMPTY, form(), seed=3, attempt=attempt, change=change).rows
 
 
 def test_a_plan_never_drops_what_is_to_be_kept() -> None:
     kept = form(is_kept=True, targets=1)
-    account = EMPTY
+    counters = EMPTY
     for attempt in range(200):
-        operation = plan_operation(account, kept, seed=3, attempt=attempt)
+        operation = plan_operation(counters, kept, seed=3, attempt=attempt)
         assert operation.drops == ()
-        account = account.after(operation, kept)
+        counters = counters.after(operation, kept)
 
 
 def test_what_was_tried_may_be_there_or_not_but_nothing_else() -> None:
-    account = EMPTY.after(TWO_ROWS, form())
+    counters = EMPTY.after(TWO_ROWS, form())
     assert settled(EMPTY, TWO_ROWS, 7, form()) is EMPTY
     found = settled(EMPTY, TWO_ROWS, 8, form())
-    assert found is not None and found.digest == account.digest
+    assert found is not None and found.digest == counters.digest
     assert settled(EMPTY, None, 8, form()) is None
     assert settled(EMPTY, TWO_ROWS, 6, form()) is settled(EMPTY, TWO_ROWS, 9, form()) is None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tornproof.harness.explorers.processes.crew import MODULES
+from tornproof.harness.explorers.processes.workers import MODULES
 from tornproof.harness.parallel.fork_server import ForkServer
 
 RUN = """

@@ -68,7 +68,7 @@ class Script:
         return self.add("reader", EventKind.READ_END, version)
 
 
-NOTHING = Outcome(account=None)
+NOTHING = Outcome(counters=None)
 
 
 def points(script: Script, outcome: Outcome = NOTHING) -> dict[str, int]:
@@ -106,9 +106,9 @@ def test_what_kills_left_is_counted() -> None:
 
 
 def test_where_writers_died_is_counted() -> None:
-    places = ("commit: sync header", "commit: append data", "recovery: append pm", "purge: remove file")
-    deaths = [Stopped(place=place, is_published=place == places[0]) for place in places]
-    reached = points(Script().recover(0), Outcome(account=None, deaths=deaths, pinned_reader_kills=3, freed_pins=2))
+    positions = ("commit: sync header", "commit: append data", "recovery: append pm", "purge: remove file")
+    deaths = [Stopped(position=position, is_published=position == positions[0]) for position in positions]
+    reached = points(Script().recover(0), Outcome(counters=None, deaths=deaths, pinned_reader_kills=3, freed_pins=2))
     assert reached["killed at commit: sync header"] == reached["killed at commit: append data"] == 1
     assert reached["killed at commit: sync data"] == 0
     assert (reached[KILLED_PUBLISHED], reached[KILLED_IN_RECOVERY], reached[KILLED_IN_PURGE]) == (1, 1, 1)

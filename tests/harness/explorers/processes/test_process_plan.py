@@ -6,9 +6,9 @@ from itertools import islice, pairwise
 
 import pytest
 
-from tornproof.harness.explorers.processes.account import Change
+from tornproof.harness.explorers.processes.counters import Change
 from tornproof.harness.explorers.processes.plan import Act, Plan, plan_kills, plan_last
-from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PLACES, Stop
+from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS, Stop
 
 SEEDS = range(20)
 
@@ -20,22 +20,22 @@ def stop_of(plan: Plan) -> Stop:
 
 
 def one_round(seed: int, skipped: int = 0) -> list[Plan]:
-    return list(islice(plan_kills(seed), skipped, skipped + len(PLACES)))
+    return list(islice(plan_kills(seed), skipped, skipped + len(POSITIONS)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_round_meets_every_place_once_and_a_commit_first(seed: int) -> None:
-    for skipped in (0, len(PLACES)):
-        places = [stop_of(plan).place for plan in one_round(seed, skipped)]
-        assert sorted(places) == sorted(PLACES)
-        assert places[0] in COMMIT_PLACES
+    for skipped in (0, len(POSITIONS)):
+        positions = [stop_of(plan).position for plan in one_round(seed, skipped)]
+        assert sorted(positions) == sorted(POSITIONS)
+        assert positions[0] in COMMIT_POSITIONS
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_recovery_that_needs_a_reason_follows_a_commit_that_leaves_one(seed: int) -> None:
     for commit, recovery in pairwise(one_round(seed)):
-        step = stop_of(recovery).place
-        end = stop_of(commit).place
+        step = stop_of(recovery).position
+        end = stop_of(commit).position
         if step in ("recovery: append pm", "recovery: sync pm"):
             changes = {each.change for each in commit.steps if each.stop}
             assert changes == {Change.GROW}
@@ -45,7 +45,7 @@ def test_a_recovery_that_needs_a_reason_follows_a_commit_that_leaves_one(seed: i
         if step in ("recovery: remove file", "recovery: remove directory"):
             changes = {each.change for each in commit.steps if each.stop}
             assert changes == {Change.REWRITE}
-            assert end in {*COMMIT_PLACES} and "header" not in end and "record" not in end and "version" not in end
+            assert end in {*COMMIT_POSITIONS} and "header" not in end and "record" not in end and "version" not in end
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -57,7 +57,7 @@ def test_what_a_place_needs_is_planned_so_often_that_it_is_met(seed: int) -> Non
             continue
         acts = [step.act for step in plan.steps]
         position = next(number for number, step in enumerate(plan.steps) if step.stop)
-        if stop.place.startswith("purge"):
+        if stop.position.startswith("purge"):
             assert acts[position - 2 :] == [Act.COMMIT, Act.PAUSE, Act.PURGE]
             assert plan.steps[position - 2].change is Change.REWRITE
         else:
@@ -75,7 +75,7 @@ def test_plans_follow_from_the_seed() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_last_writer_stops_inside_of_a_commit_and_goes_on_long_enough(seed: int) -> None:
     steps = plan_last(seed).steps
-    assert stop_of(plan_last(seed)).place in COMMIT_PLACES
+    assert stop_of(plan_last(seed)).position in COMMIT_POSITIONS
     stopped = next(number for number, step in enumerate(steps) if step.stop)
     paused = next(number for number, step in enumerate(steps) if step.act is Act.PAUSE)
     assert [step.act for step in steps[stopped:paused]].count(Act.COMMIT) >= 2

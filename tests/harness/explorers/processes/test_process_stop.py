@@ -10,7 +10,9 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.storage.interface import OpenMode
 
 
-def stopping(place: str, occurrence: int = 1, written_part: float = 0.0, *, is_killed: bool = True) -> StoppingStorage:
+def stopping(
+    position: str, occurrence: int = 1, written_part: float = 0.0, *, is_killed: bool = True
+) -> StoppingStorage:
     """A storage that notes its stops in `stops`, and whose process is then killed or goes on."""
     inner = MemoryStorage()
     inner.mkdir("t")
@@ -22,7 +24,7 @@ def stopping(place: str, occurrence: int = 1, written_part: float = 0.0, *, is_k
 
     stops.clear()
     storage = StoppingStorage(inner, "t", on_stop)
-    storage.stop_at(Stop(place=place, occurrence=occurrence, written_part=written_part))
+    storage.stop_at(Stop(position=position, occurrence=occurrence, written_part=written_part))
     storage.stage = COMMIT
     return storage
 
@@ -39,7 +41,7 @@ def test_a_write_at_the_chosen_place_is_cut_off(part: float, written: bytes) -> 
             file.pwrite(b"abcd", 5)
     with storage.open_for_reading("t/data.parquet") as file:
         assert file.pread(100, 0) == b"whole" + written
-    assert stops == [Stopped(place="commit: append data", is_published=False)]
+    assert stops == [Stopped(position="commit: append data", is_published=False)]
 
 
 def test_who_may_go_on_stops_once_and_writes_all() -> None:
@@ -56,8 +58,8 @@ def test_who_may_go_on_stops_once_and_writes_all() -> None:
     ("place", "is_published"),
     [("sync record", True), ("store version", True), ("sync version", False)],
 )
-def test_what_is_published_before_the_version_is_told(place: str, is_published: bool) -> None:
-    storage = stopping(f"commit: {place}")
+def test_what_is_published_before_the_version_is_told(position: str, is_published: bool) -> None:
+    storage = stopping(f"commit: {position}")
     for name in ("_pm", "_txn"):
         with storage.open_for_writing(f"t/{name}", OpenMode.NEW) as file:
             file.truncate(64)
@@ -69,13 +71,13 @@ def test_what_is_published_before_the_version_is_told(place: str, is_published: 
             record.msync()
             record.store_u64(0, 1)
             record.msync()
-    assert stops == [Stopped(place=f"commit: {place}", is_published=is_published)]
+    assert stops == [Stopped(position=f"commit: {position}", is_published=is_published)]
 
 
 def test_steps_are_counted_from_when_the_stop_is_told() -> None:
     storage = stopping("commit: make directory", occurrence=2)
     storage.mkdir("t/a")
-    storage.stop_at(Stop(place="commit: make directory", occurrence=2, written_part=0.0))
+    storage.stop_at(Stop(position="commit: make directory", occurrence=2, written_part=0.0))
     storage.mkdir("t/b")
     assert (stops, storage.counts["commit: make directory"]) == ([], 2)
     with pytest.raises(Killed):

@@ -14,14 +14,14 @@ from depth import nightly
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.history import EventKind, read_history
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.processes import crew as process_crew
 from tornproof.harness.explorers.processes import explorer as processes
+from tornproof.harness.explorers.processes import workers as process_crew
 from tornproof.harness.explorers.processes.explorer import HISTORIES, explore_processes
 from tornproof.harness.explorers.processes.judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from tornproof.harness.explorers.processes.messages import Patch
 from tornproof.harness.explorers.processes.run import Run, Settings
 from tornproof.harness.explorers.processes.start import lay_ready
-from tornproof.harness.explorers.processes.stop import COMMIT_PLACES, PLACES
+from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import pin_committed, take_writer_lock
@@ -46,7 +46,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole_run(directory: Path) -> Phase:
-    return explore(directory, kills=len(PLACES))
+    return explore(directory, kills=len(POSITIONS))
 
 
 @pytest.fixture
@@ -82,13 +82,13 @@ def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -
     assert counts["anomalies"] == whole_run.varying["refused reads"] == 0
     assert whole_run.explored == 25 + counts["commits"]
     assert whole_run.varying["reads"] >= 4 * 24 and not whole_run.complete
-    lives = "25 writers one after the other, 24 of them killed at a chosen call"
-    assert f"{lives}, and their {counts['commits']} commits" in whole_run.bound
+    sessions = "25 writers one after the other, 24 of them killed at a chosen call"
+    assert f"{sessions}, and their {counts['commits']} commits" in whole_run.bound
     assert "the 4 readers beside them run freely" in whole_run.bound
 
 
 def test_every_place_is_reached_without_luck(whole_run: Phase) -> None:
-    assert {f"killed at {place}" for place in COMMIT_PLACES} < whole_run.reached.keys()
+    assert {f"killed at {position}" for position in COMMIT_POSITIONS} < whole_run.reached.keys()
     assert {point for point, is_reached in whole_run.reached.items() if is_reached != 1} == set()
     assert whole_run.varying["killed inside a recovery"] == 8 and whole_run.varying["killed inside a purge"] == 3
 
@@ -111,7 +111,7 @@ def test_all_readers_read_inside_of_every_commit_that_is_killed(whole_run: Phase
             case EventKind.KILLED if event.client == "writer" and is_pending:
                 assert inside == {f"reader-{number}" for number in range(4)}
                 is_pending, seen = False, seen + 1
-    assert seen == whole_run.varying[KILLED_IN_COMMIT] == len(COMMIT_PLACES)
+    assert seen == whole_run.varying[KILLED_IN_COMMIT] == len(COMMIT_POSITIONS)
 
 
 def fixed_part(phase: Phase) -> tuple[object, ...]:
@@ -146,7 +146,7 @@ def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: lis
 def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "PLACES", PLACES[:2])
+    monkeypatch.setattr(processes, "PLACES", POSITIONS[:2])
     phase = explore(tmp_path / "run", kills=2, readers=1)
     assert (phase.verdict, phase.counts["kills of the writer"]) == (Verdict.UNKNOWN, 2)
     assert phase.note.startswith("never reached: ") and 11 <= phase.note.count("killed at commit: ") <= 12
@@ -177,7 +177,7 @@ class Hung:
     """A reader that never comes back; true as soon as it has begun."""
 
     patches = (
-        Patch(place="tornproof.harness.explorers.processes.reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),
+        Patch(position="tornproof.harness.explorers.processes.reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),
     )
 
     def __init__(self, directory: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_table_that_nothing_can_be_added_to_is_no_valid_run(questdb_data: Path
 
 
 def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [Patch(place="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
+    patches = [Patch(position="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.INVALID
     assert [finding.sentence for finding in phase.findings] == ["LookupError: a planted bug."]
@@ -245,14 +245,16 @@ def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path
 
 
 def test_a_reader_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [Patch(place="tornproof.harness.explorers.processes.reader:open_table", substitute=f"{FAULTS}:bug")]
+    patches = [Patch(position="tornproof.harness.explorers.processes.reader:open_table", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches, readers=1)
     assert phase.verdict is Verdict.INVALID
     assert "a planted bug" in phase.note
 
 
-def test_a_writer_that_refuses_a_table_leaves_the_verdict_open(tmp_path: Path) -> None:
-    patches = [Patch(place="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:refusal")]
+def test_a_writer_that_rejects_a_table_leaves_the_verdict_open(tmp_path: Path) -> None:
+    patches = [
+        Patch(position="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:refusal")
+    ]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.UNKNOWN
     assert "a novelty" in phase.note and phase.findings == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tornproof.harness.common.history import EventKind, HistoryWriter, decode_file
-from tornproof.harness.explorers.processes.account import Account, Operation, new_rows
+from tornproof.harness.explorers.processes.counters import Counters, Operation, new_rows
 from tornproof.harness.explorers.processes.explorer import _what_is_left
 from tornproof.harness.explorers.processes.run import Outcome
 from tornproof.harness.explorers.processes.start import Start, lay_ready
@@ -25,13 +25,13 @@ def start(tmp_path: Path) -> Start:
 
 
 @pytest.fixture
-def account(start: Start) -> Account:
+def counters(start: Start) -> Counters:
     """What the table holds after one commit."""
     with open_writer(OperatingSystemStorage(), start.table_path) as writer:
-        for rows in new_rows(start.account, ROWS, start.form).values():
+        for rows in new_rows(start.counters, ROWS, start.form).values():
             writer.write(rows)
         writer.commit()
-    return start.account.after(ROWS, start.form)
+    return start.counters.after(ROWS, start.form)
 
 
 @pytest.fixture
@@ -45,36 +45,36 @@ def properties(start: Start, outcome: Outcome, events: HistoryWriter) -> list[st
 
 
 def test_the_version_that_was_written_is_left(
-    start: Start, account: Account, events: HistoryWriter, tmp_path: Path
+    start: Start, counters: Counters, events: HistoryWriter, tmp_path: Path
 ) -> None:
-    assert properties(start, Outcome(account=account), events) == []
+    assert properties(start, Outcome(counters=counters), events) == []
     recorded, _ = decode_file((tmp_path / "events").read_bytes(), file="events")
     assert [event.kind for event in recorded] == [EventKind.READ_START, EventKind.READ_END]
-    assert (recorded[-1].version, recorded[-1].digest) == (1, account.digest)
+    assert (recorded[-1].version, recorded[-1].digest) == (1, counters.digest)
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"contents": {}}])
 def test_another_version_or_content_is_noticed(
-    change: dict[str, object], start: Start, account: Account, events: HistoryWriter
+    change: dict[str, object], start: Start, counters: Counters, events: HistoryWriter
 ) -> None:
-    expected = replace(account, **change)  # type: ignore[arg-type]
-    assert properties(start, Outcome(account=expected), events) == ["the last version is what was written"]
+    expected = replace(counters, **change)  # type: ignore[arg-type]
+    assert properties(start, Outcome(counters=expected), events) == ["the last version is what was written"]
 
 
 def test_a_version_that_no_writer_can_have_left_is_noticed(
-    start: Start, account: Account, events: HistoryWriter
+    start: Start, counters: Counters, events: HistoryWriter
 ) -> None:
-    assert properties(start, Outcome(account=None), events) == ["the last version is what was written"]
+    assert properties(start, Outcome(counters=None), events) == ["the last version is what was written"]
 
 
-def test_a_table_that_cannot_be_read_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
+def test_a_table_that_cannot_be_read_is_noticed(start: Start, counters: Counters, events: HistoryWriter) -> None:
     txn = Path(start.table_path) / "_txn"
     txn.write_bytes(txn.read_bytes()[:20])
-    assert properties(start, Outcome(account=account), events) == ["the last version can be read"]
+    assert properties(start, Outcome(counters=counters), events) == ["the last version can be read"]
 
 
 def test_a_table_that_reads_well_but_is_not_sound_is_noticed(
-    start: Start, account: Account, events: HistoryWriter
+    start: Start, counters: Counters, events: HistoryWriter
 ) -> None:
     (pm, *_) = sorted(Path(start.table_path).glob("*/_pm"))
     (data,) = pm.parent.glob("data.parquet")
@@ -82,13 +82,15 @@ def test_a_table_that_reads_well_but_is_not_sound_is_noticed(
     # A reader goes by `_pm` and leaves the Thrift footer to others.
     content[-8 - int.from_bytes(content[-8:-4], "little")] ^= 0x40
     data.write_bytes(content)
-    assert set(properties(start, Outcome(account=account), events)) == {"a table on disk is sound"}
+    assert set(properties(start, Outcome(counters=counters), events)) == {"a table on disk is sound"}
 
 
-def test_a_directory_that_the_last_purge_left_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
+def test_a_directory_that_the_last_purge_left_is_noticed(
+    start: Start, counters: Counters, events: HistoryWriter
+) -> None:
     (Path(start.table_path) / "2024-01-01T07.0").mkdir()
-    assert properties(start, Outcome(account=account), events) == ["what nobody reads is purged"]
+    assert properties(start, Outcome(counters=counters), events) == ["what nobody reads is purged"]
 
 
-def test_a_pin_that_outlived_its_reader_is_noticed(start: Start, account: Account, events: HistoryWriter) -> None:
-    assert properties(start, Outcome(account=account, pins=[1]), events) == ["pins go with their process"]
+def test_a_pin_that_outlived_its_reader_is_noticed(start: Start, counters: Counters, events: HistoryWriter) -> None:
+    assert properties(start, Outcome(counters=counters, pins=[1]), events) == ["pins go with their process"]

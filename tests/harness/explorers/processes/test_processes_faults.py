@@ -66,9 +66,9 @@ KILLS, READERS = 3, 2
     ),
 )
 def test_a_planted_mistake_is_found(
-    place: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
+    position: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
 ) -> None:
-    patch = Patch(place=place, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
+    patch = Patch(position=position, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
     phase = explore_processes(
         None, "/trades", directory=tmp_path, seed=seed, readers=READERS, kills=KILLS, patches=[patch]
     )

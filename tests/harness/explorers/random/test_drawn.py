@@ -7,48 +7,48 @@ from depth import nightly, sampled
 from hypothesis import given, settings
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, looks_at_most
-from tornproof.harness.counterexamples.run import Player, from_schedule
-from tornproof.harness.explorers.random.drawn import MUST_REACH, explore_drawn
-from tornproof.harness.explorers.random.drawn_runs import Course, drawn_courses, drawn_scenarios, run_course
+from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
+from tornproof.harness.counterexamples.run import Replayer, from_schedule
+from tornproof.harness.explorers.random.random_cases import MUST_REACH, explore_random
+from tornproof.harness.explorers.random.random_runs import Trace, random_scenarios, random_traces, run_trace
 from tornproof.harness.mutation.replay import replay_planted
-from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
-from tornproof.harness.systems.simulation import situation_under
+from tornproof.harness.systems.simulation import case_under
 
 
-def drawn(preset: str, *, examples: int = 60, seed: int = 0, has_time: HasTime = always) -> Phase:
-    return explore_drawn(PRESETS[preset], situation_under, examples=examples, seed=seed, has_time=has_time)
+def random(preset: str, *, examples: int = 60, seed: int = 0, has_time: HasTime = always) -> Phase:
+    return explore_random(PRESETS[preset], case_under, examples=examples, seed=seed, has_time=has_time)
 
 
 @settings(max_examples=25, deadline=None, database=None, derandomize=True)
-@given(drawn_scenarios())
+@given(random_scenarios())
 def test_what_is_drawn_can_be_carried_out(scenario: Scenario) -> None:
     with remembered_decoding():
-        situation = situation_under(scenario, PRESETS["hardened"])
-        assert situation.oracle((*situation.first_life, *situation.second_life)) != situation.oracle(())
+        case = case_under(scenario, PRESETS["hardened"])
+        assert case.oracle((*case.first_session, *case.second_session)) != case.oracle(())
 
 
 @settings(max_examples=15, deadline=None, database=None, derandomize=True)
-@given(drawn_scenarios(), drawn_courses())
-def test_the_moves_of_a_course_lead_to_its_end_again(scenario: Scenario, courses: list[Course]) -> None:
-    course = courses[0]
-    fails = course.crash is not None and course.crash.kind == "fail"
+@given(random_scenarios(), random_traces())
+def test_the_moves_of_a_course_lead_to_its_end_again(scenario: Scenario, traces: list[Trace]) -> None:
+    trace = traces[0]
+    fails = trace.crash is not None and trace.crash.kind == "fail"
     with remembered_decoding():
-        situation = situation_under(scenario, PRESETS["questdb-2026-07"])
-        lives = Lives.of(situation, fails=fails)
-        world, moves = run_course(lives, course)
-        lives.close()
-        with Player(situation) as player:
-            again = player.play(from_schedule(situation, moves))
+        case = case_under(scenario, PRESETS["questdb-2026-07"])
+        sessions = Sessions.of(case, fails=fails)
+        world, moves = run_trace(sessions, trace)
+        sessions.close()
+        with Replayer(case) as replayer:
+            again = replayer.play(from_schedule(case, moves))
     first = [violation.property for violation in world.progress.violations][:1]
     assert [violation.property for violation in again.violations][:1] == first
 
 
 @pytest.mark.parametrize("examples", [30, nightly(60)])
 def test_our_implementation_is_valid_and_says_what_was_drawn(examples: int) -> None:
-    phase = drawn("hardened", examples=examples)
+    phase = random("hardened", examples=examples)
     assert (phase.verdict, phase.controls, phase.complete) == (Verdict.VALID, "passed", False), phase.note
     assert phase.explored > examples and phase.counts["refused undisturbed"] == 0
     assert all(phase.reached[name] for name in MUST_REACH)
@@ -63,8 +63,8 @@ def test_our_implementation_is_valid_and_says_what_was_drawn(examples: int) -> N
         nightly("specification", 40),
     ],
 )
-def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str, examples: int) -> None:
-    phase = drawn(preset, examples=examples)
+def test_other_releases_are_detected_by_small_logs_that_replay(preset: str, examples: int) -> None:
+    phase = random(preset, examples=examples)
     assert phase.verdict is Verdict.INVALID
     for finding in phase.findings:
         assert finding.evidence["shrunk"]["operations"][1] <= 4
@@ -73,11 +73,11 @@ def test_other_releases_are_convicted_by_small_logs_that_replay(preset: str, exa
 
 
 def test_the_same_seed_draws_the_same_and_another_one_something_else() -> None:
-    first, again, other = (drawn("hardened", examples=6, seed=seed) for seed in (3, 3, 4))
+    first, again, other = (random("hardened", examples=6, seed=seed) for seed in (3, 3, 4))
     assert (first.counts, first.reached) == (again.counts, again.reached)
     assert first.counts != other.counts
 
 
 def test_without_time_for_one_run_there_is_no_verdict() -> None:
-    phase = drawn("hardened", has_time=looks_at_most(0))
+    phase = random("hardened", has_time=calls_at_most(0))
     assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "nothing was run")

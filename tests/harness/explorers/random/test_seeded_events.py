@@ -8,7 +8,7 @@ from depth import nightly, sampled
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import EventKind, to_arrow
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.random.seeded_course import CUT, FAILED, KILLED, PEACE
+from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED
 from tornproof.harness.mutation.seeded import Cell, SeededRun, run_seeds
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import load_scenario
@@ -59,9 +59,9 @@ WRONG = [
 )
 def test_histories_of_what_is_wrong_are_judged_as_the_simulator_does_where_they_can_tell(of: Cell, seeds: int) -> None:
     runs = run_seeds(of, 0, range(seeds))
-    told = [run for run in runs if run.property not in UNTOLD]
-    assert [judged(run)[0] for run in told] == [run.verdict for run in told]
-    assert {run.verdict for run in told} == {Verdict.VALID, Verdict.INVALID}
+    reported = [run for run in runs if run.property not in UNTOLD]
+    assert [judged(run)[0] for run in reported] == [run.verdict for run in reported]
+    assert {run.verdict for run in reported} == {Verdict.VALID, Verdict.INVALID}
 
 
 def kinds_of(run: SeededRun) -> list[tuple[str, EventKind]]:
@@ -69,26 +69,26 @@ def kinds_of(run: SeededRun) -> list[tuple[str, EventKind]]:
 
 
 def test_a_history_begins_with_what_was_there_and_tells_who_died() -> None:
-    by_fate: dict[str, list[SeededRun]] = {}
+    by_injected_fault: dict[str, list[SeededRun]] = {}
     for run in run_seeds(cell("append-and-power-cut"), 0, range(60)):
-        by_fate.setdefault(run.fate, []).append(run)
+        by_injected_fault.setdefault(run.injected_fault, []).append(run)
         assert kinds_of(run)[0] == ("writer", EventKind.RECOVERED) and run.events[0].time_ns == 0
         times = [event.time_ns for event in run.events]
         assert times == sorted(times) and times[-1] <= run.step_count
         assert [event.sequence for event in run.events] == list(range(len(run.events)))
     dead = {
-        fate: [client for client, kind in kinds_of(runs[0]) if kind is EventKind.KILLED]
-        for fate, runs in by_fate.items()
+        injected_fault: [client for client, kind in kinds_of(runs[0]) if kind is EventKind.KILLED]
+        for injected_fault, runs in by_injected_fault.items()
     }
-    assert dead[PEACE] == [] and dead[KILLED] == ["writer"] and dead[CUT] == ["writer", "reader 1"]
+    assert dead[FAULT_FREE] == [] and dead[KILLED] == ["writer"] and dead[CUT] == ["writer", "reader 1"]
     assert "writer" in dead[FAILED]
-    failed = [kind for run in by_fate[FAILED] for _, kind in kinds_of(run)]
+    failed = [kind for run in by_injected_fault[FAILED] for _, kind in kinds_of(run)]
     assert EventKind.COMMIT_FAILED in failed
 
 
 def test_an_abandoned_commit_makes_no_version_and_no_event() -> None:
     scenario = load_scenario("two-orphans")
     abandoned = [commit.abandon for commit in scenario.first].count(True)
-    peaceful = [run for run in run_seeds(cell("two-orphans"), 0, range(20)) if run.fate == PEACE]
+    peaceful = [run for run in run_seeds(cell("two-orphans"), 0, range(20)) if run.injected_fault == FAULT_FREE]
     starts = [event.kind for event in peaceful[0].events].count(EventKind.COMMIT_START)
     assert abandoned > 0 and starts == len(scenario.first) - abandoned

@@ -7,30 +7,30 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from table_situations import ABANDON, GROW, PURGE, table_situation
+from table_cases import ABANDON, GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.schedules import controls as schedule_controls
 from tornproof.harness.explorers.schedules import points as schedule_points
-from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_situation, failed_controls
+from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_case, failed_controls
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
-from tornproof.harness.search.turns import follow
+from tornproof.harness.search.transitions import follow
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 from tornproof.impl.txn.pins import WriterLock
 
 
-def explored(situation: Situation, schedules_max: int | None = None, seed: int = 0) -> Phase:
+def explored(case: TestCase, schedules_max: int | None = None, seed: int = 0) -> Phase:
     with remembered_decoding():
-        return explore_schedules(situation, schedules_max=schedules_max, seed=seed)
+        return explore_schedules(case, schedules_max=schedules_max, seed=seed)
 
 
 def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods() -> None:
-    phase = explored(table_situation([GROW, GROW]))
+    phase = explored(table_case([GROW, GROW]))
 
     assert (phase.verdict, phase.complete, phase.controls, phase.note) == (Verdict.VALID, True, "passed", "")
     assert "every order of dependent calls" in phase.bound and "any number of such readers" in phase.bound
@@ -49,11 +49,11 @@ def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods() ->
 
 
 def test_a_pinned_reader_and_a_purge_get_in_each_others_way_and_nothing_breaks() -> None:
-    phase = explored(table_situation([PURGE], readers=2, style="pinned"))
+    phase = explored(table_case([PURGE], readers=2, style="pinned"))
 
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
     for point in (
-        schedule_points.PURGE_REFUSED,
+        schedule_points.PURGE_REJECTED,
         schedule_points.PURGED,
         schedule_points.REWRITTEN,
         schedule_points.PIN_LATE,
@@ -62,36 +62,36 @@ def test_a_pinned_reader_and_a_purge_get_in_each_others_way_and_nothing_breaks()
         assert phase.reached[point], point
 
 
-def test_a_purge_that_does_not_ask_for_pins_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_that_does_not_ask_for_pins_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def ask_nobody(self: WriterLock, oldest_kept_version: int) -> Iterator[bool]:
         yield True
 
     monkeypatch.setattr(WriterLock, "exclude_pins_below", ask_nobody)
-    phase = explored(table_situation([PURGE], style="pinned"))
+    phase = explored(table_case([PURGE], style="pinned"))
 
     assert phase.verdict is Verdict.INVALID
-    assert {finding.property for finding in phase.findings} == {Property.REFUSED}
+    assert {finding.property for finding in phase.findings} == {Property.REJECTED}
 
 
 def test_a_reader_without_a_pin_reads_the_version_that_replaced_vanished_files() -> None:
-    phase = explored(table_situation([PURGE], style="fresh"))
+    phase = explored(table_case([PURGE], style="fresh"))
 
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
     assert phase.reached[schedule_points.VANISHED]
 
 
 def test_a_follower_meets_the_orphan_whose_token_the_retry_gets() -> None:
-    phase = explored(table_situation([ABANDON, GROW], style="follow", reads=2))
+    phase = explored(table_case([ABANDON, GROW], style="follow", reads=2))
 
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
-    assert phase.reached[schedule_points.TWIN_TOKEN] and phase.reached[schedule_points.TWO_VERSIONS]
+    assert phase.reached[schedule_points.DUPLICATE_TOKEN] and phase.reached[schedule_points.TWO_VERSIONS]
 
 
 @pytest.mark.parametrize(
     ("target", "operations", "violated"),
     [
-        (HeaderFirst(), LETTERS, Property.REFUSED),
+        (HeaderFirst(), LETTERS, Property.REJECTED),
         (AcknowledgesFirst(), LETTERS, Property.STALE),
         (InPlace(), NUMBERS, Property.WRONG_SNAPSHOT),
         (LooksOnce(), NUMBERS, Property.WRONG_SNAPSHOT),
@@ -100,21 +100,21 @@ def test_a_follower_meets_the_orphan_whose_token_the_retry_gets() -> None:
 def test_the_schedule_of_a_finding_violates_the_same_again(
     target: Target, operations: tuple[Any, ...], violated: str
 ) -> None:
-    situation = control_situation(target, operations)
-    phase = explored(situation)
-    cast = situation.cast()
-    world = situation.begin(cast)
+    case = control_case(target, operations)
+    phase = explored(case)
+    process_group = case.process_group()
+    world = case.begin(process_group)
 
     assert phase.verdict is Verdict.INVALID
     assert {finding.property for finding in phase.findings} == {violated}
     for finding in phase.findings:
-        schedule = tuple((place, count) for place, count in finding.evidence["schedule"])
+        schedule = tuple((position, count) for position, count in finding.evidence["schedule"])
         assert violated in {each.property for each in follow(world, schedule).progress.violations}
-    cast.close()
+    process_group.close()
 
 
 def test_of_too_many_schedules_the_first_are_run_and_a_sample_besides() -> None:
-    phase = explored(control_situation(Record(), NUMBERS, reader_count=3), schedules_max=200)
+    phase = explored(control_case(Record(), NUMBERS, reader_count=3), schedules_max=200)
 
     # Readers that only read are settled by cuts all the same.
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
@@ -125,24 +125,24 @@ def test_of_too_many_schedules_the_first_are_run_and_a_sample_besides() -> None:
 
 
 def test_each_method_of_sampling_has_its_share() -> None:
-    counts = explored(control_situation(Record(), NUMBERS)).counts
+    counts = explored(control_case(Record(), NUMBERS)).counts
 
     shares = {count for name, count in counts.items() if name.startswith(("uniform", "PCT"))}
     assert len(shares) == 1 and shares != {0}
 
 
-def test_a_control_that_nothing_convicts_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_that_nothing_detects_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed_controls(0) == ()
     monkeypatch.setattr(schedule_controls, "BROKEN", ((Record(), NUMBERS, Property.WRONG_SNAPSHOT),))
     failed_controls.cache_clear()
-    phase = explored(control_situation(Record(), NUMBERS))
+    phase = explored(control_case(Record(), NUMBERS))
     failed_controls.cache_clear()
 
     assert phase.verdict is Verdict.UNKNOWN
     assert all(f"{method} did not convict" in phase.controls for method in ("DPOR", "cuts", "uniform random", "PCT"))
 
 
-def test_a_sound_toy_that_is_convicted_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_toy_that_is_detected_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_controls, "SOUND", ((InPlace(), NUMBERS),))
     failed_controls.cache_clear()
 

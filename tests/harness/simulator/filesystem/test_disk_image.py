@@ -11,7 +11,7 @@ import pytest
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import FileMissingError, StorageError, TornproofError, UnsupportedError
-from tornproof.impl.storage.interface import EntryKind, ReadableStorage, Refusal
+from tornproof.impl.storage.interface import EntryKind, ReadableStorage, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 TXN = bytes(range(100))
@@ -67,13 +67,13 @@ def test_negative_ranges_are_a_bug_of_the_caller(
         file.pread(size_bytes, offset_bytes)
 
 
-def test_a_closed_file_is_refused_and_closing_twice_is_harmless(storage: ReadableStorage, table: str) -> None:
+def test_a_closed_file_is_rejected_and_closing_twice_is_harmless(storage: ReadableStorage, table: str) -> None:
     with storage.open_for_reading(f"{table}/_txn") as file:
         file.close()
     for call in (lambda: file.pread(1, 0), file.size_bytes):
-        with pytest.raises(StorageError) as refusal:
+        with pytest.raises(StorageError) as rejection:
             call()
-        assert refusal.value.reason == Refusal.NOT_OPEN
+        assert rejection.value.reason == StorageReason.NOT_OPEN
 
 
 def test_listdir_returns_sorted_names_of_files_and_directories(storage: ReadableStorage, table: str) -> None:
@@ -93,32 +93,36 @@ def test_kind_tells_files_directories_and_nothing_apart(storage: ReadableStorage
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("", Refusal.MISSING),
-        ("db/table/_meta", Refusal.MISSING),
-        ("db/table/2024-01-02/_pm", Refusal.MISSING),
-        ("db/table/empty.2", Refusal.IS_A_DIRECTORY),
-        ("db/table/_txn/_pm", Refusal.NOT_A_DIRECTORY),
-        ("db/table/_txn/", Refusal.NOT_A_DIRECTORY),
-        ("db/table/" + "x" * 256, Refusal.NAME_TOO_LONG),
-        ("db/table/_t\0xn", Refusal.NAME_UNUSABLE),
-        ("db/table/\ud800", Refusal.NAME_UNUSABLE),
+        ("", StorageReason.MISSING),
+        ("db/table/_meta", StorageReason.MISSING),
+        ("db/table/2024-01-02/_pm", StorageReason.MISSING),
+        ("db/table/empty.2", StorageReason.IS_A_DIRECTORY),
+        ("db/table/_txn/_pm", StorageReason.NOT_A_DIRECTORY),
+        ("db/table/_txn/", StorageReason.NOT_A_DIRECTORY),
+        ("db/table/" + "x" * 256, StorageReason.NAME_TOO_LONG),
+        ("db/table/_t\0xn", StorageReason.NAME_UNUSABLE),
+        ("db/table/\ud800", StorageReason.NAME_UNUSABLE),
     ],
 )
-def test_opening_says_in_plain_words_what_is_wrong(storage: ReadableStorage, path: str, reason: Refusal) -> None:
-    with pytest.raises(StorageError) as refusal:
+def test_opening_says_in_plain_words_what_is_wrong(storage: ReadableStorage, path: str, reason: StorageReason) -> None:
+    with pytest.raises(StorageError) as rejection:
         storage.open_for_reading(path)
-    assert str(refusal.value) == f"{path}: cannot open for reading: {reason}"
-    assert isinstance(refusal.value, FileMissingError) == (reason is Refusal.MISSING)
+    assert str(rejection.value) == f"{path}: cannot open for reading: {reason}"
+    assert isinstance(rejection.value, FileMissingError) == (reason is StorageReason.MISSING)
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("db/table/_txn", Refusal.NOT_A_DIRECTORY), ("db/2024", Refusal.MISSING), ("db/\0", Refusal.NAME_UNUSABLE)],
+    [
+        ("db/table/_txn", StorageReason.NOT_A_DIRECTORY),
+        ("db/2024", StorageReason.MISSING),
+        ("db/\0", StorageReason.NAME_UNUSABLE),
+    ],
 )
-def test_listing_says_in_plain_words_what_is_wrong(storage: ReadableStorage, path: str, reason: Refusal) -> None:
-    with pytest.raises(StorageError) as refusal:
+def test_listing_says_in_plain_words_what_is_wrong(storage: ReadableStorage, path: str, reason: StorageReason) -> None:
+    with pytest.raises(StorageError) as rejection:
         storage.listdir(path)
-    assert str(refusal.value) == f"{path}: cannot list: {reason}"
+    assert str(rejection.value) == f"{path}: cannot list: {reason}"
 
 
 def test_the_clock_never_goes_back_and_moves_by_what_was_slept(storage: ReadableStorage) -> None:
@@ -231,12 +235,12 @@ def test_capture_ends_with_an_error_where_links_multiply_directories_without_end
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"), [("db/missing", Refusal.MISSING), ("db/table/_txn", Refusal.NOT_A_DIRECTORY)]
+    ("path", "reason"), [("db/missing", StorageReason.MISSING), ("db/table/_txn", StorageReason.NOT_A_DIRECTORY)]
 )
-def test_capture_of_what_is_no_directory_is_refused(table: str, path: str, reason: Refusal) -> None:
-    with pytest.raises(StorageError) as refusal:
+def test_capture_of_what_is_no_directory_is_rejected(table: str, path: str, reason: StorageReason) -> None:
+    with pytest.raises(StorageError) as rejection:
         DiskImage.capture(OperatingSystemStorage(), path, size_bytes_max=1 << 20)
-    assert refusal.value.reason == reason
+    assert rejection.value.reason == reason
 
 
 def test_with_file_changes_one_file_and_shares_the_bytes_of_all_others(image: DiskImage, table: str) -> None:
@@ -259,11 +263,11 @@ def test_with_file_makes_the_directories_on_its_way() -> None:
     assert DiskImage().kind("table") is EntryKind.MISSING
 
 
-def test_with_file_refuses_a_directory_and_a_place_below_a_file(image: DiskImage, table: str) -> None:
-    for path, reason in ((table, Refusal.IS_A_DIRECTORY), (f"{table}/_txn/x", Refusal.NOT_A_DIRECTORY)):
-        with pytest.raises(StorageError) as refusal:
+def test_with_file_rejects_a_directory_and_a_place_below_a_file(image: DiskImage, table: str) -> None:
+    for path, reason in ((table, StorageReason.IS_A_DIRECTORY), (f"{table}/_txn/x", StorageReason.NOT_A_DIRECTORY)):
+        with pytest.raises(StorageError) as rejection:
             image.with_file(path, b"")
-        assert refusal.value.reason == reason
+        assert rejection.value.reason == reason
 
 
 def test_without_file_takes_one_file_away_and_leaves_its_directory(image: DiskImage, table: str) -> None:
@@ -272,7 +276,7 @@ def test_without_file_takes_one_file_away_and_leaves_its_directory(image: DiskIm
     assert set(image.files) - set(bare.files) == {f"{table}/2024-01-01.1/_pm"}
 
 
-def test_without_file_refuses_what_is_no_file(image: DiskImage, table: str) -> None:
+def test_without_file_rejects_what_is_no_file(image: DiskImage, table: str) -> None:
     with pytest.raises(FileMissingError):
         image.without_file(f"{table}/_meta")
     with pytest.raises(StorageError, match="it is a directory"):

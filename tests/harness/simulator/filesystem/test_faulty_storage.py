@@ -12,7 +12,7 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import StorageError
-from tornproof.impl.storage.interface import File, LockMode, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage, StorageReason
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ def memory() -> MemoryStorage:
     return storage
 
 
-def failing(kind: CallKind, at: int = 0, reason: Refusal = Refusal.INPUT_OUTPUT, written_bytes: int = 0) -> Fault:
+def failing(
+    kind: CallKind, at: int = 0, reason: StorageReason = StorageReason.INPUT_OUTPUT, written_bytes: int = 0
+) -> Fault:
     return Fault(at=at, reason=reason, among=frozenset({kind}), written_bytes=written_bytes)
 
 
@@ -70,9 +72,9 @@ def test_faults_that_are_set_later_count_from_there(memory: MemoryStorage) -> No
 
 
 def test_a_short_write_leaves_the_bytes_that_went_through(memory: MemoryStorage) -> None:
-    storage = FaultyStorage(memory, failing(CallKind.PWRITE, 0, Refusal.NO_SPACE, written_bytes=3))
+    storage = FaultyStorage(memory, failing(CallKind.PWRITE, 0, StorageReason.NO_SPACE, written_bytes=3))
     with storage.open_for_writing("table/file") as file:
-        with pytest.raises(StorageError, match=Refusal.NO_SPACE):
+        with pytest.raises(StorageError, match=StorageReason.NO_SPACE):
             file.pwrite(b"content", 62)
         assert file.pread(9, 60) == b"\0\0con"
 
@@ -136,7 +138,7 @@ def test_every_kind_of_call_can_fail_and_does_nothing_then(memory: MemoryStorage
     fault = failing(kind)
     storage.arm(fault)
     before = memory.digest(), memory.counters()
-    with pytest.raises(StorageError, match=Refusal.INPUT_OUTPUT):
+    with pytest.raises(StorageError, match=StorageReason.INPUT_OUTPUT):
         calls[kind]()
     assert (memory.digest(), memory.counters()) == before
     assert storage.fired[fault] == 1

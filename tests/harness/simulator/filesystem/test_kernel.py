@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tornproof.harness.simulator.filesystem.accesses import accesses, are_dependent
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import BusFault, Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import BusError
-from tornproof.harness.simulator.filesystem.touches import are_dependent, touches
-from tornproof.harness.simulator.process.client import Client
+from tornproof.harness.simulator.process.simulated_process import Process
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import LockMode, OpenMode, Storage
 
@@ -66,8 +66,8 @@ def run(storage: Storage, todo: list[Step], note: Callable[[Hashable], None]) ->
             note((type(error).__name__, error.reason))
 
 
-def client_of(name: str, todo: list[Step]) -> Client:
-    return Client(name, lambda storage, say: run(storage, todo, lambda answer: say("answer", answer)))
+def process_of(name: str, todo: list[Step]) -> Process:
+    return Process(name, lambda storage, say: run(storage, todo, lambda answer: say("answer", answer)))
 
 
 def mapped(mapping: Any, name: str) -> Hashable:
@@ -104,13 +104,13 @@ def test_a_process_gets_the_answers_that_the_storage_in_memory_gives(todo: list[
     memory = MemoryStorage.of(start)
     run(memory, todo, expected.append)
 
-    client = client_of("it", todo)
-    kernel, node = Kernel.of(start), client.root
+    process = process_of("it", todo)
+    kernel, node = Kernel.of(start), process.root
     seen = [mark.value for mark in node.marks]
     while node.call is not None:
-        node = client.advance(node, apply(kernel, 0, node.call))
+        node = process.advance(node, apply(kernel, 0, node.call))
         seen += [mark.value for mark in node.marks]
-    client.close()
+    process.close()
     assert node.outcome == ""
     assert seen == expected
     assert kernel.image().files == memory.image().files
@@ -252,30 +252,30 @@ def test_a_change_under_a_lease_is_kept(call: Call, is_broken: bool) -> None:
 def test_calls_depend_on_each_other_when_their_order_can_be_seen(one: Call, other: Call, expected: bool) -> None:
     kernel = opened()
     apply(kernel, 1, Call(kind=CallKind.OPEN_FOR_WRITING, path="t/a", file=1))
-    assert are_dependent(touches(kernel, 0, one), touches(kernel, 1, other)) is expected
-    assert are_dependent(touches(kernel, 1, other), touches(kernel, 0, one)) is expected
+    assert are_dependent(accesses(kernel, 0, one), accesses(kernel, 1, other)) is expected
+    assert are_dependent(accesses(kernel, 1, other), accesses(kernel, 0, one)) is expected
 
 
 @settings(max_examples=120, deadline=None, database=None, derandomize=True)
 @given(steps(), steps())
 def test_independent_calls_of_two_processes_can_change_places(first: list[Step], second: list[Step]) -> None:
     """Walk both processes step by step; whenever their next calls are independent, both orders must end alike."""
-    clients = [client_of("one", first), client_of("other", second)]
+    processes = [process_of("one", first), process_of("other", second)]
     kernel = Kernel.of(DiskImage.of_files({"t/a": b"0123456789abcdef"}))
-    nodes = [client.root for client in clients]
-    turn = 0
+    nodes = [process.root for process in processes]
+    transition = 0
     while nodes[0].call is not None and nodes[1].call is not None:
-        some, others = (touches(kernel, place, nodes[place].call) for place in (0, 1))  # type: ignore[arg-type]
+        some, others = (accesses(kernel, position, nodes[position].call) for position in (0, 1))  # type: ignore[arg-type]
         if not are_dependent(some, others):
             ends = []
             for order in ((0, 1), (1, 0)):
                 forked = kernel.fork()
-                answers = {place: apply(forked, place, nodes[place].call) for place in order}  # type: ignore[arg-type]
+                answers = {position: apply(forked, position, nodes[position].call) for position in order}  # type: ignore[arg-type]
                 ends.append((answers[0], answers[1], forked.image().files, forked.image().directories))
             assert ends[0] == ends[1], (nodes[0].call, nodes[1].call)
-        call = nodes[turn].call
+        call = nodes[transition].call
         assert call is not None
-        nodes[turn] = clients[turn].advance(nodes[turn], apply(kernel, turn, call))
-        turn = 1 - turn
-    for client in clients:
-        client.close()
+        nodes[transition] = processes[transition].advance(nodes[transition], apply(kernel, transition, call))
+        transition = 1 - transition
+    for process in processes:
+        process.close()

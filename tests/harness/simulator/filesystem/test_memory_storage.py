@@ -19,7 +19,16 @@ from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES, BusError
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, Mapping, OpenMode, Refusal, Storage
+from tornproof.impl.storage.interface import (
+    Counters,
+    EntryKind,
+    File,
+    LockMode,
+    Mapping,
+    OpenMode,
+    Storage,
+    StorageReason,
+)
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 SHARED, EXCLUSIVE = LockMode.SHARED, LockMode.EXCLUSIVE
@@ -54,7 +63,7 @@ def test_each_open_mode_accepts_what_it_names_and_rejects_the_other(storage: Sto
     with pytest.raises(FileMissingError, match=r"^file: cannot open for writing: it is not there$"):
         storage.open_for_writing("file")
     storage.open_for_writing("file", OpenMode.NEW).close()
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.open_for_writing("file", OpenMode.NEW)
     storage.open_for_writing("other", OpenMode.EXISTING_OR_NEW).close()
     with storage.open_for_writing("file", OpenMode.EXISTING_OR_NEW) as file:
@@ -69,9 +78,9 @@ def test_directories_are_made_listed_and_removed(storage: Storage) -> None:
     assert storage.kind("directory") is EntryKind.DIRECTORY
     storage.open_for_writing("directory/file", OpenMode.NEW).close()
     assert storage.listdir("directory") == ("file",)
-    with pytest.raises(StorageError, match=Refusal.NOT_EMPTY):
+    with pytest.raises(StorageError, match=StorageReason.NOT_EMPTY):
         storage.rmdir("directory")
-    with pytest.raises(StorageError, match=Refusal.NOT_A_DIRECTORY):
+    with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
         storage.sync_directory("directory/file")
     storage.sync_directory("directory")
     storage.unlink("directory/file")
@@ -109,7 +118,7 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Storag
     with storage.open_for_reading("second") as second:
         assert second.pread(4, 0) == b"both"
     storage.open_for_writing("file", OpenMode.NEW).close()
-    with pytest.raises(StorageError, match=Refusal.ALREADY_THERE):
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.link("file", "second")
 
 
@@ -145,9 +154,9 @@ def test_written_bytes_are_read_back_and_gaps_are_zeros(storage: Storage, file: 
 
 def test_a_file_opened_for_reading_cannot_be_changed(storage: Storage, file: File) -> None:
     with storage.open_for_reading("file") as reading:
-        with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
             reading.pwrite(b"x", 0)
-        with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
             reading.truncate(1)
         with reading.map(8) as mapping, pytest.raises(AssertionError):
             mapping.store_u64(0, 1)
@@ -163,10 +172,10 @@ def test_a_file_opened_for_reading_cannot_be_changed(storage: Storage, file: Fil
         lambda file: file.size_bytes(),
     ],
 )
-def test_a_closed_file_is_refused_and_closing_twice_is_harmless(file: File, call: Callable[[File], object]) -> None:
+def test_a_closed_file_is_rejected_and_closing_twice_is_harmless(file: File, call: Callable[[File], object]) -> None:
     file.close()
     file.close()
-    with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+    with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
         call(file)
 
 
@@ -205,8 +214,8 @@ def test_a_mapping_grows_with_its_file_as_far_as_it_reaches_and_no_further(file:
 
 
 @pytest.mark.parametrize("size_bytes", [101, 1 << 40, 1 << 70])
-def test_a_mapping_longer_than_the_file_is_refused(file: File, size_bytes: int) -> None:
-    with pytest.raises(StorageError, match=Refusal.TOO_SHORT):
+def test_a_mapping_longer_than_the_file_is_rejected(file: File, size_bytes: int) -> None:
+    with pytest.raises(StorageError, match=StorageReason.TOO_SHORT):
         file.map(size_bytes)
 
 
@@ -270,7 +279,7 @@ def test_shared_pins_are_independent_of_each_other(storage: Storage, file: File,
         assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
         reading.unlock(offset_bytes=7, size_bytes=1)
         assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
-        with pytest.raises(StorageError, match=Refusal.NOT_OPEN):
+        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
             reading.try_lock(EXCLUSIVE, offset_bytes=200, size_bytes=1)
 
 
@@ -443,7 +452,7 @@ def test_any_sequence_of_calls_has_the_same_answers_in_memory(sequence: list[tup
         memory = MemoryStorage()
         for parent in reversed([Path(root), *Path(root).parents[:-1]]):
             memory.mkdir(str(parent))
-        here = Session(memory.fork_life(), root)
+        here = Session(memory.fork_process(), root)
         there = Session(OperatingSystemStorage(), root)
         stack.callback(there.close)
         for name, *arguments in sequence:
@@ -486,14 +495,14 @@ def begin_lease(mapping: Mapping) -> None:
     ],
 )
 def test_touching_a_mapping_beyond_the_end_of_its_file_is_a_bus_error(
-    memory: MemoryStorage, touch: Callable[[Mapping], object]
+    memory: MemoryStorage, access: Callable[[Mapping], object]
 ) -> None:
     with memory.open_for_writing("table/_txn") as file, file.map(100) as mapping:
-        touch(mapping)
+        access(mapping)
         file.truncate(48)
         assert mapping.load_u64(40) == int.from_bytes(CONTENT[40:48], "little")
         with pytest.raises(BusError):
-            touch(mapping)
+            access(mapping)
         assert file.size_bytes() == 48
 
 
@@ -507,21 +516,21 @@ def test_cutting_a_file_under_a_lease_is_a_bus_error_at_its_end(memory: MemorySt
 
 def test_a_disk_in_memory_is_full_before_a_corrupt_offset_fills_ours(memory: MemoryStorage) -> None:
     with memory.open_for_writing("table/_txn") as file:
-        with pytest.raises(StorageError, match=Refusal.NO_SPACE):
+        with pytest.raises(StorageError, match=StorageReason.NO_SPACE):
             file.pwrite(b"x", CAPACITY_BYTES)
-        with pytest.raises(StorageError, match=Refusal.NO_SPACE):
+        with pytest.raises(StorageError, match=StorageReason.NO_SPACE):
             file.truncate(CAPACITY_BYTES + 1)
         assert file.size_bytes() == 100
 
 
 def test_a_killed_life_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryStorage) -> None:
-    life = memory.fork_life()
-    mine, its = memory.open_for_writing("table/_txn"), life.open_for_writing("table/_txn")
+    session = memory.fork_process()
+    mine, its = memory.open_for_writing("table/_txn"), session.open_for_writing("table/_txn")
     mapping = its.map(8)
     assert its.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
     its.pwrite(b"written", 0)
     assert not mine.try_lock(SHARED, offset_bytes=0, size_bytes=1)
-    life.kill_life()
+    session.kill_process()
     assert mine.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
     assert mine.pread(7, 0) == b"written"
     calls_of_the_dead: tuple[Callable[[], object], ...] = (
@@ -529,9 +538,9 @@ def test_a_killed_life_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryS
         its.close,
         mapping.unmap,
         lambda: mapping.load_u32(0),
-        life.store_fence,
-        life.monotonic_seconds,
-        lambda: life.kind("table"),
+        session.store_fence,
+        session.monotonic_seconds,
+        lambda: session.kind("table"),
     )
     for call in calls_of_the_dead:
         with pytest.raises(Killed):
@@ -540,12 +549,12 @@ def test_a_killed_life_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryS
 
 def test_lives_share_the_disk_and_the_clock_but_not_the_counters(memory: MemoryStorage) -> None:
     before = memory.counters()
-    life = memory.fork_life()
-    life.mkdir("made")
-    life.sleep_seconds(2.5)
+    session = memory.fork_process()
+    session.mkdir("made")
+    session.sleep_seconds(2.5)
     assert memory.monotonic_seconds() == 2.5
     assert memory.counters() == before
-    assert life.counters().step_count == 1
+    assert session.counters().step_count == 1
     assert memory.kind("made") is EntryKind.DIRECTORY
 
 
@@ -565,7 +574,7 @@ def test_an_image_comes_back_as_the_same_disk_and_does_not_change_with_it(memory
     assert again.digest() != memory.digest()
 
 
-def test_an_image_of_what_lies_above_the_working_directory_is_refused() -> None:
+def test_an_image_of_what_lies_above_the_working_directory_is_rejected() -> None:
     with pytest.raises(StorageError, match="above the working directory"):
         MemoryStorage.of(DiskImage().with_file("../table/_txn", b""))
 

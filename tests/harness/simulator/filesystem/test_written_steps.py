@@ -65,7 +65,7 @@ def test_every_change_and_every_barrier_is_recorded_in_order() -> None:
     ]
 
 
-def test_reading_locking_and_refused_calls_are_no_steps() -> None:
+def test_reading_locking_and_rejected_calls_are_no_steps() -> None:
     storage = RecordingStorage(start())
     with storage.open_for_reading("table/_txn") as file, file.map(64) as mapping:
         file.pread(10, 0)
@@ -119,7 +119,7 @@ def test_a_life_killed_inside_a_write_leaves_what_replaying_a_part_of_it_leaves(
 
 
 @pytest.mark.parametrize(("step_count", "written_bytes"), [(-1, 0), (99, 0), (0, 1), (3, 6), (3, -1)])
-def test_a_point_that_the_steps_do_not_have_is_refused(step_count: int, written_bytes: int) -> None:
+def test_a_point_that_the_steps_do_not_have_is_rejected(step_count: int, written_bytes: int) -> None:
     recording, _ = recorded()
     assert replay_prefix(start(), recording.steps, 3, 5).image().files["table/new/_pm"] == b"heade"
     with pytest.raises(ValueError, match="step"):

@@ -34,11 +34,11 @@ def history(*calls: Call, initial: bytes = bytes(16), fences: bool = False) -> S
     return StoreHistory.of(initial, ((call, 1) for call in calls), "file", system_calls_are_fences=fences)
 
 
-def outcomes(stores: StoreHistory, model: MemoryModel, program: Sequence[Any], view: View = START) -> set[Any]:
+def outcomes(stores: StoreHistory, model: MemoryModel, body: Sequence[Any], view: View = START) -> set[Any]:
     """All sequences of values that a reader's loads of (offset, size) can give."""
-    if not program:
+    if not body:
         return {()}
-    first, *rest = program
+    first, *rest = body
     if first == LOAD_FENCE:
         return outcomes(stores, model, rest, view.fenced())
     found = set()
@@ -91,9 +91,9 @@ def test_one_location_never_goes_back(model: MemoryModel) -> None:
 
 def test_total_store_order_lets_no_load_go_behind_what_another_saw() -> None:
     stores = history(store(X, 1), store(Y, 1), store(X, 2))
-    program = [(X, 8), (Y, 8), (X, 8)]
-    assert outcomes(stores, TSO, program) == outcomes(stores, SC, program)
-    assert outcomes(stores, WEAK, program) - outcomes(stores, TSO, program) == {(0, 1, 0), (2, 0, 2)}
+    body = [(X, 8), (Y, 8), (X, 8)]
+    assert outcomes(stores, TSO, body) == outcomes(stores, SC, body)
+    assert outcomes(stores, WEAK, body) - outcomes(stores, TSO, body) == {(0, 1, 0), (2, 0, 2)}
 
 
 def test_a_wide_store_is_seen_whole_by_a_wide_load_and_in_halves_by_narrow_ones() -> None:
@@ -133,8 +133,8 @@ def test_a_store_of_an_equal_value_is_no_other_answer_and_rules_nothing_out() ->
 def test_a_new_size_is_a_word_that_stays_in_order(model: MemoryModel) -> None:
     truncate = Call(kind=CallKind.TRUNCATE, path="file", size_bytes=32)
     stores = history(store(X, 1), truncate, store(16, 7))
-    program = [(16, 8), LOAD_FENCE, (SIZE_OFFSET_BYTES, SIZE_BYTES), LOAD_FENCE, (X, 8)]
-    found = outcomes(stores, model, program)
+    body = [(16, 8), LOAD_FENCE, (SIZE_OFFSET_BYTES, SIZE_BYTES), LOAD_FENCE, (X, 8)]
+    found = outcomes(stores, model, body)
     assert {(word, size) for word, size, _ in found} == {(0, 16), (0, 32), (7, 32)}
     assert {before for _, size, before in found if size == 32} == {1}
 

@@ -27,9 +27,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.models import C_8, C_512, CDIR, MODELS, A, B, D, Model
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.table_readers import Seen, see
-from tornproof.impl.errors import CorruptError, RowsRefusedError, TornproofError
+from tornproof.impl.errors import CorruptError, RowsRejectedError, TornproofError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.table.create import NewColumn, create_table
@@ -135,8 +135,8 @@ class Runs:
             if start in there:
                 rows.append(content)
                 continue
-            place = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
-            with BUILDERS[-1](self._storage, place, archive.table.metadata, OPTIONS, table_name=PATH) as build:
+            position = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
+            with BUILDERS[-1](self._storage, position, archive.table.metadata, OPTIONS, table_name=PATH) as build:
                 build.append(build.encoded(content))
                 prepared.append(build.finish(start))
         archive.publish(sources=[{"digest": operation.digest}], keys={}, prepared=prepared, rows=rows)
@@ -164,7 +164,7 @@ def after(*files: File) -> MemoryStorage:
     return storage
 
 
-def situation(*before: File, run: File = NIGHT) -> Situation:
+def case(*before: File, run: File = NIGHT) -> TestCase:
     """Return a run after others, and the same one again after a crash of it.
 
     A first run makes new partitions alone, so that all files under final names must be those of an undisturbed one.
@@ -174,12 +174,17 @@ def situation(*before: File, run: File = NIGHT) -> Situation:
     if not before:
         done = after(run)
         whole = frozenset({"none", *(hashlib.sha256(content).hexdigest() for content in done.image().files.values())})
-    return Situation(
-        target=ArchiveTarget(whole=whole), path=PATH, operations=(run,), first_life=(0,), second_life=(0,), start=start
+    return TestCase(
+        target=ArchiveTarget(whole=whole),
+        path=PATH,
+        operations=(run,),
+        first_session=(0,),
+        second_session=(0,),
+        start=start,
     )
 
 
-def phase_of(explored: Situation, *models: Model, settings: Settings | None = None) -> Phase:
+def phase_of(explored: TestCase, *models: Model, settings: Settings | None = None) -> Phase:
     points = (OLD_STATE, NEW_STATE) if any(not model.fails_syncs for model in models) else (SYNC_FAILED,)
     return explore_power(explored, models=models, settings=settings, points=points)
 
@@ -202,7 +207,7 @@ def remembering() -> Iterator[None]:
 def test_every_crash_leaves_the_run_whole_or_undone_and_the_next_one_ends_the_same(
     before: tuple[File, ...], run: File, models: tuple[Model, ...]
 ) -> None:
-    phase = phase_of(situation(*before, run=run), *models)
+    phase = phase_of(case(*before, run=run), *models)
     assert (phase.verdict, phase.findings, phase.note) == (Verdict.VALID, (), "")
     assert phase.controls == "passed"
     assert all(f"{model} complete" in phase.bound for model in models if model in (A, B))
@@ -285,14 +290,14 @@ def test_a_planted_defect_is_found_in_the_models_that_can_show_it_and_in_no_othe
     name: str, models: tuple[Model, ...]
 ) -> None:
     plant, expected = FAULTS[name]
-    sound = situation()
+    sound = case()
     sound.oracle((0, 0))
-    convicted = set()
+    detected = set()
     for model in models:
         with plant():
-            phase = phase_of(situation().expecting(sound), model, settings=FIRST)
-        convicted |= {model} if phase.findings else set()
-    assert convicted == expected.intersection(models)
+            phase = phase_of(case().expecting(sound), model, settings=FIRST)
+        detected |= {model} if phase.findings else set()
+    assert detected == expected.intersection(models)
 
 
 def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
@@ -311,7 +316,7 @@ def test_a_run_that_others_have_overtaken_is_not_guessed_at() -> None:
 def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_count() -> None:
     storage = after(NIGHT)
     directory = f"{PATH}/{ARCHIVE_DIRECTORY}"
-    with pytest.raises(RowsRefusedError), open_archive(storage, PATH, OPTIONS) as archive:
+    with pytest.raises(RowsRejectedError), open_archive(storage, PATH, OPTIONS) as archive:
         archive.publish(sources=[{"digest": "late"}], keys={}, prepared=[], rows=[rows_at([6]), pa.table({"x": [1]})])
     content = storage.image().files[f"{directory}/000000001{DONE}"]
     changed = content.replace(b'"number": 1', b'"number": 2').replace(b'"version": 1', b'"version": 2')
@@ -326,7 +331,7 @@ def test_a_version_that_another_writer_made_does_not_make_an_unfinished_run_coun
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 2, "number": 1}', b"\xff"])
-def test_an_entry_that_is_none_is_refused_in_words(content: bytes) -> None:
+def test_an_entry_that_is_none_is_rejected_in_words(content: bytes) -> None:
     storage = after(NIGHT)
     with storage.open_for_writing(f"{PATH}/{ARCHIVE_DIRECTORY}/000000001{DONE}") as file:
         file.truncate(0)
@@ -339,8 +344,8 @@ def test_unfinished_files_of_a_killed_run_are_gone_after_the_next_one_opens() ->
     storage = after(NIGHT)
     storage.mkdir(f"{PATH}/2024-01-01.7{INPROGRESS}")
     storage.mkdir(f"{PATH}/{ARCHIVE_DIRECTORY}/spool")
-    for place in (f"2024-01-01.7{INPROGRESS}/{DATA_FILE}", f"{ARCHIVE_DIRECTORY}/000000002{INPROGRESS}"):
-        storage.open_for_writing(f"{PATH}/{place}", OpenMode.NEW).close()
+    for position in (f"2024-01-01.7{INPROGRESS}/{DATA_FILE}", f"{ARCHIVE_DIRECTORY}/000000002{INPROGRESS}"):
+        storage.open_for_writing(f"{PATH}/{position}", OpenMode.NEW).close()
     with open_archive(storage, PATH, OPTIONS):
         pass
     assert storage.listdir(f"{PATH}/{ARCHIVE_DIRECTORY}") == (f"000000001{DONE}",)

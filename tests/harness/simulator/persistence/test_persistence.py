@@ -189,12 +189,12 @@ def test_each_disk_is_named_by_a_choice_that_makes_it_again_from_its_text(model:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '["B",null,{"f":[1]}]', '["B",null,{"f":["x",0,[]]}]', "{}"])
-def test_a_text_that_no_choice_gave_is_refused(text: str) -> None:
+def test_a_text_that_no_choice_gave_is_rejected(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         choice_of(text)
 
 
-def test_a_choice_of_another_kernel_is_refused() -> None:
+def test_a_choice_of_another_kernel_is_rejected() -> None:
     with pytest.raises(IndexError):
         chosen_disk(machine(f=b""), B, Choice("B", None, (("d/f", FileChoice(3, 3)),)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state_search import StateCounts, enumerate_schedules, search_states, search_turns
+from state_search import StateCounts, enumerate_schedules, search_states, search_transitions
 from toy_processes import Step, looks, process, world_of
 
 from tornproof.harness.simulator.process.world import World
@@ -16,7 +16,7 @@ def test_independent_processes_have_a_grid_of_states_and_one_end() -> None:
 
 
 def test_between_turns_that_nobody_can_notice_there_is_one_state() -> None:
-    counts = search_turns(world_of([looks("a", 10), looks("b", 8)]), lambda end: None)
+    counts = search_transitions(world_of([looks("a", 10), looks("b", 8)]), lambda end: None)
 
     assert counts == StateCounts(1, 1, True)
 
@@ -25,7 +25,7 @@ def test_processes_that_can_notice_each_other_end_in_several_states() -> None:
     world = world_of([process([Step("write", 0, value)]) for value in (1, 2)])
 
     assert search_states(world, lambda end: None).ends == 2
-    assert search_turns(world, lambda end: None).ends == 2
+    assert search_transitions(world, lambda end: None).ends == 2
     assert enumerate_schedules(world, lambda end: None) == 6
 
 

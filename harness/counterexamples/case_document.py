@@ -23,7 +23,7 @@ from tornproof.harness.counterexamples.plain_data import (
     unpacked,
 )
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems import toy
@@ -57,23 +57,23 @@ class UnknownTargetError(Exception):
     """There is no way to make this target from what is written."""
 
 
-def situation_document(situation: Situation) -> dict[str, Any]:
+def case_document(case: TestCase) -> dict[str, Any]:
     """Return a situation as JSON."""
-    image = situation.kernel().image()
+    image = case.kernel().image()
     return {
-        "path": situation.path,
-        "target": target_document(situation.target),
+        "path": case.path,
+        "target": target_document(case.target),
         "directories": sorted(image.directories),
         "start_files": {path: packed(content) for path, content in sorted(image.files.items())},
-        "operations": [operation_document(operation) for operation in situation.operations],
-        "first_life": list(situation.first_life),
-        "second_life": list(situation.second_life),
-        "rules": _rules_document(situation.rules),
-        "readers": [asdict(readers) for readers in situation.readers],
+        "operations": [operation_document(operation) for operation in case.operations],
+        "first_life": list(case.first_session),
+        "second_life": list(case.second_session),
+        "rules": _rules_document(case.rules),
+        "readers": [asdict(readers) for readers in case.readers],
     }
 
 
-def situation_of(document: Mapping[str, Any], target: Target | None = None) -> Situation:
+def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCase:
     """Return the situation, for `target` where only its own test can make that.
 
     Raises UnknownTargetError, and for what is no situation KeyError, TypeError, ValueError, zlib.error, CorruptError,
@@ -89,17 +89,17 @@ def situation_of(document: Mapping[str, Any], target: Target | None = None) -> S
         Readers(count=int(each["count"]), read_count=int(each["read_count"]), style=str(each["style"]))
         for each in document["readers"]
     )
-    lives = tuple(tuple(map(int, document[life])) for life in ("first_life", "second_life"))
-    if any(not 0 <= number < len(operations) for life in lives for number in life):
+    sessions = tuple(tuple(map(int, document[session])) for session in ("first_life", "second_life"))
+    if any(not 0 <= number < len(operations) for session in sessions for number in session):
         raise ValueError("a life has operations that there are not")
     if max([len(operations), *(each.count * each.read_count for each in readers)], default=0) > COUNT_MAX:
         raise ValueError(f"more than {COUNT_MAX} operations or reads")
-    return Situation(
+    return TestCase(
         target=target_of(document["target"]) if target is None else target,
         path=str(document["path"]),
         operations=operations,
-        first_life=lives[0],
-        second_life=lives[1],
+        first_session=sessions[0],
+        second_session=sessions[1],
         readers=readers,
         rules=_rules_of(document["rules"], str(document["path"])),
         start=_image(files, document["directories"]),

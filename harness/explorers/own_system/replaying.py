@@ -8,16 +8,22 @@ from typing import Any, TypeAlias
 from tornproof.harness.common.system import Target
 from tornproof.harness.counterexamples.plain_data import operation_of
 from tornproof.harness.explorers.kills.judge import Property, Violation
-from tornproof.harness.explorers.own_system.story import Choose, Story
+from tornproof.harness.explorers.own_system.execution import Choose, Execution
 
-COMMITS = {"commit": Story.commit, "commit killed": Story.commit_killed, "commit failing": Story.commit_failing}
-OPENINGS = {"reopen": Story.reopen, "recovery killed": Story.recovery_killed}
+COMMITS = {
+    "commit": Execution.commit,
+    "commit killed": Execution.commit_killed,
+    "commit failing": Execution.commit_failing,
+}
+OPENINGS = {"reopen": Execution.reopen, "recovery killed": Execution.recovery_killed}
 Step: TypeAlias = dict[str, Any]
 OTHER_STEPS = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
 """What steps can lead to that the target does not do."""
 
 
-def told(target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None = None) -> Violation | None:
+def reported(
+    target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None = None
+) -> Violation | None:
     """Do the steps of a story again and return what they violate; raises KeyError, ValueError, ... for other steps."""
     return retold(target, path, steps, operations)[0]
 
@@ -29,16 +35,16 @@ def without_needless_steps(
 
     Hypothesis stops where every single choice is small, and cannot leave out what later draws depend on.
     """
-    kept, place = tuple(steps), len(steps)
-    while place:
-        place -= 1
-        fewer = (*kept[:place], *kept[place + 1 :])
+    kept, position = tuple(steps), len(steps)
+    while position:
+        position -= 1
+        fewer = (*kept[:position], *kept[position + 1 :])
         try:
-            violation = told(target, path, fewer, operations)
+            violation = reported(target, path, fewer, operations)
         except OTHER_STEPS:
             continue
         if violation is not None and violation.violated is violated:
-            kept, place = fewer, len(fewer)
+            kept, position = fewer, len(fewer)
     return kept
 
 
@@ -48,23 +54,23 @@ def retold(
     """Return what the steps of a story violate, and its lines."""
     lines: list[str] = []
     try:
-        story = Story(target, path)
-        lines = story.lines
+        execution = Execution(target, path)
+        lines = execution.lines
         try:
             for step in steps:
-                _take(story, step, _chooser(step["choices"]), operations)
+                _take(execution, step, _chooser(step["choices"]), operations)
         finally:
-            story.end()
+            execution.end()
     except Violation as violation:
         return violation, tuple(lines)
     return None, tuple(lines)
 
 
-def _take(story: Story, step: Step, choose: Choose, operations: Sequence[Any] | None) -> None:
+def _take(execution: Execution, step: Step, choose: Choose, operations: Sequence[Any] | None) -> None:
     if step["do"] in COMMITS:
-        COMMITS[step["do"]](story, operation_of(step["operation"], operations), choose)
+        COMMITS[step["do"]](execution, operation_of(step["operation"], operations), choose)
     else:
-        OPENINGS[step["do"]](story, choose)
+        OPENINGS[step["do"]](execution, choose)
 
 
 def _chooser(choices: Sequence[int]) -> Choose:

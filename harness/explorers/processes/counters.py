@@ -86,7 +86,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Counters:
     """What one version holds, by the starts of partitions."""
 
     version: int
@@ -102,11 +102,11 @@ class Account:
         content = self.contents.get(target.start)
         return 0 if content is None or content.rows is None else content.rows.num_rows
 
-    def after(self, operation: Operation, form: Form) -> Account:
+    def after(self, operation: Operation, form: Form) -> Counters:
         """Return what the next version holds if the operation is it."""
         contents = dict(self.contents)
-        for place in operation.drops:
-            del contents[form.targets[place].start]
+        for position in operation.drops:
+            del contents[form.targets[position].start]
         for start, rows in new_rows(self, operation, form).items():
             before = contents.get(start)
             if before is None or before.rows is None:
@@ -116,46 +116,50 @@ class Account:
         return replace(self, version=self.version + 1, contents=contents)
 
 
-def new_rows(account: Account, operation: Operation, form: Form) -> dict[int, pa.Table]:
+def new_rows(counters: Counters, operation: Operation, form: Form) -> dict[int, pa.Table]:
     """Return the rows that an operation adds, by the start of their partition.
 
     No row has the time of another one, because a table with keys would replace that.
     """
     rows = {}
-    for place, row_count in operation.rows:
-        target = form.targets[place]
+    for position, row_count in operation.rows:
+        target = form.targets[position]
         numbers = operation.attempt * ROW_COUNT_MAX + np.arange(row_count, dtype=np.int64)
         timestamps = _timestamps(target, numbers, is_ordered=operation.is_ordered)
-        content = account.contents.get(target.start)
-        if content is not None and content.rows is not None and place not in operation.drops:
+        content = counters.contents.get(target.start)
+        if content is not None and content.rows is not None and position not in operation.drops:
             is_new = ~np.isin(timestamps, _integers(content.rows[form.timestamp]))
             numbers, timestamps = numbers[is_new], timestamps[is_new]
         rows[target.start] = _make_rows(form, numbers, timestamps)
     return rows
 
 
-def plan_operation(account: Account, form: Form, *, seed: int, attempt: int, change: Change = Change.ANY) -> Operation:
+def plan_operation(
+    counters: Counters, form: Form, *, seed: int, attempt: int, change: Change = Change.ANY
+) -> Operation:
     """Return what a writer tries next: the same for the same arguments; anything where it cannot be the change."""
     draw = np.random.default_rng([seed, attempt])
-    places = [int(place) for place in draw.permutation(len(form.targets))]
-    present = [place for place in places if form.targets[place].start in account.contents]
-    own = [place for place in present if not form.targets[place].is_kept]
-    full = [place for place in own if account.row_count(form.targets[place]) > PARTITION_ROW_COUNT_MAX]
-    room = [place for place in places if account.row_count(form.targets[place]) <= PARTITION_ROW_COUNT_MAX]
-    open_places = [place for place in present if place in room]
-    if change is not Change.ANY and open_places:
-        place = open_places[0]
-        rows = ((place, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
-        return Operation(attempt=attempt, rows=rows, rewrites=(place,) if change is Change.REWRITE else ())
+    positions = [int(position) for position in draw.permutation(len(form.targets))]
+    present = [position for position in positions if form.targets[position].start in counters.contents]
+    own = [position for position in present if not form.targets[position].is_kept]
+    full = [position for position in own if counters.row_count(form.targets[position]) > PARTITION_ROW_COUNT_MAX]
+    room = [position for position in positions if counters.row_count(form.targets[position]) <= PARTITION_ROW_COUNT_MAX]
+    open_positions = [position for position in present if position in room]
+    if change is not Change.ANY and open_positions:
+        position = open_positions[0]
+        rows = ((position, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
+        return Operation(attempt=attempt, rows=rows, rewrites=(position,) if change is Change.REWRITE else ())
     drops = full[:1] or (own[:1] if len(present) > 1 and draw.random() < DROP_CHANCE else [])
-    kept = [place for place in present if place not in drops]
+    kept = [position for position in present if position not in drops]
     rewrites = kept[:1] if draw.random() < REWRITE_CHANCE else []
     count = int(draw.integers(0, TARGET_COUNT_MAX, endpoint=True))
     if not drops and not rewrites:
         count = max(count, 1)
     return Operation(
         attempt=attempt,
-        rows=tuple((place, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))) for place in sorted(room[:count])),
+        rows=tuple(
+            (position, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))) for position in sorted(room[:count])
+        ),
         rewrites=tuple(rewrites),
         drops=tuple(drops),
         is_ordered=bool(draw.random() < ORDERED_CHANCE),

@@ -17,32 +17,32 @@ from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.make import finding_or_moves
 from tornproof.harness.counterexamples.run import Signature
-from tornproof.harness.explorers.random.drawn_runs import (
+from tornproof.harness.explorers.random.random_runs import (
     COMMITS_MAX,
     READERS_MAX,
-    TURNS_MAX,
-    Course,
+    TRANSITIONS_MAX,
     Moves,
-    drawn_courses,
-    drawn_scenarios,
-    run_course,
+    Trace,
+    random_scenarios,
+    random_traces,
+    run_trace,
 )
-from tornproof.harness.search.crash_world import Lives
+from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Violation
-from tornproof.harness.simulator.process.situation import NotExplorableError, Situation
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
 
 PHASE = "drawn"
-MakeSituation = Callable[[Scenario, Preset], Situation]
+MakeTestCase = Callable[[Scenario, Preset], TestCase]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
 """Keeps the seeds of batches apart from those of other seeds."""
-KILLED, CUT, FAILED, PEACE = "process killed", "power cut", "sync failed", "nothing befell the writer"
+KILLED, CUT, FAILED, FAULT_FREE = "process killed", "power cut", "sync failed", "nothing befell the writer"
 AFTER_CRASH, BESIDE = "a second life committed", "a reader read beside the writer"
-MUST_REACH, SOON = (KILLED, CUT, FAILED, PEACE, AFTER_CRASH, BESIDE), 200
+MUST_REACH, SOON = (KILLED, CUT, FAILED, FAULT_FREE, AFTER_CRASH, BESIDE), 200
 _KINDS = {"kill": KILLED, "power": CUT, "fail": FAILED}
 
 
@@ -51,67 +51,67 @@ class Search:
     """What was drawn so far; `found` keeps the first run of each kind of violation."""
 
     preset: Preset
-    make: MakeSituation
+    make: MakeTestCase
     has_time: HasTime
     on_progress: OnProgress = lambda done, total: None
-    situations: int = 0
+    test_cases: int = 0
     runs: int = 0
-    refused: int = 0
+    rejected: int = 0
     reached: Counter[str] = field(default_factory=Counter)
-    found: dict[Signature, tuple[Situation, Moves, Violation]] = field(default_factory=dict)
+    found: dict[Signature, tuple[TestCase, Moves, Violation]] = field(default_factory=dict)
 
     def run(self, examples: int, seed: int) -> None:
         """Draw so many situations, each with a few courses."""
 
         @hypothesis.seed(seed)
         @quiet_settings(examples, shrinks=False)
-        @given(drawn_scenarios(), drawn_courses())
-        def draw(scenario: Scenario, courses: list[Course]) -> None:
+        @given(random_scenarios(), random_traces())
+        def draw(scenario: Scenario, traces: list[Trace]) -> None:
             if self.has_time():
-                self._explore(scenario, courses)
+                self._explore(scenario, traces)
 
         with quiet_hypothesis(), remembered_decoding():
             draw()
 
-    def _explore(self, scenario: Scenario, courses: list[Course]) -> None:
-        self.situations += 1
+    def _explore(self, scenario: Scenario, traces: list[Trace]) -> None:
+        self.test_cases += 1
         try:
-            situation = self.make(scenario, self.preset)
-            for course in courses:
-                self._run(situation, course)
+            case = self.make(scenario, self.preset)
+            for trace in traces:
+                self._run(case, trace)
         except NotExplorableError:
             # Another release may refuse what ours takes, without any disturbance.
-            self.refused += 1
+            self.rejected += 1
 
-    def _run(self, situation: Situation, course: Course) -> None:
-        lives = Lives.of(situation, fails=course.crash is not None and course.crash.kind == "fail")
+    def _run(self, case: TestCase, trace: Trace) -> None:
+        sessions = Sessions.of(case, fails=trace.crash is not None and trace.crash.kind == "fail")
         try:
-            world, moves = run_course(lives, course)
+            world, moves = run_trace(sessions, trace)
         finally:
-            lives.close()
+            sessions.close()
         self.runs += 1
         self.on_progress(self.runs, None)
-        self.reached[PEACE if course.crash is None else _KINDS[course.crash.kind]] += 1
-        self.reached[AFTER_CRASH] += course.crash is not None and bool(situation.second_life)
+        self.reached[FAULT_FREE if trace.crash is None else _KINDS[trace.crash.kind]] += 1
+        self.reached[AFTER_CRASH] += trace.crash is not None and bool(case.second_session)
         self.reached[BESIDE] += len([move for move in moves if move[0] == 0]) > 1
         for violation in world.progress.violations:
-            self.found.setdefault(Signature.of(violation), (situation, moves, violation))
+            self.found.setdefault(Signature.of(violation), (case, moves, violation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
     """What a batch of situations came to; `found` has the first run of each kind of violation."""
 
-    situations: int
+    test_cases: int
     runs: int
-    refused: int
+    rejected: int
     reached: Counter[str]
     found: dict[Signature, Finding]
 
 
-def explore_drawn(
+def explore_random(
     preset: Preset,
-    make: MakeSituation,
+    make: MakeTestCase,
     *,
     examples: int,
     seed: int,
@@ -122,7 +122,7 @@ def explore_drawn(
     results = [
         explore_batch(preset, make, count, number, has_time, on_progress) for number, count in batches(examples, seed)
     ]
-    return drawn_phase(results, is_control_detected(make, seed), seed)
+    return random_phase(results, is_control_detected(make, seed), seed)
 
 
 def batches(examples: int, seed: int) -> list[tuple[int, int]]:
@@ -135,7 +135,7 @@ def batches(examples: int, seed: int) -> list[tuple[int, int]]:
 
 def explore_batch(
     preset: Preset,
-    make: MakeSituation,
+    make: MakeTestCase,
     examples: int,
     seed: int,
     has_time: HasTime = always,
@@ -145,25 +145,25 @@ def explore_batch(
     search = Search(preset=preset, make=make, has_time=has_time, on_progress=on_progress)
     search.run(examples, seed)
     return BatchResult(
-        situations=search.situations,
+        test_cases=search.test_cases,
         runs=search.runs,
-        refused=search.refused,
+        rejected=search.rejected,
         reached=search.reached,
         found={signature: finding_or_moves(*found, phase=PHASE) for signature, found in search.found.items()},
     )
 
 
-def is_control_detected(make: MakeSituation, seed: int) -> bool:
+def is_control_detected(make: MakeTestCase, seed: int) -> bool:
     """Say whether a release with known defects is found to have one."""
     control = Search(preset=PRESETS[CONTROL], make=make, has_time=lambda: not control.found)
     control.run(CONTROL_EXAMPLES, seed)
     return bool(control.found)
 
 
-def drawn_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: int) -> Phase:
+def random_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: int) -> Phase:
     """Put together what the batches came to; `is_detected` is None where the control was not tried."""
-    situations, runs, refused = (
-        sum(counted) for counted in zip(*((each.situations, each.runs, each.refused) for each in results), strict=True)
+    test_cases, runs, rejected = (
+        sum(counted) for counted in zip(*((each.test_cases, each.runs, each.rejected) for each in results), strict=True)
     )
     reached = sum((each.reached for each in results), Counter[str]())
     findings = {signature: finding for each in reversed(results) for signature, finding in each.found.items()}
@@ -172,10 +172,10 @@ def drawn_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: 
         name=PHASE,
         explored=runs,
         complete=False,
-        bound=f"{runs} runs of {situations} situations, drawn from seed {seed}: up to {COMMITS_MAX} "
-        f"commits, {READERS_MAX} readers, {TURNS_MAX} turns before a crash and as many after it",
+        bound=f"{runs} runs of {test_cases} situations, drawn from seed {seed}: up to {COMMITS_MAX} "
+        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} turns before a crash and as many after it",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
-        counts={"situations": situations, "runs": runs, "refused undisturbed": refused},
+        counts={"situations": test_cases, "runs": runs, "refused undisturbed": rejected},
         reached={name: reached[name] for name in MUST_REACH},
         findings=tuple(findings.values()),
     )

@@ -12,7 +12,7 @@ from tornproof.impl.table.partition import PartitionFiles
 
 
 @dataclass(slots=True)
-class ReadAccount:
+class ReadCounters:
     """Grows while a read goes on; nothing of native partitions is counted.
 
     `scanned_row_count` counts the rows of the row groups that were not left out, `data_bytes` the committed bytes of
@@ -40,11 +40,11 @@ class ReadAccount:
 @dataclass(frozen=True, slots=True)
 class _WatchedStorage:
     inner: ReadableStorage
-    account: ReadAccount
+    counters: ReadCounters
 
     def open_for_reading(self, path: str) -> ReadableFile:
         opened = self.inner.open_for_reading(path)
-        return _WatchedFile(opened, self.account) if path.endswith(f"/{DATA_FILE}") else opened
+        return _WatchedFile(opened, self.counters) if path.endswith(f"/{DATA_FILE}") else opened
 
     def listdir(self, path: str) -> tuple[str, ...]:
         return self.inner.listdir(path)
@@ -62,11 +62,11 @@ class _WatchedStorage:
 @dataclass(frozen=True, slots=True)
 class _WatchedFile(ReadableFile):
     inner: ReadableFile
-    account: ReadAccount
+    counters: ReadCounters
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
         content = self.inner.pread(size_bytes, offset_bytes)
-        self.account.read_bytes += len(content)
+        self.counters.read_bytes += len(content)
         return content
 
     def size_bytes(self) -> int:

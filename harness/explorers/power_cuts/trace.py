@@ -9,8 +9,8 @@ from tornproof.harness.explorers.power_cuts.examination import Bounds
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import Model
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Operations, Progress, Violation
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.simulator.process.world import World
 
 
@@ -35,7 +35,7 @@ class CrashPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Trace:
     """All crash points of a life, the number of its calls, and what is wrong even where nothing disturbs it."""
 
     points: tuple[CrashPoint, ...]
@@ -49,31 +49,31 @@ def bounds_of(progress: Progress) -> Bounds:
     return Bounds((*progress.committed, *begun), len(progress.committed))
 
 
-class Courses:
+class Traces:
     """The first life of a situation as each model sees it."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, case: TestCase) -> None:
         """Run nothing yet."""
-        self.situation = situation
-        self._known: dict[bool, Course] = {}
+        self.case = case
+        self._known: dict[bool, Trace] = {}
 
-    def of(self, model: Model) -> Course:
+    def of(self, model: Model) -> Trace:
         """Return the course under a model; raises NotExplorableError."""
         key = model.syncs_whole_files
         if key not in self._known:
-            self._known[key] = course_of(self.situation, model)
+            self._known[key] = trace_of(self.case, model)
         return self._known[key]
 
 
-def course_of(situation: Situation, model: Model) -> Course:
+def trace_of(case: TestCase, model: Model) -> Trace:
     """Run the first life; raises NotExplorableError."""
-    cast = situation.cast()
+    process_group = case.process_group()
     try:
-        world = situation.begin(cast)
+        world = case.begin(process_group)
         points = tuple(points_of(world, model))
-        return Course(points=points, step_count=world.nodes[0].depth, violations=world.progress.violations)
+        return Trace(points=points, step_count=world.nodes[0].depth, violations=world.progress.violations)
     finally:
-        cast.close()
+        process_group.close()
 
 
 def points_of(world: World, model: Model) -> Iterator[CrashPoint]:

@@ -22,7 +22,7 @@ from tornproof.harness.explorers.kills.exploration import (
 )
 from tornproof.harness.explorers.kills.judge import SHOWN_MAX, Property, Violation
 from tornproof.harness.explorers.kills.plan import Failure, failures
-from tornproof.harness.explorers.own_system.lives import Life, Twin, orderly
+from tornproof.harness.explorers.own_system.sessions import Reference, Session, orderly
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
@@ -47,7 +47,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-class Story:
+class Execution:
     """Does one thing after another and raises `Violation` where a property breaks; `lines` tell what was done."""
 
     def __init__(self, target: Target, path: str) -> None:
@@ -57,44 +57,44 @@ class Story:
         self.reached: Counter[str] = Counter()
         self._target = target
         self._path = path
-        self._life: Life | None = None
+        self._session: Session | None = None
         self._storage = MemoryStorage()
-        with orderly(target, Property.UNDISTURBED, "making an empty state"):
+        with orderly(target, Property.FAULT_FREE, "making an empty state"):
             target.create(self._storage, path)
         self._start = self._storage.copy()
-        self._twin = Twin(target, path, self._start)
+        self._reference = Reference(target, path, self._start)
         self._low = self._high = self._seen = 0
-        self._is_disturbed = self._is_settled = False
+        self._is_faulty = self._is_settled = False
 
     def end(self) -> None:
         """Leave the writers."""
-        self._twin.life.abandon()
-        if self._life is not None:
-            self._life.abandon()
+        self._reference.session.abandon()
+        if self._session is not None:
+            self._session.abandon()
 
     def commit(self, operation: Any, choose: Choose) -> None:
         """Commit, and see the commit."""
-        life = self._opened()
+        session = self._opened()
         self._begin(operation)
-        self._tell(f"commit {shown(operation)}")
+        self._report_progress(f"commit {shown(operation)}")
         with orderly(self._target, self._going_on, "a commit"):
-            life.writer.commit(operation)
+            session.writer.commit(operation)
         self._low = self._high
         self._look()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
         """Kill the writer behind a chosen step of a commit, or inside a write."""
-        life = self._opened()
-        begin = len(life.steps)
+        session = self._opened()
+        begin = len(session.steps)
         self._begin(operation)
-        self._tell(f"commit {shown(operation)}, and a kill")
+        self._report_progress(f"commit {shown(operation)}, and a kill")
         with orderly(self._target, self._going_on, "a commit"):
-            life.writer.commit(operation)
-        step_count, cut_bytes = _chosen_kill(life.steps, begin, choose)
-        self.lines[-1] = f"commit {shown(operation)}, killed {_place(life.steps, begin, step_count, cut_bytes)}"
-        self._die(life, step_count, cut_bytes)
+            session.writer.commit(operation)
+        step_count, cut_bytes = _chosen_kill(session.steps, begin, choose)
+        self.lines[-1] = f"commit {shown(operation)}, killed {_position(session.steps, begin, step_count, cut_bytes)}"
+        self._die(session, step_count, cut_bytes)
         self.counts[KILLS_IN_COMMITS] += 1
-        if step_count == len(life.steps):
+        if step_count == len(session.steps):
             self._low = self._high
         elif step_count == begin and not cut_bytes:
             self._forget()
@@ -105,95 +105,95 @@ class Story:
 
     def commit_failing(self, operation: Any, choose: Choose) -> None:
         """Let a chosen call of a commit fail; the process lives on."""
-        life = self._opened()
+        session = self._opened()
         self._begin(operation)
-        ways = tuple(failures(0, self._twin.calls))
-        self._tell(f"commit {shown(operation)}, of which no call can fail")
+        ways = tuple(failures(0, self._reference.calls))
+        self._report_progress(f"commit {shown(operation)}, of which no call can fail")
         if ways:
             failure = ways[choose(len(ways))]
-            life.arm(failure, self._twin.calls)
+            session.arm(failure, self._reference.calls)
             self.lines[-1] = f"commit {shown(operation)}, while a call fails: {failure_in_words(failure)}"
         with orderly(self._target, None, "a commit with a failing call"):
-            refused = self._try_to_commit(life, operation)
-        has_failed = life.has_failed
+            rejected = self._try_to_commit(session, operation)
+        has_failed = session.has_failed
         self.counts[FAILING_CALLS] += has_failed
         self.reached[FAILED_CALL] += has_failed
-        self._is_disturbed |= has_failed
-        self.lines[-1] += ": acknowledged" if refused is None else ": refused"
-        if refused is None:
+        self._is_faulty |= has_failed
+        self.lines[-1] += ": acknowledged" if rejected is None else ": refused"
+        if rejected is None:
             if has_failed and failure.call.kind in BARRIERS:
                 raise Violation(Property.SYNCED, "the commit was acknowledged")
             self._low = self._high
         elif not has_failed:
-            raise Violation(self._going_on, f"a commit was refused: {refused}")
+            raise Violation(self._going_on, f"a commit was refused: {rejected}")
         self._look()
 
     def reopen(self, choose: Choose) -> None:
         """Close the writer, if there is one, and open another."""
-        self._tell(REOPENING if self._life else OPENING)
+        self._report_progress(REOPENING if self._session else OPENING)
         self._close()
         self._open()
 
     def recovery_killed(self, choose: Choose) -> None:
         """Kill the next writer behind a chosen step of its opening, or inside a write."""
-        self._tell(REOPENING if self._life else OPENING)
+        self._report_progress(REOPENING if self._session else OPENING)
         self._close()
-        life = self._start_life()
-        step_count, cut_bytes = _chosen_kill(life.steps, 0, choose)
-        self.lines[-1] += f", killed {_place(life.steps, 0, step_count, cut_bytes)}"
-        self._die(life, step_count, cut_bytes)
+        session = self._start_session()
+        step_count, cut_bytes = _chosen_kill(session.steps, 0, choose)
+        self.lines[-1] += f", killed {_position(session.steps, 0, step_count, cut_bytes)}"
+        self._die(session, step_count, cut_bytes)
         self.counts[KILLS_IN_RECOVERY] += 1
-        self.reached[KILLED_RECOVERY] += bool(life.steps)
+        self.reached[KILLED_RECOVERY] += bool(session.steps)
         self._look()
 
     @property
     def _going_on(self) -> Property:
-        return Property.GOES_ON if self._is_disturbed else Property.UNDISTURBED
+        return Property.GOES_ON if self._is_faulty else Property.FAULT_FREE
 
-    def _tell(self, line: str) -> None:
+    def _report_progress(self, line: str) -> None:
         self.lines.append(line)
 
     def _begin(self, operation: Any) -> None:
         self.counts["commits"] += 1
-        self._twin.commit(operation)
+        self._reference.commit(operation)
         self._high += 1
         self._is_settled = False
 
     def _forget(self) -> None:
         """Take back the commit that left nothing: the twin starts again without it."""
         self._high -= 1
-        operations = self._twin.operations[:-1]
-        self._twin.life.abandon()
-        self._twin = Twin(self._target, self._path, self._start)
+        operations = self._reference.operations[:-1]
+        self._reference.session.abandon()
+        self._reference = Reference(self._target, self._path, self._start)
         for operation in operations:
-            self._twin.commit(operation)
+            self._reference.commit(operation)
 
-    def _try_to_commit(self, life: Life, operation: Any) -> Exception | None:
+    def _try_to_commit(self, session: Session, operation: Any) -> Exception | None:
         """Return the refusal, if there was one; the refused writer is left."""
         try:
-            life.writer.commit(operation)
-        except self._target.refusals as error:
-            self._life = None
-            with suppress(*self._target.refusals):
-                life.context.__exit__(type(error), error, error.__traceback__)
+            session.writer.commit(operation)
+        except self._target.rejections as error:
+            self._session = None
+            with suppress(*self._target.rejections):
+                session.context.__exit__(type(error), error, error.__traceback__)
             return error
         return None
 
-    def _start_life(self) -> Life:
+    def _start_session(self) -> Session:
         with orderly(self._target, Property.OPENS, "opening the writer"):
-            return Life(self._target, self._path, self._storage)
+            return Session(self._target, self._path, self._storage)
 
-    def _opened(self) -> Life:
+    def _opened(self) -> Session:
         """Return the life of now, or a new one."""
-        if self._life is not None:
-            return self._life
-        self._tell(OPENING)
+        if self._session is not None:
+            return self._session
+        self._report_progress(OPENING)
         return self._open()
 
-    def _open(self) -> Life:
+    def _open(self) -> Session:
         """Start a life; it has recovered, so that every commit before it is there or lost."""
         before = self._storage.digest()
-        self._life = self._start_life()
+        self._session = self._start_session()
         if self._storage.digest() != before:
             self.reached[WORKING_RECOVERY] += 1
             if self._is_settled:
@@ -202,31 +202,31 @@ class Story:
         if self._look() < self._high:
             self._forget()
         self._low = self._high
-        return self._life
+        return self._session
 
     def _close(self) -> None:
-        if self._life is None:
+        if self._session is None:
             return
-        before, life, self._life = self._read(), self._life, None
+        before, session, self._session = self._read(), self._session, None
         with orderly(self._target, self._going_on, "closing the writer"):
-            life.context.__exit__(None, None, None)
+            session.context.__exit__(None, None, None)
         if self._read() != before:
-            raise Violation(Property.UNDISTURBED, "closing the writer changed what a reader sees")
+            raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
 
-    def _die(self, life: Life, step_count: int, cut_bytes: int) -> None:
-        self._storage = replay_prefix(life.start, life.steps, step_count, cut_bytes)
-        self._life, self._is_disturbed = None, True
-        life.abandon()
+    def _die(self, session: Session, step_count: int, cut_bytes: int) -> None:
+        self._storage = replay_prefix(session.start, session.steps, step_count, cut_bytes)
+        self._session, self._is_faulty = None, True
+        session.abandon()
 
     def _read(self) -> Hashable:
         self.counts["reads"] += 1
         with orderly(self._target, Property.READABLE, "reading"):
-            return self._target.read(self._storage.fork_life(), self._path)
+            return self._target.read(self._storage.fork_process(), self._path)
 
     def _look(self) -> int:
         """Return the number of commits in what a reader sees, the largest that fits."""
         seen = self._read()
-        fitting = [number for number, right in enumerate(self._twin.observations) if right == seen]
+        fitting = [number for number, right in enumerate(self._reference.observations) if right == seen]
         if not fitting:
             raise Violation(Property.ATOMIC, f"a reader sees {shown(seen)}, which no commit left")
         if fitting[-1] < self._low:
@@ -236,14 +236,14 @@ class Story:
         if fitting[-1] < self._seen:
             raise Violation(
                 Property.MONOTONIC,
-                f"a reader saw {shown(self._twin.observations[self._seen])} before, and {shown(seen)} now",
+                f"a reader saw {shown(self._reference.observations[self._seen])} before, and {shown(seen)} now",
             )
         self._seen = fitting[-1]
         return self._seen
 
     @property
     def _right(self) -> Hashable:
-        return self._twin.observations[self._low]
+        return self._reference.observations[self._low]
 
 
 def _chosen_kill(steps: Sequence[Call], begin: int, choose: Choose) -> tuple[int, int]:
@@ -254,7 +254,7 @@ def _chosen_kill(steps: Sequence[Call], begin: int, choose: Choose) -> tuple[int
     return step_count, choose(len(torn.content)) if torn is not None and is_cuttable else 0
 
 
-def _place(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
+def _position(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
     done = f"behind {step_count - begin} of {len(steps) - begin} steps"
     if step_count == len(steps):
         return done

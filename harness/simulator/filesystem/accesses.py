@@ -14,7 +14,7 @@ _SIZE = 1 << 62
 _END = 1 << 63
 
 
-class Touch(NamedTuple):
+class Access(NamedTuple):
     """A range that a call reads or, with `changes`, changes; `of` is a file, its locks, or a name in a directory."""
 
     of: object
@@ -23,7 +23,7 @@ class Touch(NamedTuple):
     changes: bool
 
 
-def are_dependent(some: Iterable[Touch], others: tuple[Touch, ...]) -> bool:
+def are_dependent(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
     """Say whether the order of two calls can matter."""
     for one in some:
         for other in others:
@@ -37,42 +37,42 @@ def are_dependent(some: Iterable[Touch], others: tuple[Touch, ...]) -> bool:
     return False
 
 
-def touches(kernel: Kernel, life: int, call: Call) -> tuple[Touch, ...]:
+def accesses(kernel: Kernel, session: int, call: Call) -> tuple[Access, ...]:
     """Return what a call of a process touches, if it comes now.
 
     Syncs of files and fences touch nothing that a call can see; the sync of a directory fails where none is there.
     """
-    find = _TOUCHES.get(call.kind)
-    return () if find is None else tuple(find(kernel, life, call))
+    find = _ACCESSES.get(call.kind)
+    return () if find is None else tuple(find(kernel, session, call))
 
 
-def _lookup(kernel: Kernel, path: str) -> Iterator[Touch]:
+def _lookup(kernel: Kernel, path: str) -> Iterator[Access]:
     directory = ROOT
     for name in path.split("/"):
-        yield Touch((directory, name), 0, 1, False)
+        yield Access((directory, name), 0, 1, False)
         found = kernel.directories[directory].get(name)
         if found is None or found not in kernel.directories:
             return
         directory = found
 
 
-def _at_path(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
+def _at_path(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     return _lookup(kernel, call.path)
 
 
-def _opening(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    return _lookup(kernel, call.path) if kernel.find(call.path) is not None else _naming(kernel, life, call)
+def _opening(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    return _lookup(kernel, call.path) if kernel.find(call.path) is not None else _naming(kernel, session, call)
 
 
-def _listing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
+def _listing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     """Yield the list of a directory as a change: it depends on those who change names there, and not on others."""
     yield from _lookup(kernel, call.path)
     number = kernel.find(call.path)
     if number is not None:
-        yield Touch((number, None), 0, 1, True)
+        yield Access((number, None), 0, 1, True)
 
 
-def _naming(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
+def _naming(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     for path in filter(None, (call.path, call.target_path)):
         yield from _lookup(kernel, path)
         try:
@@ -80,72 +80,72 @@ def _naming(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
             removed = kernel.directories[directory].get(name)
         except NoError:
             continue
-        yield Touch((directory, name), 0, 1, True)
-        yield Touch((directory, None), 0, 1, False)
+        yield Access((directory, name), 0, 1, True)
+        yield Access((directory, None), 0, 1, False)
         if removed in kernel.directories:
             # Whether it may go depends on what is in it.
-            yield Touch((removed, None), 0, 1, True)
+            yield Access((removed, None), 0, 1, True)
 
 
-def _reading(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    file = kernel.file_of(life, call)
+def _reading(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    file = kernel.file_of(session, call)
     if file is not None:
         end_bytes = call.offset_bytes + call.size_bytes
-        yield Touch(file, call.offset_bytes, end_bytes, False)
+        yield Access(file, call.offset_bytes, end_bytes, False)
         if end_bytes > len(kernel.files[file].content):
-            yield Touch(file, _SIZE, _SIZE + 1, False)
+            yield Access(file, _SIZE, _SIZE + 1, False)
 
 
-def _sizing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    file = kernel.file_of(life, call)
+def _sizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    file = kernel.file_of(session, call)
     if file is not None:
-        yield Touch(file, _SIZE, _SIZE + 1, False)
+        yield Access(file, _SIZE, _SIZE + 1, False)
 
 
-def _writing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
+def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     """Yield nothing for bytes that are there already: nobody can tell."""
-    file = kernel.file_of(life, call)
+    file = kernel.file_of(session, call)
     if file is None:
         return
     content, end_bytes = kernel.files[file].content, call.offset_bytes + len(call.content)
     if content[call.offset_bytes : end_bytes] == call.content:
         # It depends on those who change the bytes, as a reader does.
-        yield Touch(file, call.offset_bytes, end_bytes, False)
+        yield Access(file, call.offset_bytes, end_bytes, False)
         return
-    yield Touch(file, min(call.offset_bytes, len(content)), end_bytes, True)
+    yield Access(file, min(call.offset_bytes, len(content)), end_bytes, True)
     if end_bytes > len(content):
-        yield Touch(file, _SIZE, _SIZE + 1, True)
+        yield Access(file, _SIZE, _SIZE + 1, True)
 
 
-def _resizing(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    file = kernel.file_of(life, call)
+def _resizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    file = kernel.file_of(session, call)
     if file is not None:
-        yield Touch(file, min(call.size_bytes, len(kernel.files[file].content)), _END, True)
+        yield Access(file, min(call.size_bytes, len(kernel.files[file].content)), _END, True)
 
 
-def _locking(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    handle = kernel.handles.get((life, call.file))
+def _locking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    handle = kernel.handles.get((session, call.file))
     if handle is not None:
         start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
         # A shared lock over an own exclusive one lets others in.
         changes = call.lock is LockMode.EXCLUSIVE or any(
-            (lock.life, lock.handle) == (life, call.file) and lock.mode is LockMode.EXCLUSIVE
+            (lock.session, lock.handle) == (session, call.file) and lock.mode is LockMode.EXCLUSIVE
             for lock in kernel.locks.get(handle.file, ())
             if lock.start < stop and start < lock.stop
         )
-        yield Touch(("locks", handle.file), start, stop, changes)
+        yield Access(("locks", handle.file), start, stop, changes)
 
 
-def _unlocking(kernel: Kernel, life: int, call: Call) -> Iterator[Touch]:
-    handle = kernel.handles.get((life, call.file))
+def _unlocking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
+    handle = kernel.handles.get((session, call.file))
     if handle is None:
         return
     for lock in kernel.locks.get(handle.file, ()):
-        if (lock.life, lock.handle) == (life, call.file):
-            yield Touch(("locks", handle.file), lock.start, lock.stop, lock.mode is LockMode.EXCLUSIVE)
+        if (lock.session, lock.handle) == (session, call.file):
+            yield Access(("locks", handle.file), lock.start, lock.stop, lock.mode is LockMode.EXCLUSIVE)
 
 
-_TOUCHES: dict[CallKind, Callable[[Kernel, int, Call], Iterator[Touch]]] = {
+_ACCESSES: dict[CallKind, Callable[[Kernel, int, Call], Iterator[Access]]] = {
     CallKind.OPEN_FOR_READING: _at_path,
     CallKind.OPEN_FOR_WRITING: _opening,
     CallKind.LISTDIR: _listing,

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.simulator.process.client import READ, Program, Say
+from tornproof.harness.simulator.process.simulated_process import READ, Body, Say
 from tornproof.impl.storage.interface import Storage
 
 OPENED, RECOVERED, COMMIT, ACKNOWLEDGED, FAILED = "opened", "recovered", "commit", "acknowledged", "failed"
-SEEN, REFUSED = "seen", "refused"
+SEEN, REJECTED = "seen", "refused"
 
 
-def writer_life(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, looks: bool) -> Program:
+def writer_session(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, looks: bool) -> Body:
     """Return a life that recovers and commits operations by their numbers.
 
     With `looks` it says what a reader sees right after the recovery: by that the judge learns which commit survived.
@@ -29,13 +29,13 @@ def writer_life(target: Target, path: str, operations: Sequence[tuple[int, Any]]
                     say(COMMIT, number)
                     writer.commit(operation)
                     say(ACKNOWLEDGED, number)
-        except target.refusals as error:
+        except target.rejections as error:
             say(FAILED, _words(error))
 
     return run
 
 
-def reader_life(target: Target, path: str, read_count: int, style: str = "fresh") -> Program:
+def reader_session(target: Target, path: str, read_count: int, style: str = "fresh") -> Body:
     """Return a life that looks at the committed state so often, in one of the target's styles."""
 
     def run(storage: Storage, say: Say) -> None:
@@ -45,12 +45,12 @@ def reader_life(target: Target, path: str, read_count: int, style: str = "fresh"
                     say(READ, None)
                     try:
                         seen: Hashable = read()
-                    except target.refusals as error:
-                        say(REFUSED, _words(error))
+                    except target.rejections as error:
+                        say(REJECTED, _words(error))
                     else:
                         say(SEEN, seen)
-        except target.refusals as error:
-            say(REFUSED, _words(error))
+        except target.rejections as error:
+            say(REJECTED, _words(error))
 
     return run
 

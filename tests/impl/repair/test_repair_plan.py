@@ -11,7 +11,7 @@ from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import decode_bitset
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.encode import NewRowGroup
-from tornproof.impl.pm.footer import BloomReference, FooterPlace, FooterSections, locate_footer
+from tornproof.impl.pm.footer import BloomReference, FooterPosition, FooterSections, locate_footer
 from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.repair.plan import committed_file, whole_generations
 
@@ -34,7 +34,7 @@ def jumping(of: FileHeader = BLOOMED, *, flags: int = SECTION_FLAGS, sections: F
 
 def meaning(data: bytes, read: Metadata) -> tuple[object, ...]:
     """All that a reader of the generation can see, whatever its place in the file."""
-    place, limit = read.generation.place, read.generation.place.offset_bytes
+    position, limit = read.generation.position, read.generation.position.offset_bytes
     blooms = [
         [
             decode_bitset(data, each.offset_bytes, limit_bytes=limit, file=FILE)
@@ -44,7 +44,7 @@ def meaning(data: bytes, read: Metadata) -> tuple[object, ...]:
         ]
         for row in read.generation.blooms
     ]
-    fixed = replace(place.fixed, prev_parquet_meta_file_size=0)
+    fixed = replace(position.fixed, prev_parquet_meta_file_size=0)
     blocks = [(block.num_rows, block.chunks) for block in read.blocks]
     return read.header, fixed, blocks, blooms, read.generation.sections
 
@@ -61,8 +61,8 @@ def test_a_generation_that_is_written_anew_means_the_same() -> None:
         assert made.is_rewritten and not made.keeps_dead_bytes
         old, new = pm.read(data, 30_000), pm.read(made.content, 30_000)
         assert meaning(made.content, new) == meaning(data, old)
-        assert (new.generation.place.fixed.unused_bytes, new.generation.sections) == (123, SECTIONS)
-        assert new.generation.place.fixed.prev_parquet_meta_file_size == 0
+        assert (new.generation.position.fixed.unused_bytes, new.generation.sections) == (123, SECTIONS)
+        assert new.generation.position.fixed.prev_parquet_meta_file_size == 0
         assert committed_file(made.content, pm.newest(made.content), file=FILE).content == made.content
 
 
@@ -110,8 +110,8 @@ def test_generations_are_found_wherever_they_end() -> None:
     data = pm.chain_of(10_000, 20_000, 30_000)
     first, second, third = (locate_footer(data, end, file=FILE) for end in ends_of(data))
     for junk in (b"", b"\0" * 7, b"\xff" * 4096):
-        for place in (first, second, third):
-            assert found(data + junk, place) == [place]
+        for position in (first, second, third):
+            assert found(data + junk, position) == [position]
     assert found(data[: second.end_bytes], third) == []
     assert found(b"", third) == []
     assert found(data[:8], third) == []
@@ -119,16 +119,16 @@ def test_generations_are_found_wherever_they_end() -> None:
 
 def test_a_generation_with_one_wrong_bit_is_not_found() -> None:
     data = pm.file()
-    place = pm.newest(data)
+    position = pm.newest(data)
     for offset in range(len(data)):
-        assert bool(found(flipped(data, 8 * offset), place)) == (offset < 8)
+        assert bool(found(flipped(data, 8 * offset), position)) == (offset < 8)
 
 
 def test_of_generations_with_one_token_the_last_is_found_first() -> None:
     data = pm.file()
     restated = pm.append(data, footer=pm.facts())
-    places = found(restated, pm.newest(data))
-    assert [place.end_bytes for place in places] == [len(restated), len(data)]
+    positions = found(restated, pm.newest(data))
+    assert [position.end_bytes for position in positions] == [len(restated), len(data)]
 
 
 def test_no_more_generations_are_looked_at_than_a_chain_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_no_more_generations_are_looked_at_than_a_chain_may_have(monkeypatch: py
     newest = pm.newest(data)
     assert len(found(data, newest)) == 5
     monkeypatch.setattr("tornproof.impl.repair.plan.GENERATION_COUNT_LIMIT", 3)
-    assert [place.end_bytes for place in found(data, newest)] == ends_of(data)[:1:-1]
+    assert [position.end_bytes for position in found(data, newest)] == ends_of(data)[:1:-1]
 
 
 def test_places_that_only_look_like_footers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_places_that_only_look_like_footers_are_bounded_too(monkeypatch: pytest.
     assert found(data + words * 3, newest) == []
     looked_at = []
 
-    def counting(data: bytes, end_bytes: int, *, file: str) -> FooterPlace:
+    def counting(data: bytes, end_bytes: int, *, file: str) -> FooterPosition:
         looked_at.append(end_bytes)
         return locate_footer(data, end_bytes, file=file)
 
@@ -164,22 +164,22 @@ def test_a_header_that_looks_like_a_footer_does_not_hide_one() -> None:
     of = pm.header(feature_flags=8)
     footer = replace(pm.facts(), parquet_footer_offset=1_000, parquet_footer_length=8)
     data = pm.file(of, footer=footer)
-    place = pm.newest(data)
+    position = pm.newest(data)
     misleading = struct.pack("<Q", 1_000) + data[8:]
     assert misleading[:12] == struct.pack("<QI", 1_000, 8)
-    assert found(misleading, place) == [place]
+    assert found(misleading, position) == [position]
 
 
 def test_windows_of_the_search_leave_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.repair.plan.WINDOW_WORDS", 7)
     data = pm.chain_of(10_000, 20_000)
     for end in ends_of(data):
-        place = locate_footer(data, end, file=FILE)
-        assert found(data, place) == [place]
+        position = locate_footer(data, end, file=FILE)
+        assert found(data, position) == [position]
 
 
-def found(data: bytes, place: FooterPlace) -> list[FooterPlace]:
-    return whole_generations(data, place.fixed.parquet_footer_offset, place.fixed.parquet_footer_length)
+def found(data: bytes, position: FooterPosition) -> list[FooterPosition]:
+    return whole_generations(data, position.fixed.parquet_footer_offset, position.fixed.parquet_footer_length)
 
 
 def ends_of(data: bytes) -> list[int]:

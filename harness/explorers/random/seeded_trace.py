@@ -14,10 +14,10 @@ from tornproof.harness.counterexamples.log import step_text
 from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.explorers.random.seeded_events import Recorder
 from tornproof.harness.explorers.schedules.points import Points
-from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Lives
+from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
-from tornproof.harness.search.turns import Schedule
+from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import (
@@ -30,11 +30,11 @@ from tornproof.harness.simulator.persistence.models import (
     choice_of,
     model_named,
 )
-from tornproof.harness.simulator.process.situation import WRITER
+from tornproof.harness.simulator.process.case import WRITER
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.scenario import Scenario
 
-PEACE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed", "power cut", "sync failed"
+FAULT_FREE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed", "power cut", "sync failed"
 SOUND_DISK, OLD_DISK, MIXED_DISK = "all that was written", "as little as is legal", "a mixture"
 PCT_DEPTHS = (2, 3, 4)
 CHANGING_SHARE = 0.75
@@ -43,7 +43,7 @@ Moves = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class InjectedFault:
     """What befalls a writer; `model` says what the crash leaves, `is_failing` that one of its syncs fails first."""
 
     name: str
@@ -51,9 +51,9 @@ class Fate:
     is_failing: bool = False
 
 
-def fates_of(scenario: Scenario) -> tuple[str, ...]:
+def injected_faults_of(scenario: Scenario) -> tuple[str, ...]:
     """Return what may befall a writer in the runs of a scenario, which says under which models it is explored."""
-    return (PEACE, *(fate for fate, models in _MODELS.items() if _models(scenario, models)))
+    return (FAULT_FREE, *(injected_fault for injected_fault, models in _MODELS.items() if _models(scenario, models)))
 
 
 _MODELS = {KILLED: (A,), FAILED: (D,), CUT: POWER_MODELS}
@@ -63,29 +63,29 @@ def _models(scenario: Scenario, models: Sequence[Model]) -> list[Model]:
     return [model for model in models if not scenario.models or model.name in scenario.models]
 
 
-def draw_fate(scenario: Scenario, chance: np.random.Generator) -> Fate:
+def draw_injected_fault(scenario: Scenario, chance: np.random.Generator) -> InjectedFault:
     """Draw what befalls the writer, among what the scenario is for."""
-    name = _one_of(fates_of(scenario), chance)
-    if name == PEACE:
-        return Fate(name=name)
-    return Fate(name=name, model=_one_of(_models(scenario, _MODELS[name]), chance), is_failing=name == FAILED)
+    name = _one_of(injected_faults_of(scenario), chance)
+    if name == FAULT_FREE:
+        return InjectedFault(name=name)
+    return InjectedFault(name=name, model=_one_of(_models(scenario, _MODELS[name]), chance), is_failing=name == FAILED)
 
 
 def _one_of(choices: Sequence[Any], chance: np.random.Generator) -> Any:
     return choices[int(chance.integers(len(choices)))]
 
 
-class Course:
+class Trace:
     """One run under way: what is drawn is carried out at once, step by step, and written down."""
 
     def __init__(
-        self, lives: Mapping[bool, Lives], chance: np.random.Generator, names: StepNames, points: Points
+        self, sessions: Mapping[bool, Sessions], chance: np.random.Generator, names: StepNames, points: Points
     ) -> None:
         """Begin with the lives in which no call fails; the others are judged less strictly."""
-        self._all_lives = lives
-        self._take(lives[False])
+        self._all_sessions = sessions
+        self._take(sessions[False])
         self.moves: Moves = []
-        self.turn_count = 0
+        self.transition_count = 0
         self.reached: set[str] = set()
         self.step = self.disk = ""
         self.is_seen_kept = True
@@ -93,101 +93,101 @@ class Course:
         self._names = names
         self._points = points
 
-    def _take(self, lives: Lives) -> None:
-        self.lives = lives
-        self.world = lives.situation.begin(lives.first)
-        self.recorder = Recorder(lives.situation.oracle)
+    def _take(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+        self.world = sessions.case.begin(sessions.first)
+        self.recorder = Recorder(sessions.case.oracle)
 
-    def go(self, fate: Fate) -> Fate:
+    def go(self, injected_fault: InjectedFault) -> InjectedFault:
         """Run to the end, and return what befell the writer."""
-        if fate.model is None:
-            self._follow(self._drawn()[0])
+        if injected_fault.model is None:
+            self._follow(self._random()[0])
         else:
-            fate = self._live_until(fate)
+            injected_fault = self._live_until(injected_fault)
             self.reached |= self._points.of(self.world)
-            self._crash(fate)
-            self._follow(self._drawn()[0])
-        self.reached |= self._points.of(self.world) | {fate.name}
-        return fate
+            self._crash(injected_fault)
+            self._follow(self._random()[0])
+        self.reached |= self._points.of(self.world) | {injected_fault.name}
+        return injected_fault
 
-    def _drawn(self) -> tuple[Schedule, World]:
+    def _random(self) -> tuple[Schedule, World]:
         """Draw a schedule of all that is to come, and where it leads."""
         sampler = Sampler(self.world)
-        end, schedule, turn_count = sampler.run(self._policy(sampler.turn_count))
-        self.turn_count += turn_count
+        end, schedule, transition_count = sampler.run(self._policy(sampler.transition_count))
+        self.transition_count += transition_count
         return schedule, end
 
-    def _policy(self, turn_count: int) -> Choose:
+    def _policy(self, transition_count: int) -> Choose:
         depth = int(self._chance.integers(len(PCT_DEPTHS) + 1))
         if depth == len(PCT_DEPTHS):
             return uniform(self._chance)
-        return pct(self._chance, len(self.world.nodes), max(turn_count, 1), PCT_DEPTHS[depth])
+        return pct(self._chance, len(self.world.nodes), max(transition_count, 1), PCT_DEPTHS[depth])
 
-    def _live_until(self, fate: Fate) -> Fate:
+    def _live_until(self, injected_fault: InjectedFault) -> InjectedFault:
         """Go on until just before the call at which it happens to the writer, and return what does."""
-        schedule, end = self._drawn()
+        schedule, end = self._random()
         kinds = [node.call.kind for node in path_to(end.nodes[WRITER_PLACE]) if node.call is not None]
-        syncs = [place for place, kind in enumerate(kinds) if kind in FAILING]
-        if fate.is_failing and not syncs:
+        syncs = [position for position, kind in enumerate(kinds) if kind in FAILING]
+        if injected_fault.is_failing and not syncs:
             # A writer that never syncs can only die.
-            fate = Fate(name=KILLED, model=A)
-        if fate.is_failing:
-            self._take(self._all_lives[True])
-            places = syncs
+            injected_fault = InjectedFault(name=KILLED, model=A)
+        if injected_fault.is_failing:
+            self._take(self._all_sessions[True])
+            positions = syncs
         elif self._chance.random() < CHANGING_SHARE:
-            beside = [place for place, kind in enumerate(kinds) if kind in CHANGES | BARRIERS]
-            places = sorted({*beside, *(place + 1 for place in beside)})
+            beside = [position for position, kind in enumerate(kinds) if kind in CHANGES | BARRIERS]
+            positions = sorted({*beside, *(position + 1 for position in beside)})
         else:
-            places = list(range(len(kinds) + 1))
-        calls = [place for place, count in schedule for _ in range(count)]
-        mine = [number for number, place in enumerate(calls) if place == WRITER_PLACE]
-        at = _one_of(places or [len(mine)], self._chance)
+            positions = list(range(len(kinds) + 1))
+        calls = [position for position, count in schedule for _ in range(count)]
+        mine = [number for number, position in enumerate(calls) if position == WRITER_PLACE]
+        at = _one_of(positions or [len(mine)], self._chance)
         # Readers may go on up to the writer's next call.
         least = mine[at - 1] + 1 if at else 0
         most = mine[at] if at < len(mine) else len(calls)
         self._follow_calls(calls[: int(self._chance.integers(least, most + 1))])
         node = self.world.nodes[WRITER_PLACE]
         self.step = step_text(self._names.name(WRITER, node))
-        return fate
+        return injected_fault
 
-    def _crash(self, fate: Fate) -> None:
-        model = fate.model
-        if fate.is_failing:
+    def _crash(self, injected_fault: InjectedFault) -> None:
+        model = injected_fault.model
+        if injected_fault.is_failing:
             before = self.world.progress
-            self.world = self.lives.after_failed_sync(self.world)
+            self.world = self.sessions.after_failed_sync(self.world)
             self.recorder.fail(self.world, before)
             self.moves.append(("fail",))
-            self._follow(self._drawn()[0])
+            self._follow(self._random()[0])
             # The pages that the sync has lost are still in the cache, unless the power goes, too.
             model = _one_of((A, C_4096), self._chance)
         assert model is not None
-        clients = [client.name for client in self.world.cast.clients]
+        processes = [process.name for process in self.world.process_group.processes]
         if not model.everything_dies:
             self.moves.append(("kill",))
-            self.recorder.kill(clients[: WRITER_PLACE + 1])
-            self.world = self.lives.after_kill(self.world)
+            self.recorder.kill(processes[: WRITER_PLACE + 1])
+            self.world = self.sessions.after_kill(self.world)
             return
         legal = legal_disks(self.world.kernel, model)
         picked = next(itertools.islice(legal, int(self._chance.integers(legal.tried_count)), None))
         choice = legal.choice(picked)
         self.moves.append(("power", model.name, choice))
-        self.disk = kind_of_disk(choice, picked.places)
+        self.disk = kind_of_disk(choice, picked.positions)
         self.is_seen_kept = False
-        self.recorder.kill(clients)
-        self.world = self.lives.after_power_cut(picked.disk.kernel(), self.world.progress)
+        self.recorder.kill(processes)
+        self.world = self.sessions.after_power_cut(picked.disk.kernel(), self.world.progress)
 
     def _follow(self, schedule: Schedule) -> None:
-        self._follow_calls([place for place, count in schedule for _ in range(count)])
+        self._follow_calls([position for position, count in schedule for _ in range(count)])
 
     def _follow_calls(self, calls: Sequence[int]) -> None:
-        for place in calls:
-            self.recorder.step(self.world, place)
-        self.moves += [(place, len(list(group))) for place, group in itertools.groupby(calls)]
+        for position in calls:
+            self.recorder.step(self.world, position)
+        self.moves += [(position, len(list(group))) for position, group in itertools.groupby(calls)]
 
 
-def kind_of_disk(choice: Choice, places: Sequence[int]) -> str:
+def kind_of_disk(choice: Choice, positions: Sequence[int]) -> str:
     """Say which corner of what is legal a disk is in; the latest content of a file is the first that comes."""
-    if choice.names is None and not any(places):
+    if choice.names is None and not any(positions):
         return SOUND_DISK
     is_old = all(file.base == 0 and not file.blocks for _, file in choice.files)
     return OLD_DISK if is_old and not choice.names else MIXED_DISK
@@ -209,5 +209,5 @@ def moves_of(text: str) -> Moves:
 
 def moves_text(moves: Moves) -> str:
     """Return moves as one line of JSON."""
-    told = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
-    return json.dumps(told, separators=(",", ":"))
+    reported = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
+    return json.dumps(reported, separators=(",", ":"))

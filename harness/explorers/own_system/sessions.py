@@ -17,13 +17,13 @@ from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.harness.simulator.filesystem.written import RecordingStorage
 
 
-class Life:
+class Session:
     """A writer that was opened on a disk, and the steps since."""
 
     def __init__(self, target: Target, path: str, storage: MemoryStorage) -> None:
         """Open it, recovery included."""
         self.start = storage.copy()
-        self._recording = RecordingStorage(storage.fork_life())
+        self._recording = RecordingStorage(storage.fork_process())
         self._faulty = FaultyStorage(self._recording)
         self.context: AbstractContextManager[Writer] = target.open_writer(self._faulty, path)
         self.writer = self.context.__enter__()
@@ -58,7 +58,7 @@ class Life:
             self.context.__exit__(None, None, None)
 
 
-class Twin:
+class Reference:
     """The undisturbed run: what readers saw before the first commit and after each."""
 
     def __init__(self, target: Target, path: str, start: MemoryStorage) -> None:
@@ -67,32 +67,32 @@ class Twin:
         self._path = path
         self._storage = start.copy()
         self.operations: list[Any] = []
-        with orderly(target, Property.UNDISTURBED, "the undisturbed run"):
+        with orderly(target, Property.FAULT_FREE, "the undisturbed run"):
             self.observations = [target.read(start.copy(), path)]
-            self.life = Life(target, path, self._storage)
+            self.session = Session(target, path, self._storage)
 
     @property
     def calls(self) -> Sequence[Call]:
         """The calls of the last commit."""
-        return self.life.calls
+        return self.session.calls
 
     def commit(self, operation: Any) -> None:
         """Commit and read; whatever is refused here was refused without a disturbance."""
-        self.life.arm()
-        with orderly(self._target, Property.UNDISTURBED, "the undisturbed run"):
-            self.life.writer.commit(operation)
+        self.session.arm()
+        with orderly(self._target, Property.FAULT_FREE, "the undisturbed run"):
+            self.session.writer.commit(operation)
             self.observations.append(self._target.read(self._storage.copy(), self._path))
         self.operations.append(operation)
 
 
 @contextmanager
-def orderly(target: Target, refused: Property | None, doing: str) -> Iterator[None]:
+def orderly(target: Target, rejected: Property | None, doing: str) -> Iterator[None]:
     """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
     try:
         yield
     except BusError as error:
         raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
     except Exception as error:
-        if refused is not None and isinstance(error, target.refusals):
-            raise Violation(refused, f"{doing} was refused: {error}") from error
+        if rejected is not None and isinstance(error, target.rejections):
+            raise Violation(rejected, f"{doing} was refused: {error}") from error
         raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error

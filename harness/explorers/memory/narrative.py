@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tornproof.harness.explorers.memory.exploration import Ground, Look, Standing
-from tornproof.harness.simulator.memory_model.memory_views import PLACE_BYTES
+from tornproof.harness.explorers.memory.exploration import Baseline, Look, Standing
+from tornproof.harness.simulator.memory_model.memory_views import POSITION_BYTES
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.txn.transaction import ENTRY_BYTES, HEADER_BYTES, RECORD_BYTES, SIZE_BYTES, SYMBOL_BYTES
 
@@ -23,15 +23,15 @@ def looks_of(standing: Standing) -> list[Look]:
     return looks[::-1]
 
 
-def story(ground: Ground, standing: Standing) -> dict[str, Any]:
+def narrative(baseline: Baseline, standing: Standing) -> dict[str, Any]:
     """Return what the writer does, what the reader then takes, why, and all loads; values are little-endian numbers."""
     looks = looks_of(standing)
-    names = list(_names(looks, len(ground.trace.versions[0].symbol_counts)))
-    commit_count = len(ground.trace.versions) - 1
+    names = list(_names(looks, len(baseline.trace.versions[0].symbol_counts)))
+    commit_count = len(baseline.trace.versions) - 1
     return {
         "let": f"a writer commit {commit_count} times while a reader loads _txn through a mapping",
         "then": standing.sentence,
-        "because": _reason(ground, looks, names),
+        "because": _reason(baseline, looks, names),
         "loads": [
             {
                 "field": name,
@@ -39,37 +39,37 @@ def story(ground: Ground, standing: Standing) -> dict[str, Any]:
                 "size_bytes": len(look.content),
                 "value": int.from_bytes(look.content, "little"),
                 "stores": list(look.stores),
-                "commits": [_commit_of(ground, number) for number in look.stores],
+                "commits": [_commit_of(baseline, number) for number in look.stores],
             }
             for look, name in zip(looks, names, strict=True)
         ],
     }
 
 
-def _reason(ground: Ground, looks: list[Look], names: list[str]) -> str:
+def _reason(baseline: Baseline, looks: list[Look], names: list[str]) -> str:
     """Name the last load that returned an older store than one before it led to, and that one."""
     for at in range(len(looks) - 1, 0, -1):
-        for place, number in zip(looks[at].places, looks[at].stores, strict=True):
+        for position, number in zip(looks[at].positions, looks[at].stores, strict=True):
             for earlier, name in zip(looks[:at], names[:at], strict=True):
                 newest = max(earlier.stores)
-                missed = ground.history.latest(place, newest)
+                missed = baseline.history.latest(position, newest)
                 if missed > number:
                     return (
-                        f"its load of {names[at]} returned {_words(ground, number)} although the writer had put "
-                        f"{_words(ground, missed)} there before {_words(ground, newest)}, which the reader had seen at "
-                        f"{name}: nothing keeps them in order"
+                        f"its load of {names[at]} returned {_words(baseline, number)} although the writer had put "
+                        f"{_words(baseline, missed)} there before {_words(baseline, newest)}, which the reader had "
+                        f"seen at {name}: nothing keeps them in order"
                     )
     return WHOLE
 
 
-def _words(ground: Ground, number: int) -> str:
+def _words(baseline: Baseline, number: int) -> str:
     if number == 0:
         return "what stood there at the start"
-    return f"store {number} (of commit {_commit_of(ground, number)})"
+    return f"store {number} (of commit {_commit_of(baseline, number)})"
 
 
-def _commit_of(ground: Ground, number: int) -> int:
-    return ground.history.stores[number - 1].commit if number else 0
+def _commit_of(baseline: Baseline, number: int) -> int:
+    return baseline.history.stores[number - 1].commit if number else 0
 
 
 def _names(looks: list[Look], symbol_count: int) -> Iterator[str]:
@@ -79,16 +79,16 @@ def _names(looks: list[Look], symbol_count: int) -> Iterator[str]:
             record = None
         elif record is None and look.offset_bytes >= HEADER_BYTES:
             record = look.offset_bytes
-        yield " and ".join(dict.fromkeys(_name(place, record, symbol_count) for place in look.places))
+        yield " and ".join(dict.fromkeys(_name(position, record, symbol_count) for position in look.positions))
 
 
-def _name(place: int, record: int | None, symbol_count: int) -> str:
+def _name(position: int, record: int | None, symbol_count: int) -> str:
     """Name the field at a location; `record` is where the area starts that the reader is in."""
-    if place < 0:
+    if position < 0:
         return "the size of the file"
-    if place < HEADER_BYTES or record is None:
-        return _field(layout.BaseHeader.layout, place)
-    at = place - record
+    if position < HEADER_BYTES or record is None:
+        return _field(layout.BaseHeader.layout, position)
+    at = position - record
     table = RECORD_BYTES + symbol_count * SYMBOL_BYTES
     if at < RECORD_BYTES:
         return _field(layout.TransactionRecord.layout, at)
@@ -104,6 +104,6 @@ def _name(place: int, record: int | None, symbol_count: int) -> str:
 def _field(record: Any, at: int) -> str:
     """Name the fields that the location at `at` has a part in."""
     overlapping = [
-        spec.format_name for spec in record.fields if spec.offset_bytes < at + PLACE_BYTES and at < spec.end_bytes
+        spec.format_name for spec in record.fields if spec.offset_bytes < at + POSITION_BYTES and at < spec.end_bytes
     ]
     return " and ".join(overlapping) or f"byte {at}"

@@ -15,27 +15,27 @@ from tornproof.harness.explorers.corruption.judge import Judge as DamageJudge
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.kills.explorer import explore_crashes
-from tornproof.harness.explorers.memory.exploration import Ground as MemoryGround
+from tornproof.harness.explorers.memory.exploration import Baseline as MemoryBaseline
 from tornproof.harness.explorers.memory.exploration import MemoryExploration
 from tornproof.harness.explorers.memory.trace import mapped_reader, trace_writer
 from tornproof.harness.explorers.model_based.machine import Search
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
-from tornproof.harness.explorers.power_cuts.course import Courses
 from tornproof.harness.explorers.power_cuts.exploration import Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
-from tornproof.harness.explorers.power_cuts.lives import explore_model
-from tornproof.harness.mutation.fault import Explorer, PlantedFault, Planting
-from tornproof.harness.mutation.ground import Catch, Ground, ground_of
+from tornproof.harness.explorers.power_cuts.sessions import explore_model
+from tornproof.harness.explorers.power_cuts.trace import Traces
+from tornproof.harness.mutation.baseline import Baseline, Catch, baseline_of
+from tornproof.harness.mutation.fault import Explorer, Mutant, PlantedFault
 from tornproof.harness.mutation.sequential import metric, sequential, trace_rule
-from tornproof.harness.search.crash_world import READER_PLACE, Lives
-from tornproof.harness.search.cuts import Course, Cuts
+from tornproof.harness.search.crash_world import READER_PLACE, Sessions
 from tornproof.harness.search.dpor import Run, explore_all
-from tornproof.harness.search.product_cuts import ProductCuts
+from tornproof.harness.search.product_reduction import ProductReduction
+from tornproof.harness.search.reader_reduction import ReaderReduction, Trace
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.memory_model.memory_views import MemoryModel
 from tornproof.harness.simulator.persistence.models import C_512, C_4096, CDIR, A, B, D, Model
-from tornproof.harness.simulator.process.client import Client
-from tornproof.harness.simulator.process.situation import Situation
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.simulated_process import Process
 from tornproof.harness.systems.scenario import Style
 from tornproof.harness.systems.table import TableTarget
 from tornproof.impl.table.partition import PM_FILE
@@ -47,63 +47,63 @@ WATCHED_COMMITS = 2
 TORN_CUTS = 100
 
 
-Hunter = Callable[[Ground, Planting], Catch]
+Detector = Callable[[Baseline, Mutant], Catch]
 
 
-def schedules(ground: Ground, planting: Planting) -> Catch:
+def schedules(baseline: Baseline, mutant: Mutant) -> Catch:
     """Run every schedule of the first life and the reader of the scenario."""
-    with planting.planted():
-        situation = ground.situation(planting.target)
-        if all(each.style == Style.FRESH or each.style == Style.FOLLOW for each in situation.readers):
-            return _cuts(situation)
-        return _orders(situation)
+    with mutant.planted():
+        case = baseline.case(mutant.target)
+        if all(each.style == Style.FRESH or each.style == Style.FOLLOW for each in case.readers):
+            return _cuts(case)
+        return _orders(case)
 
 
-def _cuts(situation: Situation) -> Catch:
-    cast = situation.cast()
-    course = Course(situation.begin(cast))
-    cuts = Cuts(cast.clients[READER_PLACE], READER_PLACE, cast.judge)
-    come = cuts.search(course, [cuts.root()])
-    cast.close()
+def _cuts(case: TestCase) -> Catch:
+    process_group = case.process_group()
+    schedule_trace = Trace(case.begin(process_group))
+    cuts = ReaderReduction(process_group.processes[READER_PLACE], READER_PLACE, process_group.judge)
+    come = cuts.search(schedule_trace, [cuts.root()])
+    process_group.close()
     states = (state.progress for state in come)
-    violated = next((each.violations for each in (*course.progresses[-1:], *states) if each.violations), ())
+    violated = next((each.violations for each in (*schedule_trace.progresses[-1:], *states) if each.violations), ())
     return Catch(cuts.state_count, violated[0].property if violated else "")
 
 
-def _orders(situation: Situation) -> Catch:
+def _orders(case: TestCase) -> Catch:
     violated: list[str] = []
 
     def on_end(run: Run) -> None:
         violated.extend(each.property for each in run.world.progress.violations)
 
-    cast = situation.cast()
-    counts = explore_all(situation.begin(cast), on_end, has_time=lambda: not violated)
-    cast.close()
+    process_group = case.process_group()
+    counts = explore_all(case.begin(process_group), on_end, has_time=lambda: not violated)
+    process_group.close()
     return Catch(counts.complete, violated[0] if violated else "")
 
 
-def _power(model: Model) -> Hunter:
+def _power(model: Model) -> Detector:
     """Crash the first life at every step, judge every legal disk, and recover and commit on it."""
 
-    def hunt(ground: Ground, planting: Planting) -> Catch:
-        with planting.planted():
-            situation = ground.situation(planting.target)
-            judge = PowerJudge(situation)
-            exploration = explore_model(judge, Courses(situation), model, Settings(stops_at_first=True))
+    def mutation_run(baseline: Baseline, mutant: Mutant) -> Catch:
+        with mutant.planted():
+            case = baseline.case(mutant.target)
+            judge = PowerJudge(case)
+            exploration = explore_model(judge, Traces(case), model, Settings(stops_at_first=True))
             judge.close()
         violated = [found.verdict.violated for found in exploration.found.values()]
         return Catch(len(exploration.tally.distinct), violated[0] if violated else "")
 
-    return hunt
+    return mutation_run
 
 
-def product_a(ground: Ground, planting: Planting) -> Catch:
+def product_a(baseline: Baseline, mutant: Mutant) -> Catch:
     """Kill the writer at every step beside every schedule of a reader that lives through it."""
-    with planting.planted():
-        lives = Lives.of(ground.situation(planting.target))
-        search = ProductCuts(lives, A.name, _no_disks, lambda _: not search.counts.found)
+    with mutant.planted():
+        sessions = Sessions.of(baseline.case(mutant.target))
+        search = ProductReduction(sessions, A.name, _no_disks, lambda _: not search.counts.found)
         counts = search.run()
-        lives.close()
+        sessions.close()
     return Catch(counts.states, counts.found[0][0].property if counts.found else "")
 
 
@@ -111,53 +111,53 @@ def _no_disks(_: Kernel) -> tuple[()]:
     return ()
 
 
-def _memory(model: MemoryModel) -> Hunter:
+def _memory(model: MemoryModel) -> Detector:
     """Visit every execution of one read of the mapped reader beside the first life."""
 
-    def hunt(ground: Ground, planting: Planting) -> Catch:
-        sound = ground.sound
-        with planting.planted():
-            operations = [sound.operations[number] for number in sound.first_life]
-            life = trace_writer(planting.target, operations, start=ground.start, path=sound.path)
-            trace = life.settled(len(operations) - WATCHED_COMMITS)
-            reader = Client("reader", mapped_reader(sound.path, 1))
-            search = MemoryExploration(MemoryGround.of(trace, model, system_calls_are_fences=False), reader)
+    def mutation_run(baseline: Baseline, mutant: Mutant) -> Catch:
+        sound = baseline.sound
+        with mutant.planted():
+            operations = [sound.operations[number] for number in sound.first_session]
+            session = trace_writer(mutant.target, operations, start=baseline.start, path=sound.path)
+            trace = session.settled(len(operations) - WATCHED_COMMITS)
+            reader = Process("reader", mapped_reader(sound.path, 1))
+            search = MemoryExploration(MemoryBaseline.of(trace, model, system_calls_are_fences=False), reader)
             explored = search.run(has_time=lambda: not search.explored.broken)
             reader.close()
         return Catch(len(explored.executions), next(iter(explored.broken), ""))
 
-    return hunt
+    return mutation_run
 
 
-def torn_crash(ground: Ground, planting: Planting) -> Catch:
+def torn_crash(baseline: Baseline, mutant: Mutant) -> Catch:
     """Kill the first life at every step and inside every write."""
-    sound = ground.sound
-    operations = [ground.operation(number) for number in sound.first_life]
-    with planting.planted():
-        phase = explore_crashes(planting.target, operations, start=ground.start, path=sound.path, cuts_max=TORN_CUTS)
+    sound = baseline.sound
+    operations = [baseline.operation(number) for number in sound.first_session]
+    with mutant.planted():
+        phase = explore_crashes(mutant.target, operations, start=baseline.start, path=sound.path, cuts_max=TORN_CUTS)
     return Catch(phase.explored, phase.findings[0].property if phase.findings else "")
 
 
-def damage(ground: Ground, planting: Planting) -> Catch:
+def damage(baseline: Baseline, mutant: Mutant) -> Catch:
     """Flip the bits of every `_pm` that the first life left, until one is read that is refused without the fault."""
-    storage = ground.storage()
-    with TableTarget().open_writer(storage, ground.sound.path) as writer:
-        for number in ground.sound.first_life:
-            writer.commit(ground.operation(number))
-    judge = DamageJudge(storage.image(), ground.sound.path)
+    storage = baseline.storage()
+    with TableTarget().open_writer(storage, baseline.sound.path) as writer:
+        for number in baseline.sound.first_session:
+            writer.commit(baseline.operation(number))
+    judge = DamageJudge(storage.image(), baseline.sound.path)
     tried = 0
     for file in judge.regions:
         bits = range(judge.size_bytes(file) * BITS_IN_BYTE if file.endswith(PM_FILE) else 0)
         for flip in (Flip(file, bit) for bit in bits[:DAMAGE_BITS_MAX]):
             tried += 1
-            with planting.planted():
+            with mutant.planted():
                 outcome = judge.judge(flip)[0]
             if outcome is not Outcome.REJECTED and judge.judge(flip)[0] is Outcome.REJECTED:
                 return Catch(tried, "damage of metadata is refused")
     return Catch(tried)
 
 
-def stateful(_: Ground, planting: Planting) -> Catch:
+def stateful(_: Baseline, mutant: Mutant) -> Catch:
     """Take drawn rules, with the model beside, on a small table of its own."""
     search = Search(
         start=prepare(None, "/table"),
@@ -168,12 +168,12 @@ def stateful(_: Ground, planting: Planting) -> Catch:
         has_time=lambda: True,
         on_progress=lambda done, total: None,
     )
-    with planting.planted():
+    with mutant.planted():
         search.run(STATEFUL_SEED, shrinks=False)
     return Catch(search.explored, search.failure.violation.broken if search.failure else "")
 
 
-HUNTERS: Mapping[Explorer, Hunter] = MappingProxyType(
+DETECTORS: Mapping[Explorer, Detector] = MappingProxyType(
     {
         Explorer.SEQUENTIAL: sequential,
         Explorer.METRIC: metric,
@@ -197,7 +197,7 @@ HUNTERS: Mapping[Explorer, Hunter] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hunt:
+class MutationRun:
     """What came of one hunt.
 
     `reached`: the place was come to. `triggered`: somebody did or saw something else than without the fault.
@@ -211,36 +211,36 @@ class Hunt:
     property: str
 
 
-def hunt(fault: PlantedFault, explorer: Explorer | None = None) -> Hunt:
+def mutation_run(fault: PlantedFault, explorer: Explorer | None = None) -> MutationRun:
     """Let an explorer, by default the cheapest that finds it, look for a fault on its scenario."""
-    ground, planting = ground_of(fault.scenario), Planting(fault)
-    caught = HUNTERS[explorer or fault.explorer](ground, planting)
-    return Hunt(
-        reached=planting.reached_count > 0,
-        triggered=bool(caught.property) or _course(ground, planting) != _course(ground, None),
+    baseline, mutant = baseline_of(fault.scenario), Mutant(fault)
+    caught = DETECTORS[explorer or fault.explorer](baseline, mutant)
+    return MutationRun(
+        reached=mutant.reached_count > 0,
+        triggered=bool(caught.property) or _trace(baseline, mutant) != _trace(baseline, None),
         detected=bool(caught.property),
         explored_count=caught.explored_count,
         property=caught.property,
     )
 
 
-def _course(ground: Ground, planting: Planting | None) -> list[object]:
+def _trace(baseline: Baseline, mutant: Mutant | None) -> list[object]:
     """Return what writer and reader call and say, one after the other, with a fault or without any."""
-    if planting is None:
-        return _run(ground, TableTarget())
-    with planting.planted():
-        return _run(ground, planting.target)
+    if mutant is None:
+        return _run(baseline, TableTarget())
+    with mutant.planted():
+        return _run(baseline, mutant.target)
 
 
-def _run(ground: Ground, target: TableTarget) -> list[object]:
-    situation = ground.situation(target)
-    cast = situation.cast()
-    world = situation.begin(cast)
+def _run(baseline: Baseline, target: TableTarget) -> list[object]:
+    case = baseline.case(target)
+    process_group = case.process_group()
+    world = case.begin(process_group)
     done: list[object] = []
-    for place in range(min(len(cast.clients), READER_PLACE + 1)):
-        while world.nodes[place].call is not None:
-            done.append(world.call(place))
-            world.step(place)
-            done.append(world.nodes[place].marks)
-    cast.close()
+    for position in range(min(len(process_group.processes), READER_PLACE + 1)):
+        while world.nodes[position].call is not None:
+            done.append(world.call(position))
+            world.step(position)
+            done.append(world.nodes[position].marks)
+    process_group.close()
     return done

@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scenario
 from tornproof.harness.systems.table import GROWING, TableOperation, TableTarget
 from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.write.writer_options import BloomOptions, BloomPlace
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
 
 PATH = "t"
 FIRST_OFFSET = 1_000_000
@@ -46,14 +46,14 @@ class _Times:
         return [FIRST_TIME + rows.hour * HOUR_MICROSECONDS + offset for offset in new]
 
 
-def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
+def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULES) -> TestCase:
     """Return what a scenario describes, with the tables of a target; ScenarioError, NotExplorableError.
 
     The start table is written by our own implementation, so that every preset goes on from the same bytes.
     """
     storage = MemoryStorage()
-    place = BloomPlace.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPlace.INLINED
-    blooms = BloomOptions(columns=scenario.filters, place=place) if scenario.filters else None
+    position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
+    blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
     home = TableTarget(encode=target.encode, options=replace(GROWING, blooms=blooms))
     home.create(storage, PATH)
     times = _Times()
@@ -63,12 +63,12 @@ def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO
         with home.open_writer(storage, PATH) as writer:
             writer.commit(operation)
     commits = (*scenario.first, *scenario.second)
-    return Situation(
+    return TestCase(
         target=target,
         path=PATH,
         operations=_operations(empty, commits, times, len(start)),
-        first_life=tuple(range(len(scenario.first))),
-        second_life=tuple(range(len(scenario.first), len(commits))),
+        first_session=tuple(range(len(scenario.first))),
+        second_session=tuple(range(len(scenario.first), len(commits))),
         readers=tuple(
             Readers(count=group.count, read_count=group.reads, style=str(group.style)) for group in scenario.readers
         ),
@@ -80,13 +80,13 @@ def situation_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO
 def _operations(table: Table, commits: tuple[Commit, ...], times: _Times, number: int) -> tuple[TableOperation, ...]:
     return tuple(
         TableOperation(
-            rows=_rows(table, commit, times, (number + place) * ROWS_OF_A_COMMIT),
+            rows=_rows(table, commit, times, (number + position) * ROWS_OF_A_COMMIT),
             rewritten=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.rewrite),
             dropped=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.drop),
             purges=commit.purge,
             abandons=commit.abandon,
         )
-        for place, commit in enumerate(commits)
+        for position, commit in enumerate(commits)
     )
 
 

@@ -9,7 +9,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.process.situation import Readers, Situation
+from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.table.table import open_table
@@ -31,14 +31,14 @@ def start_image() -> DiskImage:
     return storage.image()
 
 
-def table_situation(
+def table_case(
     operations: Sequence[str],
     *,
     readers: int = 1,
     reads: int = 1,
     style: str = "fresh",
     target: TableTarget | None = None,
-) -> Situation:
+) -> TestCase:
     """Return commits of those kinds beside readers; an abandoned one and the one after it hold the same rows."""
     image = start_image()
     made, grown_count = [], 0
@@ -49,11 +49,11 @@ def table_situation(
             made.append(TableOperation(rows=grown.rows, abandons=kind == ABANDON))
         else:
             made.append(TableOperation(rewritten=(FIRST_TIME,), purges=kind == PURGE))
-    return Situation(
+    return TestCase(
         target=target or TableTarget(encode=remembered_encoder()),
         path=PATH,
         operations=tuple(made),
-        first_life=tuple(range(len(made))),
+        first_session=tuple(range(len(made))),
         readers=(Readers(count=readers, read_count=reads, style=style),),
         start=image,
     )

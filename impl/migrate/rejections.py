@@ -34,23 +34,23 @@ class Cause(enum.Enum):
 UNSUPPORTED = frozenset({Cause.BUDGET, Cause.DEPTH, Cause.FILE_PATH, Cause.SORTING, Cause.LEVELS, Cause.LONG_STATISTIC})
 
 
-class RefusedCorruptError(CorruptError):
+class RejectedCorruptError(CorruptError):
     """The file is wrong; `cause` says in which way."""
 
     cause: Cause
 
 
-class RefusedUnsupportedError(UnsupportedError):
+class RejectedUnsupportedError(UnsupportedError):
     """The file may be right, but `_pm` cannot say what it says, or it would take too much memory."""
 
     cause: Cause
 
 
-RefusedError = (RefusedCorruptError, RefusedUnsupportedError)
+RejectedError = (RejectedCorruptError, RejectedUnsupportedError)
 """Both, for an `except` clause."""
 
 
-class RefusalError(BrokenError):
+class RejectionError(BrokenError):
     """What is wrong inside of a footer, on its way out; each level adds its step, innermost first."""
 
     def __init__(
@@ -65,22 +65,22 @@ class RefusalError(BrokenError):
         super().__init__(expected, actual, offset_bytes, step=step)
         self.cause = cause
 
-    def at(self, *steps: Step) -> RefusalError:
+    def at(self, *steps: Step) -> RejectionError:
         """Add steps, innermost first, and return this."""
         self.steps += steps
         return self
 
 
-def error_of(refusal: RefusalError, *, file: str) -> RefusedCorruptError | RefusedUnsupportedError:
+def error_of(rejection: RejectionError, *, file: str) -> RejectedCorruptError | RejectedUnsupportedError:
     """Return what callers see."""
-    field = path_text(refusal.steps[::-1])
-    kind = RefusedUnsupportedError if refusal.cause in UNSUPPORTED else RefusedCorruptError
+    field = path_text(rejection.steps[::-1])
+    kind = RejectedUnsupportedError if rejection.cause in UNSUPPORTED else RejectedCorruptError
     error = kind(
         file=file,
         field="footer" if field == "struct" else field,
-        offset_bytes=refusal.offset_bytes,
-        expected=refusal.expected,
-        actual=refusal.actual,
+        offset_bytes=rejection.offset_bytes,
+        expected=rejection.expected,
+        actual=rejection.actual,
     )
-    error.cause = refusal.cause
+    error.cause = rejection.cause
     return error

@@ -9,21 +9,21 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.explorers.kills.judge import Judge, Violation
 from tornproof.harness.explorers.kills.plan import Kill, origin_of
-from tornproof.harness.explorers.own_system.story import counted, failure_in_words, shown
+from tornproof.harness.explorers.own_system.execution import counted, failure_in_words, shown
 from tornproof.harness.simulator.filesystem.intercept import Call
 
 STEPS_SHOWN_MAX = 12
 
 
-def crash_story(target: Target, operations: Sequence[Any], finding: Finding, *, path: str) -> list[str]:
+def crash_execution(target: Target, operations: Sequence[Any], finding: Finding, *, path: str) -> list[str]:
     """Return the commits up to the disturbance, the steps of the one that it met, and kills in recovery after it."""
     try:
-        course = Judge(target, operations, start=None, path=path).course
+        trace = Judge(target, operations, start=None, path=path).trace
     except Violation:
         return [f"commit {shown(operation)}" for operation in operations]
     origin = origin_of(finding.evidence)
-    place = course.place(origin)
-    low, high = place["acknowledged"], place["started"]
+    position = trace.position(origin)
+    low, high = position["acknowledged"], position["started"]
     lines = [f"commit {shown(operation)}: acknowledged" for operation in operations[:low]]
     kills = list(origin.kills)
     if origin.failure is not None:
@@ -32,8 +32,8 @@ def crash_story(target: Target, operations: Sequence[Any], finding: Finding, *, 
         first = kills.pop(0)
         if low < high:
             lines.append(f"commit {shown(operations[low])}")
-            lines += _steps(course.steps[course.started[low] : first.step_count])
-        lines.append(_killed(course.steps, first))
+            lines += _steps(trace.steps[trace.started[low] : first.step_count])
+        lines.append(_killed(trace.steps, first))
     recoveries = [
         f"open the writer, and kill it behind {counted(kill.step_count, 'step')} of its recovery" for kill in kills
     ]

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from tornproof.harness.counterexamples.log import Deviation, Fail, Kill, PowerCut, Switch, shortest
-from tornproof.harness.counterexamples.step_names import END, Step, StepNames, life_name, without_numbers
-from tornproof.harness.search.crash_world import WRITER_PLACE, Lives
+from tornproof.harness.counterexamples.step_names import END, Step, StepNames, session_name, without_numbers
+from tornproof.harness.search.crash_world import WRITER_PLACE, Sessions
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
-from tornproof.harness.simulator.filesystem.kernel import Kernel, Refused
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
 from tornproof.harness.simulator.persistence.models import Choice, FileChoice, choice_of, model_named
-from tornproof.harness.simulator.process.client import Node
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
-from tornproof.impl.storage.interface import Refusal
+from tornproof.impl.storage.interface import StorageReason
 
 
 class NoSuchDiskError(Exception):
@@ -68,7 +68,7 @@ def _is_there(chosen: tuple[str, FileChoice]) -> bool:
 HASH_BYTES = 16
 
 
-class Watcher:
+class Observer:
     """Sees a run happen; this one looks away."""
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
@@ -79,10 +79,10 @@ class Watcher:
 
 
 @dataclass(slots=True, kw_only=True)
-class Troupe:
+class ReplayProcesses:
     """A situation's clients, which learn once for all runs, and the names of their steps."""
 
-    lives: Lives
+    sessions: Sessions
     names: StepNames
     digests: dict[Node, bytes] = field(default_factory=dict)
 
@@ -91,25 +91,25 @@ class Troupe:
         known = self.digests.get(node)
         if known is None:
             call = None if node.parent is None else node.parent.call
-            told = [(mark.kind, str(mark.value)) for mark in node.marks]
+            reported = [(mark.kind, str(mark.value)) for mark in node.marks]
             text = "" if call is None else f"{call.kind} {call.path} {call.target_path} {call.offset_bytes}"
-            known = blake2b(f"{text} {_words(node.answer)} {told} {node.outcome}".encode(), digest_size=8).digest()
+            known = blake2b(f"{text} {_words(node.answer)} {reported} {node.outcome}".encode(), digest_size=8).digest()
             self.digests[node] = known
         return known
 
 
-class Stage:
+class ReplayEngine:
     """A world, the names of its clients in their lives, and who goes on."""
 
-    def __init__(self, troupe: Troupe, watcher: Watcher, *, adapts: bool = False) -> None:
+    def __init__(self, processes: ReplayProcesses, observer: Observer, *, adapts: bool = False) -> None:
         """Begin at the situation's start; with `adapts`, a power cut leaves what is nearest to the choice."""
         self._adapts = adapts
-        self.troupe = troupe
-        self.world: World = troupe.lives.situation.begin(troupe.lives.first)
+        self.processes = processes
+        self.world: World = processes.sessions.case.begin(processes.sessions.first)
         self.current = WRITER_PLACE
         self.step_count = 0
-        self._lives = [1] * len(self.world.nodes)
-        self._watcher = watcher
+        self._sessions = [1] * len(self.world.nodes)
+        self._observer = observer
         self._hash = blake2b(digest_size=HASH_BYTES)
         self._name()
 
@@ -125,17 +125,17 @@ class Stage:
         """A digest of all that happened so far."""
         return self._hash.hexdigest()
 
-    def client(self, place: int) -> str:
+    def process(self, position: int) -> str:
         """Return the name of a client in its life."""
-        return self._clients[place]
+        return self._processes[position]
 
-    def place_of(self, client: str) -> int | None:
+    def position_of(self, process: str) -> int | None:
         """Return where a client stands, or None for one that there is not now."""
-        return self._clients.index(client) if client in self._clients else None
+        return self._processes.index(process) if process in self._processes else None
 
     def next_step(self) -> Step:
         """Return the name of what the current client is about to do."""
-        return self.troupe.names.name(self._clients[self.current], self.world.nodes[self.current])
+        return self.processes.names.name(self._processes[self.current], self.world.nodes[self.current])
 
     def advance(self) -> None:
         """Let the current client make its call."""
@@ -149,15 +149,15 @@ class Stage:
             case Fail(reason=reason):
                 if deviation.at.operation == END:
                     return None
-                self._watcher.deviated(deviation, self.world.kernel)
+                self._observer.deviated(deviation, self.world.kernel)
                 self._call(reason)
                 return deviation
             case Kill():
                 if self.current != WRITER_PLACE:
                     return None
-                self._watcher.deviated(deviation, self.world.kernel)
-                self.world = self.troupe.lives.after_kill(self.world)
-                self._lives[WRITER_PLACE] += 1
+                self._observer.deviated(deviation, self.world.kernel)
+                self.world = self.processes.sessions.after_kill(self.world)
+                self._sessions[WRITER_PLACE] += 1
             case PowerCut(at=at, model=model, choice=choice):
                 if self._adapts:
                     deviation = PowerCut(at, model, adapted(self.world.kernel, model, choice))
@@ -165,39 +165,41 @@ class Stage:
                     kernel = disk_after(self.world.kernel, model, deviation.choice).kernel()
                 except NoSuchDiskError:
                     return None
-                self._watcher.deviated(deviation, self.world.kernel)
-                self.world = self.troupe.lives.after_power_cut(kernel, self.world.progress)
-                self._lives = [life + 1 for life in self._lives]
+                self._observer.deviated(deviation, self.world.kernel)
+                self.world = self.processes.sessions.after_power_cut(kernel, self.world.progress)
+                self._sessions = [session + 1 for session in self._sessions]
         self.current = WRITER_PLACE
         self._name()
         return deviation
 
     def _switch(self, to: str) -> bool:
-        place = self.place_of(to)
-        if place is None or place == self.current:
+        position = self.position_of(to)
+        if position is None or position == self.current:
             return False
-        self.current = place
+        self.current = position
         return True
 
-    def _call(self, reason: Refusal | None) -> None:
-        place, world = self.current, self.world
-        step, call = self.next_step(), world.call(place)
+    def _call(self, reason: StorageReason | None) -> None:
+        position, world = self.current, self.world
+        step, call = self.next_step(), world.call(position)
         if reason is None:
-            world.step(place)
+            world.step(position)
         else:
-            file = world.kernel.file_of(place, call) if call.kind in BARRIERS else None
+            file = world.kernel.file_of(position, call) if call.kind in BARRIERS else None
             if file is not None:
                 world.kernel.files[file] = world.kernel.files[file].failed()
-            world.answer(place, Refused(reason))
-        node = world.nodes[place]
+            world.answer(position, Rejected(reason))
+        node = world.nodes[position]
         self.step_count += 1
-        self._hash.update(bytes([place]) + self.troupe.digest(node))
-        self._watcher.stepped(step, call, node, world)
+        self._hash.update(bytes([position]) + self.processes.digest(node))
+        self._observer.stepped(step, call, node, world)
 
     def _name(self) -> None:
-        clients = self.world.cast.clients
-        self._clients = [life_name(client.name, life) for client, life in zip(clients, self._lives, strict=True)]
-        self._hash.update("/".join(self._clients).encode())
+        processes = self.world.process_group.processes
+        self._processes = [
+            session_name(process.name, session) for process, session in zip(processes, self._sessions, strict=True)
+        ]
+        self._hash.update("/".join(self._processes).encode())
 
 
 def _words(answer: object) -> str:

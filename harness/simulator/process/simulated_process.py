@@ -15,18 +15,24 @@ from typing import Any, TypeAlias
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
-from tornproof.harness.simulator.filesystem.intercept import CHANGES, LOOKS, Call, CallKind, InterceptedStorage
+from tornproof.harness.simulator.filesystem.intercept import (
+    CHANGES,
+    READ_ONLY_CALLS,
+    Call,
+    CallKind,
+    InterceptedStorage,
+)
 from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAnswer
-from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Deed, Kernel, NoError, Refused
-from tornproof.harness.simulator.filesystem.kernel_calls import DEEDS
+from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Effect, Kernel, NoError, Rejected
+from tornproof.harness.simulator.filesystem.kernel_calls import EFFECTS
 from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import File, Refusal, Storage
+from tornproof.impl.storage.interface import File, Storage, StorageReason
 
 LIVE_COUNT_MAX = 64
 READ = "read"
 """The mark of a read that begins."""
-_FIRST_LOOKS = LOOKS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
+_FIRST_LOOKS = READ_ONLY_CALLS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
     CallKind.OPEN_FOR_WRITING,
     CallKind.VIEW,
 }
@@ -45,7 +51,7 @@ class Mark:
 
 
 Say: TypeAlias = Callable[[str, Hashable], None]
-Program: TypeAlias = Callable[[Storage, Say], None]
+Body: TypeAlias = Callable[[Storage, Say], None]
 
 
 class Node:
@@ -62,8 +68,8 @@ class Node:
         "call",
         "changes",
         "children",
-        "deed",
         "depth",
+        "effect",
         "marks",
         "number",
         "outcome",
@@ -86,20 +92,20 @@ class Node:
         self.marks = marks
         self.outcome = outcome
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.deed: Deed | None = None if call is None else DEEDS[call.kind]
+        self.effect: Effect | None = None if call is None else EFFECTS[call.kind]
         self.changes = call is not None and call.kind in CHANGES
         is_awaited = parent is not None and parent.awaits and not parent.begins
         self.awaits: bool = is_awaited or any(mark.kind == READ for mark in marks)
         self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_LOOKS
         self.children: dict[Any, Node] = {}
 
-    def make_call(self, kernel: Kernel, life: int) -> Answer:
+    def make_call(self, kernel: Kernel, session: int) -> Answer:
         """Make the call as a life on a kernel, and return what comes back."""
-        assert self.deed is not None and self.call is not None
+        assert self.effect is not None and self.call is not None
         try:
-            return self.deed(kernel, life, self.call)
-        except NoError as refused:
-            return Refused(refused.reason)
+            return self.effect(kernel, session, self.call)
+        except NoError as rejected:
+            return Rejected(rejected.reason)
 
     def __repr__(self) -> str:
         return f"Node({self.number}, {self.call})"
@@ -108,18 +114,18 @@ class Node:
 class _Run:
     """A greenlet that stands at a call."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, body: Body) -> None:
         self.marks: list[Mark] = []
         self._greenlet = greenlet(self._main)
-        self._storage = _ClientStorage(getcurrent())
-        self._program = program
+        self._storage = _ProcessStorage(getcurrent())
+        self._body = body
         self.outcome = ""
         self.call: Call | None = None
         self._take(self._greenlet.switch())
 
     def _main(self) -> None:
         try:
-            self._program(self._storage, self._say)
+            self._body(self._storage, self._say)
         except BusError as error:
             self.outcome = f"bus error: {error}"
         except Exception as error:
@@ -141,19 +147,19 @@ class _Run:
             self._greenlet.throw()
 
 
-class Client:
+class Process:
     """All that is known so far of what a program does."""
 
-    def __init__(self, name: str, program: Program) -> None:
+    def __init__(self, name: str, body: Body) -> None:
         """Start the program up to its first call."""
         self.name = name
-        self._program = program
+        self._body = body
         self._live: OrderedDict[int, _Run] = OrderedDict()
         self.node_count = 0
         """How many different moments were seen."""
         self.run_count = 1
         """How often the program was started."""
-        self.root = self._node(None, None, _Run(program))
+        self.root = self._node(None, None, _Run(body))
 
     def advance(self, node: Node, answer: Answer) -> Node:
         """Return the moment after a call was answered; runs the program where nobody has been before."""
@@ -187,7 +193,7 @@ class Client:
         while node.parent is not None:
             path.append(node)
             node = node.parent
-        run = _Run(self._program)
+        run = _Run(self._body)
         self.run_count += 1
         _check_same(self.name, node, run)
         for later in reversed(path):
@@ -204,7 +210,7 @@ def _check_same(name: str, node: Node, run: _Run) -> None:
         )
 
 
-class _ClientStorage(InterceptedStorage):
+class _ProcessStorage(InterceptedStorage):
     """The seam as a process in the simulator sees it: every call waits for its turn and comes back with an answer.
 
     A range that crosses pages is one call for each page. The clock is the process's own, and moves when it sleeps.
@@ -242,8 +248,8 @@ class _ClientStorage(InterceptedStorage):
         if self.is_over:
             raise GreenletExit
         answer = self._hub.switch(call)
-        if isinstance(answer, Refused):
-            error = FileMissingError if answer.reason is Refusal.MISSING else StorageError
+        if isinstance(answer, Rejected):
+            error = FileMissingError if answer.reason is StorageReason.MISSING else StorageError
             raise error(file=call.path, operation=str(call.kind), reason=answer.reason)
         if isinstance(answer, BusFault):
             raise BusError(f"byte {answer.offset_bytes} of the mapped {call.path}")

@@ -10,26 +10,26 @@ from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.course import Courses, CrashPoint, bounds_of, points_of
 from tornproof.harness.explorers.power_cuts.examination import Bounds, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
 from tornproof.harness.search.crash_world import fail_sync
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import C_4096, Model
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Judge, Progress
-from tornproof.harness.simulator.process.situation import Situation
-from tornproof.harness.simulator.process.world import Cast, World
+from tornproof.harness.simulator.process.world import ProcessGroup, World
 
-LIFE = 0
+SESSION = 0
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 
 def explore_model(
     judge: PowerJudge,
-    courses: Courses,
+    traces: Traces,
     model: Model,
     settings: Settings,
     *,
@@ -40,7 +40,7 @@ def explore_model(
 
     The judge may be one of another situation, if that has the same table and commits.
     """
-    points = courses.of(model).points
+    points = traces.of(model).points
     points = points[:: settings.every(len(points))]
     if not model.fails_syncs:
         exploration = ModelExploration(judge, model, settings, has_time)
@@ -49,49 +49,49 @@ def explore_model(
             on_point(done)
         return exploration
     exploration = ModelExploration(judge, C_4096, settings, has_time)
-    lives = LaterLives(courses.situation, exploration)
-    lives.explore_failed_syncs()
+    sessions = LaterSessions(traces.case, exploration)
+    sessions.explore_failed_syncs()
     for done, point in enumerate(points, start=1):
-        lives.explore_kills((point,))
+        sessions.explore_kills((point,))
         on_point(done)
-    lives.close()
+    sessions.close()
     return exploration
 
 
-class LaterLives:
+class LaterSessions:
     """Explores lives on a disk that is not what the page cache shows; `exploration` judges what power cuts leave."""
 
-    def __init__(self, situation: Situation, exploration: ModelExploration) -> None:
+    def __init__(self, case: TestCase, exploration: ModelExploration) -> None:
         """Start the writer that comes after."""
-        self._situation = situation
+        self._case = case
         self._exploration = exploration
-        self._cast = second_cast(situation)
+        self._process_group = second_process_group(case)
         self._seen: set[object] = set()
 
     def close(self) -> None:
         """End all greenlets."""
-        self._cast.close()
+        self._process_group.close()
 
     def explore_failed_syncs(self) -> None:
         """Let each sync of the first life fail once."""
-        cast = self._situation.cast(fails=True)
-        world = self._situation.begin(cast)
-        while world.nodes[LIFE].call is not None and not self._exploration.is_over:
-            if world.call(LIFE).kind in BARRIERS:
+        process_group = self._case.process_group(fails=True)
+        world = self._case.begin(process_group)
+        while world.nodes[SESSION].call is not None and not self._exploration.is_over:
+            if world.call(SESSION).kind in BARRIERS:
                 self._fail(world.fork())
-            world.step(LIFE)
-        cast.close()
+            world.step(SESSION)
+        process_group.close()
 
     def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
         """Let another life follow a kill at each of these points, while the machine keeps its page cache."""
         for point in points:
             kernel = point.kernel.fork()
-            kernel.kill(LIFE)
+            kernel.kill(SESSION)
             if self._live(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
     def _fail(self, world: World) -> None:
-        step = world.nodes[LIFE].depth
+        step = world.nodes[SESSION].depth
         fail_sync(world)
         reached = self._exploration.tally.reached
         self._die(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
@@ -105,7 +105,7 @@ class LaterLives:
     def _die(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
         origin = {**origin, "life": 2}
         kept = kernel.fork()
-        kept.kill(LIFE)
+        kept.kill(SESSION)
         self._live(kept, bounds, origin)
         evicted = evicted_of(kept)
         if evicted is not None:
@@ -119,7 +119,7 @@ class LaterLives:
             return False
         self._seen.add(key)
         last: CrashPoint | None = None
-        world = begin_life(self._cast, kernel, bounds)
+        world = begin_session(self._process_group, kernel, bounds)
         for last in points_of(world, self._exploration.model):
             self._exploration.visit(last, origin)
         for violation in world.progress.violations:
@@ -129,19 +129,19 @@ class LaterLives:
         return True
 
 
-def second_cast(situation: Situation) -> Cast:
+def second_process_group(case: TestCase) -> ProcessGroup:
     """Return the writer that comes after, alone; close it after use."""
-    return Cast(
-        clients=(situation.writer(situation.second_life, looks=True),),
-        judge=Judge(situation.oracle),
-        rules=situation.rules,
+    return ProcessGroup(
+        processes=(case.writer(case.second_session, looks=True),),
+        judge=Judge(case.oracle),
+        rules=case.rules,
     )
 
 
-def begin_life(cast: Cast, kernel: Kernel, bounds: Bounds) -> World:
+def begin_session(process_group: ProcessGroup, kernel: Kernel, bounds: Bounds) -> World:
     """Return the world in which another life begins where these commits may be there."""
     pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
-    return cast.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
+    return process_group.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
 
 
 def evicted_of(kernel: Kernel) -> Kernel | None:

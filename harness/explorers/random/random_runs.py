@@ -7,16 +7,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Lives
+from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import POWER_MODELS, Model
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.scenario import FORMAT, At, Commit, Explorer, ReaderGroup, Rows, Scenario, Style
 
-COMMITS_MAX, READERS_MAX, TURNS_MAX, TURN_MAX, HOURS = 3, 2, 5, 120, 3
+COMMITS_MAX, READERS_MAX, TRANSITIONS_MAX, TRANSITION_MAX, HOURS = 3, 2, 5, 120, 3
 DISKS_TRIED_MAX = 64
 KINDS = ("append", "merge", "new", "several", "rewrite", "drop", "abandon", "purge")
-Turns: TypeAlias = list[tuple[int, int]]
+Transitions: TypeAlias = list[tuple[int, int]]
 Moves: TypeAlias = list[tuple[Any, ...]]
 
 
@@ -28,16 +28,16 @@ class Crash(NamedTuple):
     choice: float = 0.0
 
 
-class Course(NamedTuple):
+class Trace(NamedTuple):
     """Who goes on for how many calls, what then befalls the writer, and who goes on after that; then all end."""
 
-    turns: Turns
+    transitions: Transitions
     crash: Crash | None
-    later_turns: Turns
+    later_transitions: Transitions
 
 
 @st.composite
-def drawn_scenarios(draw: Callable[..., Any]) -> Scenario:
+def random_scenarios(draw: Callable[..., Any]) -> Scenario:
     """Draw commits that a table takes one after the other, and readers; a second life only adds rows."""
     present = {0}
     first = tuple(_commit(draw, present) for _ in range(draw(st.integers(1, COMMITS_MAX))))
@@ -56,15 +56,17 @@ def drawn_scenarios(draw: Callable[..., Any]) -> Scenario:
     )
 
 
-def drawn_courses() -> st.SearchStrategy[list[Course]]:
+def random_traces() -> st.SearchStrategy[list[Trace]]:
     """Draw a few courses of one scenario."""
-    turns = st.lists(st.tuples(st.integers(0, READERS_MAX), st.integers(1, TURN_MAX)), max_size=TURNS_MAX)
+    transitions = st.lists(
+        st.tuples(st.integers(0, READERS_MAX), st.integers(1, TRANSITION_MAX)), max_size=TRANSITIONS_MAX
+    )
     crash = st.one_of(
         st.none(),
         st.sampled_from([Crash("kill"), Crash("fail")]),
         st.builds(Crash, st.just("power"), st.sampled_from(POWER_MODELS), st.floats(0, 1)),
     )
-    return st.lists(st.builds(Course, turns, crash, turns), min_size=1, max_size=6)
+    return st.lists(st.builds(Trace, transitions, crash, transitions), min_size=1, max_size=6)
 
 
 def _commit(draw: Callable[..., Any], present: set[int]) -> Commit:
@@ -94,29 +96,29 @@ def _rows(draw: Callable[..., Any], present: set[int]) -> Rows:
     return Rows(hour=draw(st.sampled_from(sorted(present))), count=draw(st.integers(1, 12)))
 
 
-def run_course(lives: Lives, course: Course) -> tuple[World, Moves]:
+def run_trace(sessions: Sessions, trace: Trace) -> tuple[World, Moves]:
     """Run a course to its end, and return the world and the moves that lead there."""
     moves: Moves = []
-    world = lives.situation.begin(lives.first)
-    _take_turns(world, course.turns, moves)
-    if course.crash is not None:
-        world = _crashed(lives, world, course.crash, moves)
-        _take_turns(world, course.later_turns, moves)
-    _take_turns(world, [(place, 1 << 30) for place in range(len(world.nodes))], moves)
+    world = sessions.case.begin(sessions.first)
+    _take_transitions(world, trace.transitions, moves)
+    if trace.crash is not None:
+        world = _crashed(sessions, world, trace.crash, moves)
+        _take_transitions(world, trace.later_transitions, moves)
+    _take_transitions(world, [(position, 1 << 30) for position in range(len(world.nodes))], moves)
     return world, moves
 
 
-def _take_turns(world: World, turns: Turns, moves: Moves) -> None:
-    for place, count in turns:
+def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> None:
+    for position, count in transitions:
         taken = 0
-        while place < len(world.nodes) and taken < count and world.nodes[place].call is not None:
-            world.step(place)
+        while position < len(world.nodes) and taken < count and world.nodes[position].call is not None:
+            world.step(position)
             taken += 1
         if taken:
-            moves.append((place, taken))
+            moves.append((position, taken))
 
 
-def _crashed(lives: Lives, world: World, crash: Crash, moves: Moves) -> World:
+def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> World:
     if crash.kind == "fail":
         waited = 0
         while world.nodes[WRITER_PLACE].call is not None and world.call(WRITER_PLACE).kind not in FAILING:
@@ -124,14 +126,14 @@ def _crashed(lives: Lives, world: World, crash: Crash, moves: Moves) -> World:
             waited += 1
         moves += [(WRITER_PLACE, waited)] if waited else []
         if world.nodes[WRITER_PLACE].call is not None:
-            world = lives.after_failed_sync(world)
+            world = sessions.after_failed_sync(world)
             moves.append(("fail",))
-            _take_turns(world, [(WRITER_PLACE, 1 << 30)], moves)
+            _take_transitions(world, [(WRITER_PLACE, 1 << 30)], moves)
     if crash.model is None:
         moves.append(("kill",))
-        return lives.after_kill(world)
+        return sessions.after_kill(world)
     legal = legal_disks(world.kernel, crash.model)
     disks = [picked for picked, _ in zip(legal, range(DISKS_TRIED_MAX), strict=False)]
     picked = disks[int(crash.choice * (len(disks) - 1))]
     moves.append(("power", crash.model.name, legal.choice(picked)))
-    return lives.after_power_cut(picked.disk.kernel(), world.progress)
+    return sessions.after_power_cut(picked.disk.kernel(), world.progress)

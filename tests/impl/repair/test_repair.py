@@ -21,8 +21,8 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import BusyError, NotATableError, StorageError, TornproofError
 from tornproof.impl.pm.encode import AppendPoint, NewRowGroup, append_generation
 from tornproof.impl.pm.footer import FooterSections
-from tornproof.impl.repair.repair import Action, ActionKind, HealReport, forget_kept, heal_table
-from tornproof.impl.storage.interface import File, OpenMode, Refusal
+from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
+from tornproof.impl.storage.interface import File, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.txn.pins import PINS_FILE, pin_committed, take_writer_lock
@@ -58,7 +58,7 @@ def opened(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:
     return in_memory(questdb_data / name / "table")
 
 
-def places(report: HealReport) -> list[tuple[str, str]]:
+def positions(report: RepairReport) -> list[tuple[str, str]]:
     return [(each.file, each.field) for each in report.problems]
 
 
@@ -75,7 +75,7 @@ def rows(path: str, storage: MemoryStorage) -> pa.Table | None:
     return None
 
 
-def kinds(report: HealReport) -> list[ActionKind]:
+def kinds(report: RepairReport) -> list[ActionKind]:
     return [action.kind for action in report.actions]
 
 
@@ -106,7 +106,7 @@ def test_every_image_is_healable_or_not() -> None:
 def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     before, readable = files_below(path, storage), rows(path, storage)
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     assert (report.problems, report.notes) == ((), ())
     assert bool(report.actions) == (name not in PLAIN)
     demand_plain(path, storage)
@@ -131,7 +131,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
 def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
     folder = copy_of(f"{name}/table")
     _, storage = in_memory(folder)
-    assert heal_table(OperatingSystemStorage(), str(folder)) == heal_table(storage, str(folder))
+    assert repair_table(OperatingSystemStorage(), str(folder)) == repair_table(storage, str(folder))
     assert image_of(folder).files == storage.image().files
     assert verified(folder).sound
 
@@ -140,14 +140,14 @@ def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name
 def test_a_dry_run_says_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
-    plan = heal_table(storage, path, dry_run=True)
+    plan = repair_table(storage, path, dry_run=True)
     assert storage.digest() == untouched
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     assert plan == replace(report, is_dry_run=True)
-    healed = storage.digest()
-    assert (healed == untouched) == (name in PLAIN)
-    assert heal_table(storage, path) == replace(report, actions=())
-    assert storage.digest() == healed
+    repaired = storage.digest()
+    assert (repaired == untouched) == (name in PLAIN)
+    assert repair_table(storage, path) == replace(report, actions=())
+    assert storage.digest() == repaired
 
 
 @pytest.mark.parametrize("release", ["9.4.2", "2026-07"])
@@ -158,17 +158,17 @@ def test_lost_headers_get_the_rows_of_their_version_back(questdb_data: Path, rel
     ):
         path, storage = opened(questdb_data, f"power-loss/{release}/{name}")
         assert rows(path, storage) is None
-        heal_table(storage, path)
+        repair_table(storage, path)
         expected = rows(*opened(questdb_data, f"power-loss/{release}/{twin}"))
         assert expected is not None and expected.num_rows == count
         assert rows(path, storage) == expected
 
 
 @pytest.mark.parametrize("name", UNHEALABLE)
-def test_what_cannot_be_healed_is_reported_as_verify_does_and_left_alone(questdb_data: Path, name: str) -> None:
+def test_what_cannot_be_repaired_is_reported_as_verify_does_and_left_alone(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     assert report.actions == ()
     assert report.problems == verified(path, storage).all_problems != ()
     assert storage.digest() == untouched
@@ -178,7 +178,7 @@ def test_what_cannot_be_healed_is_reported_as_verify_does_and_left_alone(questdb
 def test_nothing_is_done_to_a_table_after_a_clean_shutdown(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     assert (report.actions, report.problems) == ((), ())
     assert bool(report.notes) == name.startswith("legacy/")
     assert storage.digest() == untouched
@@ -186,23 +186,23 @@ def test_nothing_is_done_to_a_table_after_a_clean_shutdown(questdb_data: Path, n
 
 def test_an_image_with_a_torn_page_beside_its_orphan_is_left_alone(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    place = f"{path}/2024-01-01.1/data.parquet"
+    position = f"{path}/2024-01-01.1/data.parquet"
     image = storage.image()
-    damaged = MemoryStorage.of(image.with_file(place, put(4, b"\xff")(image.files[place])))
-    report = heal_table(damaged, path)
+    damaged = MemoryStorage.of(image.with_file(position, put(4, b"\xff")(image.files[position])))
+    report = repair_table(damaged, path)
     assert report.actions == ()
     assert seen(verified(path, damaged)) == [(each.file, each.field, each.offset_bytes) for each in report.problems]
     assert report.problems
-    assert damaged.image().files == {**image.files, place: put(4, b"\xff")(image.files[place])}
+    assert damaged.image().files == {**image.files, position: put(4, b"\xff")(image.files[position])}
 
 
 def test_chains_that_jump_orphans_are_written_anew_and_others_only_cut(questdb_data: Path) -> None:
     for name in golden_data.AFTER_RESTARTS:
         path, storage = opened(questdb_data, name)
-        assert kinds(heal_table(storage, path)) == [ActionKind.REWRITE_COMMITTED]
+        assert kinds(repair_table(storage, path)) == [ActionKind.REWRITE_COMMITTED]
         assert verified(path, storage).partitions[0].generations == 1
     path, storage = opened(questdb_data, ORPHANED)
-    assert kinds(heal_table(storage, path)) == [ActionKind.PUBLISH_COMMITTED, ActionKind.CUT_DATA]
+    assert kinds(repair_table(storage, path)) == [ActionKind.PUBLISH_COMMITTED, ActionKind.CUT_DATA]
     assert verified(path, storage).partitions[0].generations == 2
 
 
@@ -260,24 +260,24 @@ def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> 
         step += 1
 
 
-HEALED = sorted(set(HEALABLE) - set(PLAIN))
+REPAIRED = sorted(set(HEALABLE) - set(PLAIN))
 # One image of each run of a server and of each power loss; the others are healed by the same steps.
 INTERRUPTED = set(
-    {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in HEALED}.values()
+    {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in REPAIRED}.values()
 )
 
 
 @pytest.mark.parametrize(
     "name",
-    [*sampled(3, sorted(INTERRUPTED)), *map(nightly, sorted({*HEALED} - INTERRUPTED))],
+    [*sampled(3, sorted(INTERRUPTED)), *map(nightly, sorted({*REPAIRED} - INTERRUPTED))],
 )
 def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     image = storage.image()
-    done = kinds(heal_table(storage, path))
+    done = kinds(repair_table(storage, path))
     count = 0
-    for stopped in interruptions(image, lambda watched: heal_table(watched, path)):
-        heal_table(stopped, path)
+    for stopped in interruptions(image, lambda watched: repair_table(watched, path)):
+        repair_table(stopped, path)
         assert stopped.digest() == storage.digest()
         count += 1
     # `_pins` and two directories come first; to cut takes 10 changes, and to replace 14.
@@ -289,14 +289,14 @@ def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Pa
     path, storage = opened(questdb_data, name)
     expected = rows(path, storage)
     assert expected is not None
-    for stopped in interruptions(storage.image(), lambda watched: heal_table(watched, path)):
+    for stopped in interruptions(storage.image(), lambda watched: repair_table(watched, path)):
         assert verified(path, stopped).sound
         assert rows(path, stopped) == expected
 
 
 def test_old_bytes_are_durable_before_anything_is_replaced_or_cut(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    watched = stopped_at(storage.image(), -1, lambda each: heal_table(each, path))
+    watched = stopped_at(storage.image(), -1, lambda each: repair_table(each, path))
     day, kept = f"{path}/2024-01-01.1", f"{path}/_recovered/2024-01-01.1"
     (cut,) = (each for each in watched.memory.image().files if each.startswith(f"{kept}/data.parquet.from-"))
     directories = [("sync directory", kept), ("sync directory", f"{path}/_recovered"), ("sync directory", path)]
@@ -322,10 +322,10 @@ def test_old_bytes_are_durable_before_anything_is_replaced_or_cut(questdb_data: 
 
 def test_a_copy_that_is_there_already_is_made_durable_again(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, JUMPING)
-    whole = stopped_at(storage.image(), -1, lambda each: heal_table(each, path)).changes
+    whole = stopped_at(storage.image(), -1, lambda each: repair_table(each, path)).changes
     kept = whole.index(("sync directory", f"{path}/_recovered/2024-01-01.2"))
-    stopped = stopped_at(storage.image(), kept, lambda each: heal_table(each, path))
-    again = stopped_at(stopped.memory.image(), -1, lambda each: heal_table(each, path)).changes
+    stopped = stopped_at(storage.image(), kept, lambda each: repair_table(each, path))
+    again = stopped_at(stopped.memory.image(), -1, lambda each: repair_table(each, path)).changes
     assert again == [whole[0], *whole[kept:]]
 
 
@@ -337,7 +337,7 @@ def test_what_an_interrupted_run_left_is_removed_and_named(questdb_data: Path) -
     for file in left:
         image = image.with_file(f"{path}/{file}", b"half")
     storage = MemoryStorage.of(image.with_file(f"{path}/_recovered/2024-01-01.1/mine.recovering", b""))
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     assert report.actions == tuple(
         Action(kind=ActionKind.REMOVE_UNFINISHED, file=file, before_bytes=4) for file in left
     )
@@ -353,11 +353,11 @@ def test_a_full_disk_is_not_left_full_of_half_a_copy(questdb_data: Path) -> None
     class Full(WatchedStorage):
         def change(self, *what: str) -> None:
             if what[0] == "write on":
-                raise StorageError(file=what[1], operation="write", reason=Refusal.NO_SPACE)
+                raise StorageError(file=what[1], operation="write", reason=StorageReason.NO_SPACE)
 
     full = Full(storage.image())
     with pytest.raises(StorageError, match="no space is left"):
-        heal_table(full, path)
+        repair_table(full, path)
     assert files_below(path, full.memory) == files_below(path, storage)
 
 
@@ -380,7 +380,7 @@ def test_kept_bytes_of_another_run_are_never_overwritten(questdb_data: Path) -> 
         for number, content in enumerate(others):
             image = image.with_file(kept + (f".{number}" if number else ""), content)
         again = MemoryStorage.of(image)
-        (action,) = heal_table(again, path).actions
+        (action,) = repair_table(again, path).actions
         assert action.kept_as == f"_recovered/2024-01-01.2/{name}"
         after = files_below(path, again)
         assert after[action.kept_as] == old
@@ -389,23 +389,23 @@ def test_kept_bytes_of_another_run_are_never_overwritten(questdb_data: Path) -> 
 
 def test_verify_and_the_reader_do_not_see_what_is_kept(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    heal_table(storage, path)
+    repair_table(storage, path)
     assert "_recovered/2024-01-01.1/_pm" in files_below(path, storage)
     assert verified(path, storage).unreferenced == ()
-    assert heal_table(storage, path).unreferenced == ()
+    assert repair_table(storage, path).unreferenced == ()
 
 
 def test_unreferenced_directories_are_named_and_stay(questdb_data: Path) -> None:
     for name in golden_data.CRASHES:
         path, storage = opened(questdb_data, name)
-        unreferenced = heal_table(storage, path).unreferenced
+        unreferenced = repair_table(storage, path).unreferenced
         assert bool(unreferenced) == ("rewrite" in name)
         assert set(unreferenced) <= set(storage.listdir(path))
 
 
 def test_forgetting_removes_what_recovery_kept_and_nothing_else(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    report = heal_table(storage, path)
+    report = repair_table(storage, path)
     kept = storage.image()
     plan = forget_kept(storage, path, dry_run=True)
     assert storage.digest() == MemoryStorage.of(kept).digest()
@@ -422,7 +422,7 @@ def test_forgetting_removes_what_recovery_kept_and_nothing_else(questdb_data: Pa
 
 def test_forgetting_leaves_foreign_files_and_names_them(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    heal_table(storage, path)
+    repair_table(storage, path)
     foreign = ("_recovered/2024-01-01.1/notes.txt", "_recovered/_pm", "_recovered/elsewhere/_pm")
     image = storage.image()
     for file in foreign:
@@ -440,7 +440,7 @@ def test_forgetting_leaves_foreign_files_and_names_them(questdb_data: Path) -> N
 
 def test_forgetting_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    heal_table(storage, path)
+    repair_table(storage, path)
     image = storage.image()
     forget_kept(storage, path)
     count = 0
@@ -460,32 +460,32 @@ def test_forgetting_that_was_interrupted_anywhere_is_finished_by_the_next(questd
 def test_a_writer_or_a_pinning_reader_keeps_recovery_out(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
     storage.open_for_writing(f"{path}/{PINS_FILE}", OpenMode.NEW).close()
-    untouched, other = storage.digest(), storage.fork_life()
+    untouched, other = storage.digest(), storage.fork_process()
     for hold in (lambda: take_writer_lock(other, path), lambda: pin_committed(other, path)):
         with hold():
             for dry_run in (False, True):
                 with pytest.raises(BusyError, match="has the table open; try again"):
-                    heal_table(storage, path, dry_run=dry_run)
+                    repair_table(storage, path, dry_run=dry_run)
             assert storage.digest() == untouched
-    assert heal_table(storage, path).actions
+    assert repair_table(storage, path).actions
     take_writer_lock(other, path).release()
 
 
 def test_recovery_keeps_writers_and_readers_out_while_it_works(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
-    refused = 0
+    rejected = 0
 
     class Curious(WatchedStorage):
         def change(self, *what: str) -> None:
-            nonlocal refused
+            nonlocal rejected
             if what[0] == "truncate":
                 for hold in (take_writer_lock, pin_committed):
                     with pytest.raises(BusyError):
-                        hold(self.memory.fork_life(), path)
-                    refused += 1
+                        hold(self.memory.fork_process(), path)
+                    rejected += 1
 
-    heal_table(Curious(storage.image()), path)
-    assert refused == 2
+    repair_table(Curious(storage.image()), path)
+    assert rejected == 2
 
 
 def test_a_version_that_moved_before_the_lock_was_taken_stops_recovery(questdb_data: Path) -> None:
@@ -502,14 +502,14 @@ def test_a_version_that_moved_before_the_lock_was_taken_stops_recovery(questdb_d
 
     overtaken = Overtaken(storage.image())
     with pytest.raises(BusyError, match="another writer changed the table"):
-        heal_table(overtaken, path)
+        repair_table(overtaken, path)
     assert overtaken.changes == [("open for writing", f"{path}/{PINS_FILE}")]
 
 
-def test_a_table_that_is_none_is_refused(questdb_data: Path) -> None:
+def test_a_table_that_is_none_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
     storage.unlink(f"{path}/_txn")
-    for run in (heal_table, forget_kept):
+    for run in (repair_table, forget_kept):
         with pytest.raises(NotATableError, match="holds no _txn"):
             run(storage, path)
 
@@ -518,31 +518,31 @@ def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_tok
     """An orphan can end at the committed size by chance; only the Thrift footer tells the two apart."""
     good = SOUND.files[tb.PM]
     token = len(SOUND.files[tb.DATA])
-    read, place = pm.read(good, token), pm.newest(good)
+    read, position = pm.read(good, token), pm.newest(good)
     bad = pm.set_chunk(good, "null_count", 2, column=1)
     point = AppendPoint(base_bytes=len(bad), prev=0, checksum=pm.newest(bad).trailer.checksum, since_checksum=bad[-8:])
     group = NewRowGroup(num_rows=3, chunks=read.blocks[0].chunks)
     footer = pm.facts(token)
     footer = replace(
         footer,
-        parquet_footer_offset=place.fixed.parquet_footer_offset,
-        parquet_footer_length=place.fixed.parquet_footer_length,
+        parquet_footer_offset=position.fixed.parquet_footer_offset,
+        parquet_footer_length=position.fixed.parquet_footer_length,
     )
     both = bad + append_generation(read.header, point, [group], footer)
     image = SOUND.with_file(tb.PM, both).image()
     assert not verified("/table", image).sound
     storage = MemoryStorage.of(image)
-    assert kinds(heal_table(storage, "/table")) == [ActionKind.REWRITE_COMMITTED]
+    assert kinds(repair_table(storage, "/table")) == [ActionKind.REWRITE_COMMITTED]
     demand_plain("/table", storage)
     assert storage.image().files[f"/table/{tb.PM}"] == good
     alone = MemoryStorage.of(SOUND.with_file(tb.PM, bad).image())
-    problems = heal_table(alone, "/table").problems
+    problems = repair_table(alone, "/table").problems
     assert problems == verified("/table", alone).all_problems != ()
     # Of two that contradict data.parquet, what is wrong with the published one is told.
     worse = NewRowGroup(num_rows=3, chunks=tuple(replace(each, null_count=3) for each in group.chunks))
     both = bad + append_generation(read.header, point, [worse], footer)
     two = MemoryStorage.of(SOUND.with_file(tb.PM, put(0, bad[:8])(both)).image())
-    assert heal_table(two, "/table").problems == problems
+    assert repair_table(two, "/table").problems == problems
 
 
 def test_a_damaged_generation_is_verified_once(questdb_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,7 +554,7 @@ def test_a_damaged_generation_is_verified_once(questdb_data: Path, monkeypatch: 
         return verify_partition(files, partition, **rest)
 
     monkeypatch.setattr("tornproof.impl.repair.plan.verify_partition", counting)
-    assert len(heal_table(storage, path).problems) == 1
+    assert len(repair_table(storage, path).problems) == 1
     assert calls == ["2024-01-01.1"]
 
 
@@ -568,17 +568,17 @@ def test_dead_bytes_that_cannot_go_are_named() -> None:
     )
     data = pm.append(good + b"dead dead", footer=footer, anchor=pm.newest(good))
     storage = MemoryStorage.of(SOUND.with_file(tb.PM, data).image())
-    report = heal_table(storage, "/table")
+    report = repair_table(storage, "/table")
     assert (report.actions, report.problems) == ((), ())
     assert report.notes == (f"{tb.PM} keeps its dead bytes: it has optional sections that are unknown here",)
 
 
 def test_a_generation_that_contradicts_the_table_is_left_alone() -> None:
     longer = SOUND.with_file(tb.DATA, SOUND.files[tb.DATA] + b"dead")
-    assert kinds(heal_table(MemoryStorage.of(longer.image()), "/table")) == [ActionKind.CUT_DATA]
+    assert kinds(repair_table(MemoryStorage.of(longer.image()), "/table")) == [ActionKind.CUT_DATA]
     other = longer.with_file("_meta", tb.meta({"ts": TypeTag.TIMESTAMP, "v": TypeTag.DOUBLE}))
-    report = heal_table(MemoryStorage.of(other.image()), "/table")
-    assert places(report) == [("_meta", "TYPE of column 'v'")]
+    report = repair_table(MemoryStorage.of(other.image()), "/table")
+    assert positions(report) == [("_meta", "TYPE of column 'v'")]
     assert report.actions == ()
 
 
@@ -589,8 +589,8 @@ def test_a_partition_whose_format_flag_is_lost_is_a_problem(questdb_data: Path) 
     image = storage.image()
     txn = image.files[f"{path}/_txn"]
     flags = bytes([txn[offset] & ~(1 << 5)])
-    report = heal_table(MemoryStorage.of(image.with_file(f"{path}/_txn", put(offset, flags)(txn))), path)
-    assert places(report) == [("_txn", "PARQUET_FORMAT of 2024-01-01.1")]
+    report = repair_table(MemoryStorage.of(image.with_file(f"{path}/_txn", put(offset, flags)(txn))), path)
+    assert positions(report) == [("_txn", "PARQUET_FORMAT of 2024-01-01.1")]
     assert report.actions == ()
 
 
@@ -599,7 +599,7 @@ def test_a_damaged_partition_from_before_pm_is_a_problem(questdb_data: Path) -> 
     (name, partition), *_ = parquet_partitions(path, storage)
     with storage.open_for_writing(f"{path}/{name}/data.parquet") as data:
         data.truncate(partition.token - 1)
-    assert places(heal_table(storage, path)) == [(f"{name}/data.parquet", "size")]
+    assert positions(repair_table(storage, path)) == [(f"{name}/data.parquet", "size")]
 
 
 def test_a_footer_length_that_leaves_the_file_is_a_problem() -> None:
@@ -607,8 +607,8 @@ def test_a_footer_length_that_leaves_the_file_is_a_problem() -> None:
     for length in (len(data) - 8, len(data), 2**32 - 1):
         tail = put(len(data) - 8, struct.pack("<I", length))(data)
         damaged = SOUND.with_file(tb.DATA, tail).with_file(tb.PM, put(0, bytes(8))(SOUND.files[tb.PM]))
-        report = heal_table(MemoryStorage.of(damaged.image()), "/table")
-        assert places(report) == [(tb.PM, "PARQUET_META_FILE_SIZE")]
+        report = repair_table(MemoryStorage.of(damaged.image()), "/table")
+        assert positions(report) == [(tb.PM, "PARQUET_META_FILE_SIZE")]
         assert report.actions == ()
 
 
@@ -617,13 +617,13 @@ def test_a_partition_without_its_files_is_a_problem(questdb_data: Path) -> None:
         path, storage = opened(questdb_data, ORPHANED)
         storage.unlink(f"{path}/2024-01-01.1/{file}")
         untouched = storage.digest()
-        report = heal_table(storage, path)
-        assert places(report) == [(f"2024-01-01.1/{file}", "file")]
+        report = repair_table(storage, path)
+        assert positions(report) == [(f"2024-01-01.1/{file}", "file")]
         assert storage.digest() == untouched
 
 
 def test_sizes_that_make_no_sense_are_problems(questdb_data: Path) -> None:
     for token in (-(2**63), -1, 0, 7, 8, 9, 2**31, 2**62, 2**63 - 1):
         table = SOUND.with_file("_txn", tb.txn(rows=3, token=token))
-        report = heal_table(MemoryStorage.of(table.image()), "/table")
+        report = repair_table(MemoryStorage.of(table.image()), "/table")
         assert (report.actions, len(report.problems)) == ((), 1)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Lives
-from tornproof.harness.search.cuts import Course, Cuts, ReaderState, Ways, origin_of, schedule_of
+from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
+from tornproof.harness.search.reader_reduction import ReaderReduction, ReaderState, Trace, Ways, origin_of, schedule_of
 from tornproof.harness.simulator.persistence.models import model_named
 from tornproof.harness.simulator.process.observer import Progress, Property, Violation
 from tornproof.harness.simulator.process.world import World
@@ -28,7 +28,7 @@ PARTS = 8
 
 
 @dataclass(slots=True)
-class CutCounts:
+class ReductionCounts:
     """What a search went through: reader states, crash points, courses after them, and what was found, with moves.
 
     An outcome is what the reader said, the commits at the end, and whether the writer died.
@@ -37,34 +37,34 @@ class CutCounts:
     states: int = 0
     outcomes: set[tuple[Said, int, bool]] = field(default_factory=set)
     crash_points: int = 0
-    courses: int = 0
+    traces: int = 0
     is_complete: bool = False
     reached: Counter[str] = field(default_factory=Counter)
     found: list[tuple[Violation, Moves]] = field(default_factory=list)
 
 
 class _Crash(NamedTuple):
-    moment: int
+    execution_state: int
     action: Action
     world: World
 
 
-class ProductCuts:
+class ProductReduction:
     """One search of a situation with one reader under one model, "A", "D", or that of `disks`."""
 
-    def __init__(self, lives: Lives, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
+    def __init__(self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
         """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
-        self._lives = lives
-        self._lives_through = not model_named(model).everything_dies
+        self._sessions = sessions
+        self._sessions_through = not model_named(model).everything_dies
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
-        self._cuts = Cuts(lives.first.clients[READER_PLACE], READER_PLACE, lives.first.judge)
-        self._first = Course(lives.situation.begin(lives.first))
+        self._cuts = ReaderReduction(sessions.first.processes[READER_PLACE], READER_PLACE, sessions.first.judge)
+        self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Ways = {}
-        self.counts = CutCounts()
+        self.counts = ReductionCounts()
 
-    def run(self) -> CutCounts:
+    def run(self) -> ReductionCounts:
         """Search to the end."""
         counts, first = self.counts, self._first
         self._before = self._cuts.search(first, [self._cuts.root()])
@@ -78,7 +78,7 @@ class ProductCuts:
             if not self._goes_on(self._cuts.state_count):
                 counts.is_complete = False
                 break
-            counts.courses += 1
+            counts.traces += 1
             self._after(crash)
         counts.states = self._cuts.state_count
         return counts
@@ -89,82 +89,87 @@ class ProductCuts:
         Where a bound cuts them, those that were tried lie all over the writer's life.
         """
         distinct: dict[object, _Crash] = {}
-        for moment in range(len(self._first) - 1):
+        for execution_state in range(len(self._first) - 1):
             self.counts.crash_points += 1
-            for action, world in self._crashes_at(moment):
+            for action, world in self._crashes_at(execution_state):
                 identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_PLACE].number)
-                distinct[identity] = _Crash(moment, action, world)
+                distinct[identity] = _Crash(execution_state, action, world)
         crashes = list(distinct.values())
         return [crash for part in range(PARTS) for crash in crashes[part::PARTS]]
 
-    def _crashes_at(self, moment: int) -> Iterator[tuple[Action, World]]:
+    def _crashes_at(self, execution_state: int) -> Iterator[tuple[Action, World]]:
         first, reader = self._first, self._cuts.root().node
-        nodes = [first.nodes[moment], reader]
-        world = World(self._lives.first, first.kernels[moment].fork(), nodes, first.progresses[moment])
-        return self._lives.crashes(world, self._model, self._disks)
+        nodes = [first.nodes[execution_state], reader]
+        world = World(
+            self._sessions.first, first.kernels[execution_state].fork(), nodes, first.progresses[execution_state]
+        )
+        return self._sessions.crashes(world, self._model, self._disks)
 
     def _after(self, crash: _Crash) -> None:
         readers = [self._cuts.root()]
-        if self._lives_through:
+        if self._sessions_through:
             readers = [
                 state
                 for state, come in self._before.items()
-                if come.moment <= crash.moment and not state.progress.violations
+                if come.execution_state <= crash.execution_state and not state.progress.violations
             ]
         self._count(crash, readers)
         before = crash.world.progress
-        course = Course(self._last_life(crash.world))
-        come = self._cuts.search(course, readers)
-        self._count_recovery(course, come, before)
-        self._end(course, come, has_crashed=True)
-        for violation, state, end in self._violations(course, come, readers):
-            moves = [(WRITER_PLACE, crash.moment), crash.action]
-            if self._lives_through:
-                moves = [*schedule_of(READER_PLACE, self._before, origin_of(come, state), crash.moment), crash.action]
+        trace = Trace(self._last_session(crash.world))
+        come = self._cuts.search(trace, readers)
+        self._count_recovery(trace, come, before)
+        self._end(trace, come, has_crashed=True)
+        for violation, state, end in self._violations(trace, come, readers):
+            moves = [(WRITER_PLACE, crash.execution_state), crash.action]
+            if self._sessions_through:
+                moves = [
+                    *schedule_of(READER_PLACE, self._before, origin_of(come, state), crash.execution_state),
+                    crash.action,
+                ]
             self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, come, state, end)]))
 
-    def _last_life(self, world: World) -> World:
+    def _last_session(self, world: World) -> World:
         """Let a writer whose sync failed say so and end; nothing that it does then is seen by anybody."""
-        if world.cast is self._lives.second:
+        if world.process_group is self._sessions.second:
             return world
         world.run(WRITER_PLACE)
-        return self._lives.after_kill(world)
+        return self._sessions.after_kill(world)
 
     def _violations(
-        self, course: Course, come: Ways, readers: list[ReaderState]
+        self, trace: Trace, come: Ways, readers: list[ReaderState]
     ) -> Iterator[tuple[Violation, ReaderState, int]]:
         """Yield what went wrong, the reader's state that belongs to it, and up to when the writer has to go on."""
-        for violation in course.progresses[-1].violations:
-            yield violation, readers[0], len(course) - 1
+        for violation in trace.progresses[-1].violations:
+            yield violation, readers[0], len(trace) - 1
         for state in come:
             for violation in state.progress.violations:
                 yield violation, state, 0
-        recovered = course.recovered_count
+        recovered = trace.recovered_count
         if recovered is not None:
             for state in readers:
                 if state.progress.seen > recovered:
                     sentence = f"commit {state.progress.seen} was seen, and is gone"
-                    yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(course) - 1
+                    yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(trace) - 1
 
-    def _end(self, course: Course, come: Ways, *, has_crashed: bool) -> None:
-        commit_count = len(course.progresses[-1].committed)
+    def _end(self, trace: Trace, come: Ways, *, has_crashed: bool) -> None:
+        commit_count = len(trace.progresses[-1].committed)
         for state in come:
-            if state.node.call is None and not state.progress.violations and not course.progresses[-1].violations:
+            if state.node.call is None and not state.progress.violations and not trace.progresses[-1].violations:
                 self.counts.outcomes.add((said_by(state.node), commit_count, has_crashed))
 
     def _count(self, crash: _Crash, readers: list[ReaderState]) -> None:
         reached, progress = self.counts.reached, crash.world.progress
         reached[IN_COMMIT if progress.pending is not None else BETWEEN_COMMITS] += 1
-        if self._lives_through:
+        if self._sessions_through:
             reached[SEEN_EARLY] += any(state.progress.seen > len(progress.committed) for state in readers)
             reached[READER_AT_WORK] += any(state.node.depth > 0 for state in readers)
 
-    def _count_recovery(self, course: Course, come: Ways, before: Progress) -> None:
+    def _count_recovery(self, trace: Trace, come: Ways, before: Progress) -> None:
         reached = self.counts.reached
-        if before.pending is not None and course.recovered_count is not None:
-            reached[KEPT if course.recovered_count > len(before.committed) else DROPPED] += 1
-        reached[ORPHAN_SEEN] += any(0 < each.moment < course.recovered_moment for each in come.values())
-        if self._lives_through:
+        if before.pending is not None and trace.recovered_count is not None:
+            reached[KEPT if trace.recovered_count > len(before.committed) else DROPPED] += 1
+        reached[ORPHAN_SEEN] += any(0 < each.execution_state < trace.recovered_state for each in come.values())
+        if self._sessions_through:
             reached[LIVED_THROUGH] += any(
                 state.node.call is None and origin_of(come, state).node.depth > 0 for state in come
             )

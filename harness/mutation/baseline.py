@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Operations
-from tornproof.harness.simulator.process.situation import Situation
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.scenario import load_scenario
-from tornproof.harness.systems.scenario_situation import situation_of
+from tornproof.harness.systems.scenario_case import case_of
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.table_readers import Seen
 
@@ -28,12 +28,12 @@ class Catch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Baseline:
     """One scenario; all that is remembered of it was made by the implementation as it is."""
 
-    sound: Situation
+    sound: TestCase
 
-    def situation(self, target: TableTarget, rules: TraceRules = NO_RULES) -> Situation:
+    def case(self, target: TableTarget, rules: TraceRules = NO_RULES) -> TestCase:
         """Return the situation under a fault, whose readers must see what those without it see."""
         return dataclasses.replace(self.sound, target=target, rules=rules).expecting(self.sound)
 
@@ -48,9 +48,9 @@ class Ground:
         return self.sound.start
 
     @property
-    def lives(self) -> tuple[Operations, ...]:
+    def sessions(self) -> tuple[Operations, ...]:
         """The numbers of the operations, life by life."""
-        return tuple(life for life in (self.sound.first_life, self.sound.second_life) if life)
+        return tuple(session for session in (self.sound.first_session, self.sound.second_session) if session)
 
     def operation(self, number: int) -> TableOperation:
         """Return an operation."""
@@ -65,15 +65,15 @@ class Ground:
 
 
 @functools.lru_cache(maxsize=64)
-def ground_of(scenario: str) -> Ground:
+def baseline_of(scenario: str) -> Baseline:
     """Return the ground of a scenario; to be asked for while no fault is planted. Raises ScenarioError."""
-    situation = situation_of(load_scenario(scenario), TableTarget())
-    answer_all(situation)
-    return Ground(situation)
+    case = case_of(load_scenario(scenario), TableTarget())
+    answer_all(case)
+    return Baseline(case)
 
 
-def answer_all(situation: Situation) -> None:
+def answer_all(case: TestCase) -> None:
     """Ask for all that may be right to see, so that whoever judges under a fault finds it and computes nothing."""
-    first, second = situation.first_life, situation.second_life
+    first, second = case.first_session, case.second_session
     for done, more in itertools.product(range(len(first) + 1), range(len(second) + 1)):
-        situation.oracle(first[:done] + second[:more])
+        case.oracle(first[:done] + second[:more])

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tornproof.harness.common.verdict import HasTime
-from tornproof.harness.explorers.processes.messages import Failure, Life, Patch
+from tornproof.harness.explorers.processes.messages import Failure, Patch, Session
 from tornproof.harness.explorers.processes.reader import Style, run_reader
 from tornproof.harness.explorers.processes.start import Start
 from tornproof.harness.explorers.processes.writer import CLIENT, run_writer
 from tornproof.harness.parallel.fork_server import ForkServer
 
 HISTORY_SUFFIX = ".history"
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 HANG_SECONDS = 600.0
 """How long a process may be silent where it owes an answer, before the run gives up; no machine is so slow."""
 UNKNOWN_EXIT_CODE = 255
@@ -101,7 +101,7 @@ class Member:
             self._is_to_die = True
             os.kill(self.process, signal.SIGKILL)
         while not self.has_ended:
-            self.listen(LOOK_SECONDS)
+            self.listen(POLL_SECONDS)
 
     def _end(self, exit_code: int | None) -> None:
         """Note its end, and a failure unless we know the reason; what others did to it is no finding."""
@@ -109,10 +109,10 @@ class Member:
         self._connection.close()
         if self.failure is None and exit_code != 0 and not (self._is_to_die and exit_code == -signal.SIGKILL):
             text = f"{self.name} ended with exit code {self._exit_code}"
-            self.failure = Failure(text=text, is_refusal=exit_code in (None, -signal.SIGKILL))
+            self.failure = Failure(text=text, is_rejection=exit_code in (None, -signal.SIGKILL))
 
 
-class Crew:
+class Workers:
     """All processes of a run; leaving the `with` block kills those that still live."""
 
     def __init__(self, start: Start, histories: Path, patches: Sequence[Patch], has_time: HasTime) -> None:
@@ -123,9 +123,9 @@ class Crew:
         self._has_time = has_time
         self._server = ForkServer(*MODULES)
         self._members: list[Member] = []
-        self._life_counts: Counter[str] = Counter()
+        self._session_counts: Counter[str] = Counter()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Workers:
         """Return the crew itself."""
         return self
 
@@ -148,9 +148,9 @@ class Crew:
             member.listen()
         return [member.failure for member in self._members if member.failure is not None]
 
-    def start_writer(self, life: Life) -> Member:
+    def start_writer(self, session: Session) -> Member:
         """Start the next writer; raises NoAnswerError, OutOfTimeError."""
-        return self._start_member(CLIENT, run_writer, life)
+        return self._start_member(CLIENT, run_writer, session)
 
     def start_reader(self, client: str, style: Style) -> Member:
         """Start a reader's next life; raises as `start_writer`."""
@@ -161,12 +161,12 @@ class Crew:
         self._wait(member.has_spoken, f"{member.name} did not answer")
         return member.next_message()
 
-    def tell_all(self, members: Iterable[Member], message: Any) -> None:
+    def report_progress_all(self, members: Iterable[Member], message: Any) -> None:
         """Tell processes something, and wait until each has answered or ended; raises as `hear`."""
-        told = list(members)
-        for member in told:
+        reported = list(members)
+        for member in reported:
             member.say(message)
-        for member in told:
+        for member in reported:
             self.hear(member)
 
     def wait_for_ends(self, members: Iterable[Member]) -> None:
@@ -176,9 +176,9 @@ class Crew:
                 pass
 
     def _start_member(self, client: str, run: Callable[..., None], *more: object) -> Member:
-        life = self._life_counts[client]
-        self._life_counts[client] += 1
-        name = f"{client}.{life}"
+        session = self._session_counts[client]
+        self._session_counts[client] += 1
+        name = f"{client}.{session}"
         history = self._directory / f"{name}{HISTORY_SUFFIX}"
         try:
             self._wait(self._server.is_ready, "no process could be started")
@@ -195,7 +195,7 @@ class Crew:
         while True:
             if not self._has_time():
                 raise OutOfTimeError
-            if is_done(LOOK_SECONDS):
+            if is_done(POLL_SECONDS):
                 return
             if time.monotonic() - begin > HANG_SECONDS:
                 raise NoAnswerError(f"{otherwise} within {HANG_SECONDS:g} s")

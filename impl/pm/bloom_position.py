@@ -39,7 +39,7 @@ def bitset_of(
     if reference is None:
         return None
     if reference.length_bytes is None:
-        limit_bytes = metadata.generation.place.offset_bytes
+        limit_bytes = metadata.generation.position.offset_bytes
         bitset = decode_bitset(content, reference.offset_bytes, limit_bytes=limit_bytes, file=file)
     elif read_data is None:
         return None
@@ -71,10 +71,10 @@ def _external(
     file: str,
 ) -> bytes:
     def reject(expected: str, actual: object) -> NoReturn:
-        header, place = metadata.header, metadata.generation.place
+        header, location = metadata.header, metadata.generation.position
         name = header.columns[column_index].name
         field = f"bloom reference of column {name!r} of row group {ordinal}"
-        offset_bytes = bloom_reference_offset(place, header, ordinal, header.bloom_columns.index(column_index))
+        offset_bytes = bloom_reference_offset(location, header, ordinal, header.bloom_columns.index(column_index))
         raise CorruptError(file, field, offset_bytes, expected, actual)
 
     longest = min(metadata.token - reference.offset_bytes, SIZE_MAX_BYTES + HEADER_MAX_BYTES)

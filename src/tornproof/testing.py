@@ -142,7 +142,7 @@ def target(
             raise TargetError(f"{called} has no {_signature(part)}: a target needs it")
     for part, function in parts.items():
         _check_call(called, part, function)
-    own = tuple(rejections) or tuple(getattr(subject, "refusals", ()))
+    own = tuple(rejections) or tuple(getattr(subject, "rejections", ()))
     return FunctionTarget(name=called, rejections=(*own, TornproofError), parts=parts)
 
 

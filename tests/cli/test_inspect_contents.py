@@ -107,7 +107,7 @@ def test_filters_of_a_real_table_are_the_same_in_both_files_and_let_few_values_p
     assert "39.9 %" in printed(questdb_data / BLOOM / "_pm") and "0.144 %" in printed(questdb_data / BLOOM / "_pm")
 
 
-@pytest.mark.parametrize("place", BloomPosition)
+@pytest.mark.parametrize("position", BloomPosition)
 def test_filters_of_our_own_are_found_wherever_they_are_put(position: BloomPosition, tmp_path: Path) -> None:
     storage, path = OperatingSystemStorage(), str(tmp_path / "t")
     columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG)]

@@ -122,7 +122,7 @@ def given(case: Case, made: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "place", "sent"), moments())
+@pytest.mark.parametrize(("name", "position", "sent"), moments())
 def test_an_interrupted_command_ends_and_leaves_nothing(
     seconds_of: Callable[[str], float], made: Path, tmp_path: Path, name: str, position: float, sent: signal.Signals
 ) -> None:

@@ -39,8 +39,8 @@ def toy_case(target: Target, **settings: Any) -> TestCase:
             "target": target,
             "path": "toy",
             "operations": (b"a", b"bb", b"ccc", b"d"),
-            "first_life": (0, 1, 2),
-            "second_life": (3,),
+            "first_session": (0, 1, 2),
+            "second_session": (3,),
             **settings,
         }
     )

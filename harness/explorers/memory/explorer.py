@@ -54,6 +54,8 @@ INNOCENT = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
 class MemoryTestCase:
     """Commits of one life at a table, the first `settled_count` of which are there before the reader begins."""
 
+    __test__ = False
+    """pytest is not to take it for a class of tests."""
     target: TableTarget
     operations: tuple[Any, ...]
     path: str

@@ -36,9 +36,9 @@ KEY_COUNT = 3
 READER_COUNT = 3
 
 
-def append(world: World, *, position: int, count: int) -> None:
+def append(world: World, *, place: int, count: int) -> None:
     """Write rows behind all others of an interval."""
-    where = world.start.positions[position % len(world.start.positions)]
+    where = world.start.positions[place % len(world.start.positions)]
     entries = world.state.committed.entries
     known = [world.rows.timestamp(identity) for entry in entries for identity in entry.rows]
     known += map(world.rows.timestamp, world.staged.rows)

@@ -56,13 +56,15 @@ class TestCase:
     readers: tuple[Readers, ...] = ()
     start: DiskImage | None = None
     rules: TraceRules = NO_RULES
+    __test__ = False
+    """pytest is not to take it for a class of tests."""
     _fault_free: _FaultFree = field(default_factory=lambda: _FaultFree(()), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Keep what is known where this replaces a situation that differs in who takes part alone."""
         basis = (self.target, self.path, self.operations, self.start)
         if not self._fault_free.basis or not all(map(is_, self._fault_free.basis, basis)):
-            object.__setattr__(self, "_undisturbed", _FaultFree(basis))
+            object.__setattr__(self, "_fault_free", _FaultFree(basis))
 
     def expecting(self, sound: TestCase) -> TestCase:
         """Return this situation, which from now on expects what another one, without its fault, has learned so far."""

@@ -42,7 +42,7 @@ def test_nested_patches_of_one_place_come_off_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "position",
     ["tornproof.impl.pm.chain:no_such_name", "tornproof.impl.pm.no_such_module:check", "tornproof.impl.pm.chain"],
 )
 def test_a_place_that_does_not_exist_is_rejected(position: str) -> None:

@@ -153,11 +153,11 @@ def test_moves_that_nobody_can_make_are_rejected() -> None:
 
 
 BODY = """
-from random_runs import broken_run, table_situation, HEADER_BEFORE_BODY
+from random_runs import broken_run, table_case, HEADER_BEFORE_BODY
 from tornproof.harness.counterexamples.run import from_schedule, run_log
-situation = table_situation(protocol=HEADER_BEFORE_BODY)
-moves, _ = broken_run(situation)
-print(run_log(situation, from_schedule(situation, moves)).trace_hash)
+case = table_case(protocol=HEADER_BEFORE_BODY)
+moves, _ = broken_run(case)
+print(run_log(case, from_schedule(case, moves)).trace_hash)
 """
 
 

@@ -191,7 +191,7 @@ def test_a_case_comes_back_from_json() -> None:
         target=TableTarget.of(PRESETS["questdb-9.4.2"]),
     )
     again = case_of(json.loads(json.dumps(case_document(case))))
-    for name in ("path", "operations", "first_life", "second_life", "readers", "rules"):
+    for name in ("path", "operations", "first_session", "second_session", "readers", "rules"):
         assert getattr(again, name) == getattr(case, name)
     assert again.kernel().image().files == case.kernel().image().files
     assert again.kernel().image().directories == case.kernel().image().directories

@@ -197,7 +197,7 @@ def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatc
             raise RuntimeError("broken")
         return sound(scenario)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seeded_course, "fates_of", broken)
+    monkeypatch.setattr(seeded_course, "injected_faults_of", broken)
     runs = run_seeds(cell(), 0, range(3))
     assert [run.verdict for run in runs] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.VALID]
     assert (runs[1].error, runs[1].seed) == ("RuntimeError: broken", 1)

@@ -55,7 +55,7 @@ def test_after_any_kill_and_our_recovery_every_release_reads_and_goes_on(release
 
 
 def test_without_restating_a_release_that_takes_the_newest_footer_could_not() -> None:
-    with remembered_decoding(), replaced("tornproof.impl.write.recovery:_settle", lambda storage, resolved: None):
+    with remembered_decoding(), replaced("tornproof.impl.write.recovery:_republish", lambda storage, resolved: None):
         chosen = case()
         # The second life commits nothing, so that the orphan stays the newest.
         chosen = TestCase(

@@ -165,7 +165,7 @@ def rewrite(storage: MemoryStorage, path: str = PATH, start: int = DAY, asked: W
         writer.commit()
 
 
-@pytest.mark.parametrize("place", BloomPosition)
+@pytest.mark.parametrize("position", BloomPosition)
 def test_filters_of_all_types_are_written_grown_and_found_by_ourselves_and_duckdb(
     position: BloomPosition, tmp_path: Path
 ) -> None:

@@ -335,7 +335,7 @@ def test_unknown_fields_and_padding_survive_every_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("change", "position"),
     [
         (lambda struct: without(struct, FOOTER["row_groups"]), "row_groups"),
         (lambda struct: without(struct, FOOTER["schema"]), "schema"),

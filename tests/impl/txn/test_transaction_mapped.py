@@ -84,7 +84,7 @@ def test_a_file_that_is_cut_anywhere_is_rejected_as_the_other_reader_rejects_it(
 
 
 @pytest.mark.parametrize(
-    ("fields", "refusal"),
+    ("fields", "rejection"),
     [
         ({"version": -1}, CorruptError),
         ({"version": 2}, CorruptError),

@@ -225,7 +225,7 @@ def test_problem_of_an_older_generation_is_found(questdb_data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "limited"),
+    ("position", "limited"),
     [("THRIFT_LIMIT_BYTES", 100), ("decode_footer", partial(decode_footer, node_count_max=100))],
     ids=["bytes", "nodes"],
 )

@@ -64,7 +64,7 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("place", "substitute", "failure"),
+    ("position", "substitute", "failure"),
     [
         ("tornproof.impl.pm.chain:check_checksum", nothing, "was not rejected, although it is the checksum"),
         (

@@ -90,7 +90,7 @@ def test_every_model_keeps_what_is_synced_and_loses_what_is_not(model: Model) ->
 def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(power_controls, "convicts", lambda model, target: False)
+    monkeypatch.setattr(power_controls, "detects", lambda model, target: False)
     assert failed_controls([B]) == ["the toy 'never syncs' was not convicted in B"]
     phase = phase_of(toy_case(Toy()), B, points=())
     assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not convicted in B")
@@ -170,7 +170,7 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
 
 
 @pytest.mark.parametrize(
-    ("first_life", "points"),
+    ("first_session", "points"),
     [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.must_reach(C_8)))],
 )
 def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
@@ -182,7 +182,7 @@ def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
     assert phase.reached[power_points.TORN]
 
 
-@pytest.mark.parametrize("first_life", [(0,), nightly((0, 1, 2))], ids=len)
+@pytest.mark.parametrize("first_session", [(0,), nightly((0, 1, 2))], ids=len)
 def test_the_hardened_commit_is_safe_when_syncs_fail(table: TestCase, first_session: tuple[int, ...]) -> None:
     phase = phase_of(dataclasses.replace(table, first_session=first_session), D)
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, True, "")

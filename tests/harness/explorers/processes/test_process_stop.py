@@ -55,7 +55,7 @@ def test_who_may_go_on_stops_once_and_writes_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "is_published"),
+    ("position", "is_published"),
     [("sync record", True), ("store version", True), ("sync version", False)],
 )
 def test_what_is_published_before_the_version_is_told(position: str, is_published: bool) -> None:

@@ -146,7 +146,7 @@ def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: lis
 def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "PLACES", POSITIONS[:2])
+    monkeypatch.setattr(processes, "POSITIONS", POSITIONS[:2])
     phase = explore(tmp_path / "run", kills=2, readers=1)
     assert (phase.verdict, phase.counts["kills of the writer"]) == (Verdict.UNKNOWN, 2)
     assert phase.note.startswith("never reached: ") and 11 <= phase.note.count("killed at commit: ") <= 12

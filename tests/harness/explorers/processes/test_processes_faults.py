@@ -16,7 +16,7 @@ KILLS, READERS = 3, 2
 
 @pytest.mark.parametrize("seed", [2, nightly(3), nightly(4)])
 @pytest.mark.parametrize(
-    ("place", "substitute", "client", "properties"),
+    ("position", "substitute", "client", "properties"),
     sampled(
         3,
         [

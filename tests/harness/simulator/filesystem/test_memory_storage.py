@@ -484,7 +484,7 @@ def begin_lease(mapping: Mapping) -> None:
 
 
 @pytest.mark.parametrize(
-    "touch",
+    "access",
     [
         begin_lease,
         lambda mapping: mapping.load_u64(48),

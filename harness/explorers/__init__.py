@@ -1,4 +1,4 @@
-"""The explorers of `tornproof check`, one room each, which begins with its `explorer.py`.
+"""The explorers of `tornproof check`, one package each; begin with its `explorer.py`.
 
-They import the rooms before this one, and `barriers` imports `power_cuts`, `own_system` imports `kills`.
+They import the packages before this one in `harness`; `barriers` also imports `power_cuts`, and `own_system` `kills`.
 """

@@ -1,4 +1,4 @@
-"""Runs of situations by chance: schedules, and crashes of every kind, as the moves that a decision log is made of."""
+"""Random runs of test cases: schedules and crashes of every kind, as the moves that a decision log is made of."""
 
 from __future__ import annotations
 
@@ -61,31 +61,31 @@ def table_case(preset: str = "hardened", *, readers: int = 2, reads: int = 1, **
 
 @dataclasses.dataclass(slots=True)
 class Trace:
-    """A run by chance; a crash is "kill", "fail" (a sync) or a model of persistence."""
+    """A random run; a crash is "kill", "fail" (a sync) or a model of persistence."""
 
     sessions: Sessions
     chance: np.random.Generator
     crashes: list[str | Model]
-    transition_probability: float
+    switch_probability: float
     step_count_max: int
     moves: Moves = dataclasses.field(default_factory=list)
 
     def run(self) -> World:
         world = self.sessions.case.begin(self.sessions.first)
-        position, crash_at = -1, self._later()
+        process_index, crash_at = -1, self._later()
         while not world.progress.violations:
             enabled = world.enabled
             if self.crashes and (not enabled or len(self.moves) >= crash_at):
                 crashed = self._crash(world)
                 if crashed is not None:
-                    world, position, crash_at = crashed, -1, self._later()
+                    world, process_index, crash_at = crashed, -1, self._later()
                     continue
             if not enabled:
                 break
-            if position not in enabled or self.chance.random() < self.transition_probability:
-                position = enabled[int(self.chance.integers(len(enabled)))]
-            world.step(position)
-            self.moves.append((position, 1))
+            if process_index not in enabled or self.chance.random() < self.switch_probability:
+                process_index = enabled[int(self.chance.integers(len(enabled)))]
+            world.step(process_index)
+            self.moves.append((process_index, 1))
         return world
 
     def _later(self) -> int:
@@ -114,14 +114,14 @@ def traces(
     case: TestCase,
     *crashes: str | Model,
     seed: int = 0,
-    transition_probability: float = 0.15,
+    switch_probability: float = 0.15,
     step_count_max: int = 60,
 ) -> Iterator[tuple[World, Moves]]:
-    """Yield the ends of runs without end."""
+    """Yield the ends of random runs and the moves to them, for ever."""
     chance = np.random.default_rng(seed)
     with remembered_decoding(), closing(Sessions.of(case, fails="fail" in crashes)) as sessions:
         while True:
-            trace = Trace(sessions, chance, list(crashes), transition_probability, step_count_max)
+            trace = Trace(sessions, chance, list(crashes), switch_probability, step_count_max)
             world = trace.run()
             yield world, trace.moves
 
@@ -143,11 +143,11 @@ def found(case: TestCase, *crashes: str | Model, **settings: Any) -> Finding:
 
 @functools.cache
 def turned_finding() -> Finding:
-    """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
+    """Return the finding of a reader that was scheduled between the header of `_pm` and its body."""
     return found(table_case(protocol=HEADER_BEFORE_BODY))
 
 
 @functools.cache
 def cut_finding(model: Model = C_8) -> Finding:
-    """Return the finding of a power cut that a commit as the specification has it does not survive."""
+    """Return the finding of a power cut that a commit of the specification does not survive."""
     return found(table_case("specification"), model)

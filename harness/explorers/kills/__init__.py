@@ -1,1 +1,1 @@
-"""What is left when a process is killed between or inside its calls, or a call fails. Begin with `explorer.py`."""
+"""The disks that a killed process or a failed call leaves, and their recoveries. Begin with `explorer.py`."""

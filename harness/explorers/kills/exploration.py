@@ -1,4 +1,4 @@
-"""One exploration of a target by kills and failing calls: the disks that were seen, and what was found on them."""
+"""One exploration of a target by kills and failing calls: the distinct disks, and the findings on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKING_RECOVERY = "a recovery that wrote"
 KILLED_RECOVERY = "a kill inside a recovery"
 FAILED_CALL = "a call of a commit failed"
 POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL)
-MUST_REACH = (OLD_STATE, FAILED_CALL)
+COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
 NEVER_CAME = "failing calls never came"
 ALL = 1 << 62
 
@@ -35,7 +35,7 @@ Signature: TypeAlias = tuple[object, ...]
 
 
 class Share(NamedTuple):
-    """The points of a kind from one number to another."""
+    """The points of one kind from index `start` up to `stop`."""
 
     kind: str
     start: int = 0
@@ -47,7 +47,7 @@ EVERYTHING = (Share(WHOLE), Share(FAILING), Share(CUT))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareResult:
-    """What came of a share, or of several: the disks that were seen, and one finding of each signature."""
+    """The result of one or several shares: the distinct disks, and one finding of each signature."""
 
     seen: frozenset[SeenDisk]
     counts: Counter[str]
@@ -58,7 +58,7 @@ class ShareResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run without a disturbance shows of how much there is to visit."""
+    """How much there is to visit, as the fault-free run shows."""
 
     commit_count: int
     step_count: int
@@ -67,7 +67,7 @@ class Plan:
 
     @classmethod
     def of(cls, judge: Judge, cuts_max: int | None, recovery_kills_max: int) -> Plan:
-        """Plan about so many cuts, or all."""
+        """Plan about `cuts_max` cut writes, or all."""
         trace = judge.trace
         return cls(
             commit_count=len(trace.started),
@@ -77,7 +77,7 @@ class Plan:
         )
 
     def shares(self, judge: Judge, size: int) -> list[Share]:
-        """Cut all that is visited into shares of at most so many points."""
+        """Split all points into shares of at most `size`."""
         steps = judge.trace.steps
         counts = {
             WHOLE: len(steps) + 1,
@@ -101,7 +101,7 @@ class _Disk:
 
 
 class Exploration:
-    """Visits the points of a plan in a fixed order, shares of them side by side or one after the other."""
+    """Visits the points of a plan in a fixed order; shares of them may be visited in parallel."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Exploration:
         return True
 
     def _visit(self, storage: MemoryStorage, low: int, high: int, origin: Origin) -> None:
-        """Judge a disk and, after whole steps, what kills inside its recovery leave; the fewest kills come first."""
+        """Judge a disk and, unless a write was cut, the disks after kills in its recovery; fewer kills come first."""
         pending = deque(self._unseen(storage, low, high, origin, low))
         while pending:
             disk = pending.popleft()
@@ -201,7 +201,7 @@ class Exploration:
                 pending.extend(self._unseen(inner, low, high, disk.origin.then(kill), recovered.index))
 
     def _unseen(self, storage: MemoryStorage, low: int, high: int, origin: Origin, seen: int) -> Iterator[_Disk]:
-        """Yield a copy of the disk, unless it was there after as few kills of recoveries."""
+        """Yield a copy of the disk, unless it was visited after as few kills of recoveries."""
         key = storage.digest(), low, high, seen
         kill_count = origin.recovery_kill_count
         if kill_count < self._seen.get(key, kill_count + 1):
@@ -211,41 +211,42 @@ class Exploration:
     def _find(self, violation: Violation, origin: Origin) -> None:
         """Keep the first finding of each signature, and count the rest."""
         self._counts["violations"] += 1
-        disturbance, position = self._describe(origin)
-        signature = violation.violated, position, origin.recovery_kill_count > 0
+        description, location = self._describe(origin)
+        signature = violation.violated, location, origin.recovery_kill_count > 0
         if signature not in self._findings:
             self._findings[signature] = Finding(
                 property=violation.violated.value,
                 phase=PHASE,
-                sentence=f"{disturbance}: {violation.reason}.",
+                sentence=f"{description}: {violation.reason}.",
                 evidence={"target": self._target, **self._judge.trace.position(origin), **origin.evidence()},
             )
 
     def _describe(self, origin: Origin) -> tuple[str, tuple[object, ...]]:
-        """Return the disturbance in words, and the part of them that tells signatures apart."""
-        recovery = f", and {origin.recovery_kill_count} in recovery" if origin.recovery_kill_count else ""
+        """Describe the injected fault, and return the part of it that belongs to the signature."""
+        kill_count = origin.recovery_kill_count
+        recovery = f", and {kill_count} time{'s' * (kill_count > 1)} in recovery" if kill_count else ""
         if origin.failure is not None:
             call, fault = origin.failure.call, origin.failure.fault
-            words = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
+            sentence = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
             part = f" after {fault.written_bytes} bytes" if fault.written_bytes else ""
-            return f"{words}{part} ({fault.reason}){recovery}", ("failure", call.path.rpartition("/")[2])
+            return f"{sentence}{part} ({fault.reason}){recovery}", ("failure", call.path.rpartition("/")[2])
         steps, kill = self._judge.trace.steps, origin.kills[0]
-        where = steps[min(kill.step_count, len(steps) - 1)] if steps else None
+        step = steps[min(kill.step_count, len(steps) - 1)] if steps else None
         inside = f" and {kill.cut_bytes} bytes of the next" if kill.cut_bytes else ""
-        next_words = f", before the call to {where.kind} {where.path}" if where and kill.step_count < len(steps) else ""
-        signature = ("kill", where and where.path.rpartition("/")[2])
-        return f"After a kill behind {kill.step_count} steps{inside}{next_words}{recovery}", signature
+        next_words = f", before the call to {step.kind} {step.path}" if step and kill.step_count < len(steps) else ""
+        signature = ("kill", step and step.path.rpartition("/")[2])
+        return f"Killed after {kill.step_count} steps{inside}{next_words}{recovery}", signature
 
 
 def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[str] = _NONE) -> Phase:
-    """Say what all shares explored, and what it means."""
+    """Combine the results of all shares into a phase."""
     counts, reached, left = (
         sum((getattr(each, name) for each in results), Counter[str]()) for name in ("counts", "reached", "left")
     )
     seen = frozenset[SeenDisk]().union(*(each.seen for each in results))
     left += not_begun
     findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
-    missing = [name for name in MUST_REACH if not reached[name]]
+    missing = [name for name in COVERAGE_GOALS if not reached[name]]
     skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_CAME)
     phase = Phase(
         name=PHASE,
@@ -261,5 +262,5 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     )
     return phase.doubted(
         f"never reached: {', '.join(missing)}" if missing and not left and not findings else "",
-        f"{left[NEVER_CAME]} {NEVER_CAME}: the target does not do the same twice" if left[NEVER_CAME] else "",
+        f"{left[NEVER_CAME]} {NEVER_CAME}: the target is not deterministic" if left[NEVER_CAME] else "",
     )

@@ -1,7 +1,7 @@
-"""The crash explorer: a writer is killed after every step and inside every write, also in recovery, and calls fail.
+"""The crash explorer: a writer is killed after every step and inside every write, recovery included, and calls fail.
 
-Model A of persistence: what was written before the kill is there, whether synced or not. Every file system keeps that
-promise to a killed process; what a power cut leaves is not explored here.
+Persistence model A: what was written before the kill is kept, whether synced or not, as on every file system. Power
+cuts are not explored here.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def explore_crashes(
     expected: Sequence[Hashable] | None = None,
     recovery_kills_max: int = RECOVERY_KILLS_MAX,
 ) -> Phase:
-    """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer make of it.
+    """Kill a writer of `operations` in every way of the plan, and check what readers and the next writer see.
 
     Starts from `start`, else from what the target creates. `expected` is what readers see before the first and after
-    each operation; without it the undisturbed run says so. Of more than `cuts_max` lengths at which writes can tear,
-    about that many are tried; what is left when there is no more time, the bound says.
+    each operation, by default as in the fault-free run. Of more than `cuts_max` lengths at which writes can tear, about
+    that many are tried. The bound says what was left out for lack of time.
     """
     failed = failed_controls()
     try:
@@ -70,11 +70,11 @@ def explore_crashes(
 
 
 def failed_controls() -> list[str]:
-    """Explore toys and return in words which broken one was not convicted, and if the sound one was."""
+    """Explore toys; describe each broken one that was not detected, and what was found in the sound one."""
     failures = [f"{name}: {violated}" for name, violated in sorted(_violated(Toy()))]
     for target, violated in CONTROLS:
         if (target.name, violated) not in _violated(target):
-            failures.append(f"the toy that {target.name!r} was not convicted: {violated}")
+            failures.append(f"the broken toy {target.name!r} was not detected: {violated}")
     return failures
 
 
@@ -96,9 +96,9 @@ def replay_crash(
     path: str,
     expected: Sequence[Hashable] | None = None,
 ) -> Verdict:
-    """Return INVALID when the finding's disturbance violates the same property again, VALID when not.
+    """Return INVALID when the finding's fault violates the same property again, VALID when it violates none.
 
-    UNKNOWN when it cannot be tried: the run has other steps now, or the evidence is none.
+    UNKNOWN when it violates another one or cannot be injected: the run has other steps now, or the evidence is invalid.
     """
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
@@ -134,18 +134,18 @@ def _replay(judge: Judge, origin: Origin) -> None:
 
 
 def fault_free_phase(target: Target, violation: Violation) -> Phase:
-    """Return the phase of a target that is wrong even where nothing disturbs it."""
+    """Return the phase of a target whose fault-free run violates a property."""
     finding = Finding(
         property=violation.violated.value,
         phase=PHASE,
-        sentence=f"Without any disturbance: {violation.reason}.",
+        sentence=f"Without any fault: {violation.reason}.",
         evidence={"target": target.name, "kills": []},
     )
     return Phase(
         name=PHASE,
         explored=1,
         complete=False,
-        bound="the undisturbed run only",
+        bound="the fault-free run only",
         verdict=Verdict.INVALID,
         findings=(finding,),
     )

@@ -1,4 +1,4 @@
-"""What must hold on a disk after a kill or a failed call, and a target's undisturbed run to compare with."""
+"""The properties of a disk after a kill or a failed call, and the fault-free run to compare it with."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Property(enum.StrEnum):
     ORDERLY = "what goes wrong is said in an orderly way"
 
 
-class Violation(Exception):  # noqa: N818  # a judgement, raised by the judge
-    """One property does not hold, with the reason as the end of a sentence."""
+class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
+    """One property does not hold; `reason` ends a sentence."""
 
     def __init__(self, violated: Property, reason: str) -> None:
         self.violated = violated
@@ -47,7 +47,7 @@ class Violation(Exception):  # noqa: N818  # a judgement, raised by the judge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The undisturbed run: its steps, where among them each commit started and was acknowledged, and what was read.
+    """The fault-free run: its steps, at which of them each commit started and was acknowledged, and what was read.
 
     `observations` starts with the one before the first commit.
     """
@@ -65,7 +65,7 @@ class Trace:
         return low, max(low, high)
 
     def position(self, origin: Origin) -> dict[str, Any]:
-        """Return where in the run an origin began: commits acknowledged and started, and the step that came next."""
+        """Return the position of an origin in the run: commits acknowledged and started, and the next step."""
         if origin.failure is not None:
             return {"acknowledged": origin.failure.operation, "started": origin.failure.operation + 1}
         first = origin.kills[0]
@@ -77,7 +77,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a judged disk gave: the observation's index, the disk before recovery, and recovery's steps."""
+    """A disk that was judged: the observation's index, the disk before recovery, and recovery's steps."""
 
     index: int
     before: MemoryStorage
@@ -96,7 +96,7 @@ class Judge:
         path: str,
         expected: Sequence[Hashable] | None = None,
     ) -> None:
-        """Run the operations undisturbed; what is read then is right, unless `expected` says what is."""
+        """Run the operations without faults; what is read then is correct, unless `expected` is given."""
         self._target = target
         self._operations = operations
         self._path = path
@@ -104,7 +104,7 @@ class Judge:
         self.trace = self._fault_free(start, expected)
 
     def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
-        with self._orderly(Property.FAULT_FREE, "the undisturbed run"):
+        with self._orderly(Property.FAULT_FREE, "the fault-free run"):
             storage = MemoryStorage() if start is None else MemoryStorage.of(start)
             if start is None:
                 self._target.create(storage, self._path)
@@ -163,7 +163,7 @@ class Judge:
         """Yield every way in which a call of a commit may fail, commit by commit."""
         trace = self.trace
         for operation, step_count in enumerate(trace.started):
-            # Where a commit cannot go on from here, the kill before it shows the same, with its own finding.
+            # A commit that fails here fails after the kill before it too, which is a finding of its own.
             with suppress(Violation):
                 calls = self.calls_of_commit(replay_prefix(trace.start, trace.steps, step_count), operation)
                 yield from failures(operation, calls)
@@ -248,7 +248,7 @@ class Judge:
 
     @contextmanager
     def _orderly(self, rejected: Property | None, doing: str) -> Iterator[None]:
-        """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
+        """Turn whatever the target raises into a violation: of `rejected` where the target declares the error."""
         try:
             yield
         except Violation:
@@ -257,7 +257,7 @@ class Judge:
             raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
         except Exception as error:
             if rejected is not None and isinstance(error, self._target.rejections):
-                raise Violation(rejected, f"{doing} was refused: {error}") from error
+                raise Violation(rejected, f"{doing} was rejected: {error}") from error
             raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error
 
 

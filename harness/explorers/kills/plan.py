@@ -1,4 +1,4 @@
-"""The points that a crash explorer visits: what a process kill can leave, and which calls of a commit can fail."""
+"""The points that the crash explorer visits: where a process is killed, and which calls of a commit fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLE_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A life ended after `step_count` steps and `cut_bytes` of the next one, a write."""
+    """The process was killed after `step_count` steps and `cut_bytes` of the next one, a write."""
 
     step_count: int
     cut_bytes: int
@@ -38,13 +38,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a disk came to be: a kill or a failure, then kills in the recoveries after it."""
+    """How a disk came about: a kill or a failure, then kills in the recoveries after it."""
 
     kills: tuple[Kill, ...] = ()
     failure: Failure | None = None
 
     def then(self, kill: Kill) -> Origin:
-        """Return this, and a kill in the recovery after it."""
+        """Return this origin, followed by a kill in the recovery."""
         return Origin((*self.kills, kill), self.failure)
 
     @property
@@ -58,7 +58,7 @@ class Origin:
         return self.failure is None and bool(self.kills) and self.kills[0].cut_bytes > 0
 
     def evidence(self) -> dict[str, Any]:
-        """Return what `origin_of` makes the same origin from."""
+        """Return the JSON object from which `origin_of` makes the same origin."""
         evidence: dict[str, Any] = {"kills": [[kill.step_count, kill.cut_bytes] for kill in self.kills]}
         if self.failure is not None:
             fault = self.failure.fault
@@ -74,7 +74,7 @@ class Origin:
 
 
 def origin_of(evidence: dict[str, Any]) -> Origin:
-    """Return the origin that gave the evidence; raises KeyError, TypeError, ValueError for what none gave."""
+    """Return the origin that the evidence describes; raises KeyError, TypeError, ValueError for invalid evidence."""
     kills = tuple(Kill(int(step_count), int(cut_bytes)) for step_count, cut_bytes in evidence["kills"])
     failure = evidence.get("failure")
     if failure is None:
@@ -90,7 +90,7 @@ def origin_of(evidence: dict[str, Any]) -> Origin:
 
 
 def border_cuts(step: Call) -> Sequence[int]:
-    """Return the lengths at which a write tears first: all of a short one, else those near its ends and borders."""
+    """Return the most likely lengths of a torn write: all of a short one, else those near its ends and blocks."""
     size_bytes = len(step.content)
     if size_bytes <= WHOLE_BYTES:
         return range(1, size_bytes)
@@ -104,18 +104,18 @@ def border_cuts(step: Call) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The lengths at which writes tear: three of each, and every `nth` of all that are worth a try."""
+    """The lengths at which writes tear: three of each, and every `nth` of all candidates."""
 
     nth: int = 1
 
     @classmethod
     def at_most(cls, cuts_max: int | None, steps: Sequence[Call]) -> Cuts:
-        """Return about so many cuts of these steps, or all."""
+        """Return about `cuts_max` cuts of these steps, or all."""
         count = sum(len(all_cuts(step)) for step in steps)
         return cls(1 if cuts_max is None else max(1, -(-count // max(1, cuts_max))))
 
     def of(self, step: Call) -> Sequence[int]:
-        """Return the lengths of one write."""
+        """Return the lengths at which one write tears."""
         return sorted({*few_cuts(step), *all_cuts(step)[:: self.nth]})
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Cuts:
 
 
 def all_cuts(step: Call) -> Sequence[int]:
-    """Return the lengths of a write that are worth a try, ascending."""
+    """Return all candidate lengths of a torn write, ascending."""
     return sorted({*border_cuts(step), *sampled_cuts(step)})
 
 
@@ -140,7 +140,7 @@ def few_cuts(step: Call) -> Sequence[int]:
 
 
 def sampled_cuts(step: Call) -> Sequence[int]:
-    """Return lengths of a long write between those of `border_cuts`, evenly apart."""
+    """Return evenly spaced lengths of a long write that are not in `border_cuts`."""
     size_bytes = len(step.content)
     if size_bytes <= WHOLE_BYTES:
         return ()

@@ -1,4 +1,4 @@
-"""One exploration of a mapped reader: every answer that its loads may get beside one writer's stores, to the end."""
+"""One exploration of a mapped reader: every value that its loads may return while one writer stores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SILENT = frozenset({CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.UNMAP, Ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What an exploration stands on: a writer's life and its stores, and what processor and system promise."""
+    """What an exploration starts from: a writer's trace and stores, and what the processor and the system guarantee."""
 
     trace: WriterTrace
     history: StoreHistory
@@ -48,19 +48,19 @@ class Baseline:
 
     @classmethod
     def of(cls, trace: WriterTrace, model: MemoryModel, *, system_calls_are_fences: bool) -> Baseline:
-        """Put the stores of a life under a model; raises NotMappedError."""
+        """Put the stores of a trace under a model; raises NotMappedError."""
         history = trace.history(system_calls_are_fences=system_calls_are_fences)
         return cls(trace=trace, history=history, model=model, system_calls_are_fences=system_calls_are_fences)
 
     def answers(self, call: Call, view: View) -> Iterator[tuple[Answer, Loaded | None, View]]:
-        """Yield what a reader's call may give, with what was loaded and the view after it; raises NotMappedError."""
+        """Yield each answer that a call may get, what was loaded, and the view after it; raises NotMappedError."""
         if self.system_calls_are_fences and is_system_call(call):
             view = view.fenced()
         if call.kind is CallKind.LOAD and call.path == self.trace.path:
             for loaded in self.history.loads(self.model, view, call.offset_bytes, call.size_bytes):
                 yield int.from_bytes(loaded.content, "little"), loaded, loaded.view
         elif call.kind is CallKind.SIZE:
-            # The system orders this look at its own number, as it does the change.
+            # The kernel orders reads of a file's size with its changes.
             for loaded in self.history.loads(self.model, view.fenced(), SIZE_OFFSET_BYTES, SIZE_BYTES):
                 yield int.from_bytes(loaded.content, "little"), loaded, loaded.view.fenced()
         elif call.kind is CallKind.LOAD_FENCE:
@@ -68,59 +68,59 @@ class Baseline:
         elif call.kind in _SILENT:
             yield None, None, view
         else:
-            raise NotMappedError(f"the reader does not load but {call.kind} {call.path}")
+            raise NotMappedError(f"the reader calls {call.kind} {call.path}, which is not a load")
 
 
-class Look(NamedTuple):
-    """A load, or a look at the file's size, and what it returned; `before` is the one before it."""
+class Load(NamedTuple):
+    """A load of the reader, or a read of the file's size, and what it returned; `before` is the one before it."""
 
-    before: Look | None
+    before: Load | None
     offset_bytes: int
     content: bytes
     stores: tuple[int, ...]
 
     @property
     def is_at_version(self) -> bool:
-        """Whether it is a look at VERSION."""
+        """Whether it loads VERSION."""
         return self.offset_bytes == 0
 
     @property
     def positions(self) -> range:
-        """The locations that it covers."""
+        """The positions that it covers."""
         return range(self.offset_bytes, self.offset_bytes + len(self.content), POSITION_BYTES)
 
 
-class Standing(NamedTuple):
-    """How far a reader has come: its view, its loads, the newest store that it has seen, the commits that it saw.
+class ReaderState(NamedTuple):
+    """The state of a reader: its view, its last load, the newest store that it has seen, the commits that it saw.
 
-    `versions` are what its looks at VERSION gave since the read began. `violated` is the first broken property, or
-    none, and `sentence` says how.
+    `versions` are the values of VERSION that it loaded since the read began. `violated` is the first broken property,
+    or empty, and `sentence` says how.
     """
 
     view: View = View()
-    look: Look | None = None
+    load: Load | None = None
     newest: int = 0
     seen: tuple[int, ...] = ()
     versions: tuple[bytes, ...] = ()
     violated: str = ""
     sentence: str = ""
 
-    def broken(self, violated: str, sentence: str) -> Standing:
-        """Return where it stands after a property was broken."""
+    def broken(self, violated: str, sentence: str) -> ReaderState:
+        """Return the state after a property was broken."""
         return self if self.violated else self._replace(violated=violated, sentence=sentence)
 
 
 @dataclass(slots=True, kw_only=True)
 class Explored:
-    """What came of an exploration: ends by their numbers, one broken execution a property, what was reached and seen.
+    """The result of an exploration.
 
-    An execution is the sequence of words that the reader's loads gave; `broken` are the ends of those that broke a
-    property.
+    An execution is the sequence of values that the reader's loads returned, and is counted by the number of its end.
+    `broken` are the executions that broke a property, and `detected` is the first of them.
     """
 
     executions: set[int] = field(default_factory=set)
     broken: dict[str, set[int]] = field(default_factory=dict)
-    detected: dict[str, Standing] = field(default_factory=dict)
+    detected: dict[str, ReaderState] = field(default_factory=dict)
     reached: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(POINTS, 0)))
     seen: set[tuple[int, ...]] = field(default_factory=set)
     is_complete: bool = True
@@ -135,102 +135,102 @@ class MemoryExploration:
     """Visits every execution of a reader."""
 
     def __init__(self, baseline: Baseline, reader: Process) -> None:
-        """Explore on this ground."""
+        """Explore `reader` from `baseline`."""
         self.explored = Explored()
         self._baseline = baseline
         self._reader = reader
         self._commits = {version: number for number, version in enumerate(baseline.trace.versions)}
 
     def run(self, has_time: HasTime = always) -> Explored:
-        """Go depth first, the oldest stores first, for as long as there is time."""
-        waiting: list[tuple[Node | None, Answer, Standing]] = [(None, None, Standing())]
+        """Visit executions depth first, the oldest stores first, while there is time."""
+        waiting: list[tuple[Node | None, Answer, ReaderState]] = [(None, None, ReaderState())]
         while waiting:
-            parent, answer, standing = waiting.pop()
+            parent, answer, state = waiting.pop()
             node = self._reader.root if parent is None else self._reader.advance(parent, answer)
-            standing = self.observed(node, standing)
+            state = self.observed(node, state)
             if node.call is not None:
-                following = [(node, *after) for after in self.after(node.call, standing)]
+                following = [(node, *after) for after in self.after(node.call, state)]
                 waiting.extend(reversed(following))
             else:
-                self._end(node, standing)
+                self._end(node, state)
                 if not has_time():
                     self.explored.is_complete = not waiting
                     break
         return self.explored
 
-    def after(self, call: Call, standing: Standing) -> Iterator[tuple[Answer, Standing]]:
-        """Yield the answers that a call may get and where the reader stands then."""
-        for answer, loaded, view in self._baseline.answers(call, standing.view):
+    def after(self, call: Call, state: ReaderState) -> Iterator[tuple[Answer, ReaderState]]:
+        """Yield each answer that a call may get and the reader's state after it."""
+        for answer, loaded, view in self._baseline.answers(call, state.view):
             if loaded is None:
-                yield answer, standing._replace(view=view)
+                yield answer, state._replace(view=view)
             else:
                 offset_bytes = SIZE_OFFSET_BYTES if call.kind is CallKind.SIZE else call.offset_bytes
-                look = Look(standing.look, offset_bytes, loaded.content, loaded.stores)
-                yield answer, self._looked(standing, look, view)
+                load = Load(state.load, offset_bytes, loaded.content, loaded.stores)
+                yield answer, self._loaded(state, load, view)
 
-    def observed(self, node: Node, standing: Standing) -> Standing:
-        """Judge what the reader says."""
+    def observed(self, node: Node, state: ReaderState) -> ReaderState:
+        """Check what the reader reports."""
         for mark in node.marks:
-            standing = self._heard(mark, standing)
+            state = self._marked(mark, state)
         if node.outcome:
-            return standing.broken(Property.DISORDERLY, f"the reader ends with {node.outcome}")
-        return standing
+            return state.broken(Property.DISORDERLY, f"the reader ends with {node.outcome}")
+        return state
 
-    def _heard(self, mark: Mark, standing: Standing) -> Standing:
+    def _marked(self, mark: Mark, state: ReaderState) -> ReaderState:
         match mark.kind:
             case kind if kind == READ:
-                return standing._replace(versions=())
+                return state._replace(versions=())
             case kind if kind == REJECTED:
-                return standing.broken(Property.REJECTED, f"the reader is refused: {mark.value}")
+                return state.broken(Property.REJECTED, f"the read fails: {mark.value}")
             case kind if kind == SEEN:
                 assert isinstance(mark.value, Transaction)
-                return self._saw(mark.value, standing)
-        return standing
+                return self._saw(mark.value, state)
+        return state
 
-    def _saw(self, transaction: Transaction, standing: Standing) -> Standing:
+    def _saw(self, transaction: Transaction, state: ReaderState) -> ReaderState:
         commit = self._commits.get(transaction)
         if commit is None:
             sentence = f"the reader took version {transaction.version} with words that no committed version has"
-            return standing.broken(Property.WRONG_SNAPSHOT, sentence)
-        if standing.seen and commit < standing.seen[-1]:
-            sentence = f"the reader saw commit {commit} after commit {standing.seen[-1]}"
-            return standing.broken(Property.WENT_BACK, sentence)
+            return state.broken(Property.WRONG_SNAPSHOT, sentence)
+        if state.seen and commit < state.seen[-1]:
+            sentence = f"the reader saw commit {commit} after commit {state.seen[-1]}"
+            return state.broken(Property.WENT_BACK, sentence)
         reached = self.explored.reached
-        reached[RETRIED] += len(standing.versions) > 2
+        reached[RETRIED] += len(state.versions) > 2
         reached[GREW] += has_grown(self._baseline.trace, commit)
-        return standing._replace(seen=(*standing.seen, commit))
+        return state._replace(seen=(*state.seen, commit))
 
-    def _looked(self, standing: Standing, look: Look, view: View) -> Standing:
+    def _loaded(self, state: ReaderState, load: Load, view: View) -> ReaderState:
         reached = self.explored.reached
-        led_to = (self._baseline.history.latest(position, standing.newest) for position in look.positions)
-        reached[OLDER_WORD] += any(map(int.__lt__, look.stores, led_to))
-        reached[TWO_STORES] += len(set(look.stores)) > 1
-        versions = standing.versions
-        if look.is_at_version:
-            if len(versions) % 2 and look.content != versions[-1]:
+        led_to = (self._baseline.history.latest(position, state.newest) for position in load.positions)
+        reached[OLDER_WORD] += any(map(int.__lt__, load.stores, led_to))
+        reached[TWO_STORES] += len(set(load.stores)) > 1
+        versions = state.versions
+        if load.is_at_version:
+            if len(versions) % 2 and load.content != versions[-1]:
                 reached[MOVED] += 1
-                reached[MIXED] += self._is_mixed(standing.look)
-            versions = (*versions, look.content)
-        return standing._replace(view=view, look=look, newest=max(standing.newest, *look.stores), versions=versions)
+                reached[MIXED] += self._is_mixed(state.load)
+            versions = (*versions, load.content)
+        return state._replace(view=view, load=load, newest=max(state.newest, *load.stores), versions=versions)
 
-    def _is_mixed(self, look: Look | None) -> bool:
-        """Say whether no version ever stood in the file as it was loaded since the last look at VERSION."""
+    def _is_mixed(self, load: Load | None) -> bool:
+        """Return whether the file never held at once what was loaded since the last load of VERSION."""
         possible = self._baseline.trace.contents
-        while look is not None and not look.is_at_version:
-            start, content = look.offset_bytes, look.content
+        while load is not None and not load.is_at_version:
+            start, content = load.offset_bytes, load.content
             if start >= 0:
                 possible = tuple(each for each in possible if each[start : start + len(content)] == content)
-            look = look.before
+            load = load.before
         return not possible
 
-    def _end(self, node: Node, standing: Standing) -> None:
+    def _end(self, node: Node, state: ReaderState) -> None:
         self.explored.executions.add(node.number)
-        self.explored.seen.add(standing.seen)
-        if standing.violated:
-            self.explored.broken.setdefault(standing.violated, set()).add(node.number)
-            self.explored.detected.setdefault(standing.violated, standing)
+        self.explored.seen.add(state.seen)
+        if state.violated:
+            self.explored.broken.setdefault(state.violated, set()).add(node.number)
+            self.explored.detected.setdefault(state.violated, state)
 
 
 def has_grown(trace: WriterTrace, commit: int) -> bool:
-    """Say whether a commit left a longer partition table than the first version has."""
+    """Return whether a commit left a longer partition table than the first version has."""
     return len(trace.versions[commit].partitions) > len(trace.versions[0].partitions)

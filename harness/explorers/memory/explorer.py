@@ -1,8 +1,8 @@
-"""The memory explorer: a mapped reader of `_txn` beside the stores of the real writer, under three memory models.
+"""The memory explorer: a mapped reader of `_txn` concurrent with the real writer, under three memory models.
 
-The writer's life runs once and leaves its stores and fences; then every execution of the reader is visited that
-sequential consistency, total store order and weak memory allow. What is checked is the order that the protocol asks
-for: a processor's own behaviour inside CPython is not explored.
+The writer runs once and leaves its stores and fences; then every execution of the reader is visited that sequential
+consistency, total store order and weak memory allow. This checks the order that the protocol requires, not how a
+processor executes CPython.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tornproof.harness.explorers.memory.exploration import (
     POINTS,
     Baseline,
     Explored,
-    Look,
+    Load,
     MemoryExploration,
-    Standing,
+    ReaderState,
     has_grown,
 )
 from tornproof.harness.explorers.memory.narrative import narrative
@@ -47,12 +47,12 @@ PHASE = "memory"
 READ_COUNT = 2
 SEQUENTIAL, TOTAL_STORE_ORDER, _, WEAK = CASES
 CONTROLS = ((NO_FENCE_BEFORE_VERSION, WEAK), (NO_FINAL_LOOK, SEQUENTIAL))
-INNOCENT = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
+NEGATIVE_CONTROL = (NO_FENCE_BEFORE_VERSION, TOTAL_STORE_ORDER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTestCase:
-    """Commits of one life at a table, the first `settled_count` of which are there before the reader begins."""
+    """Commits of one session to a table, the first `settled_count` of which precede the reader."""
 
     __test__ = False
     """pytest is not to take it for a class of tests."""
@@ -64,13 +64,13 @@ class MemoryTestCase:
 
     def trace(self, variant: MemoryVariant = ALL_FENCES) -> WriterTrace:
         """Run the writer; raises NotExplorableError."""
-        session = trace_writer(variant.of(self.target), self.operations, start=self.start, path=self.path)
-        return session.settled(self.settled_count)
+        trace = trace_writer(variant.of(self.target), self.operations, start=self.start, path=self.path)
+        return trace.settled(self.settled_count)
 
     @contextmanager
     def reader(self, variant: MemoryVariant = ALL_FENCES, read_count: int = 1) -> Iterator[Process]:
-        """Start the reader, patched as the variant says while the block runs."""
-        with variant.planted():
+        """Start the reader, patched by the variant while the block runs."""
+        with variant.applied():
             process = Process("reader", mapped_reader(self.path, read_count))
             try:
                 yield process
@@ -89,7 +89,7 @@ def explore_memory(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Explore a reader that reads twice beside the commits of `operations`, in every case.
+    """Explore a reader that reads twice during the commits of `operations`, in every case.
 
     The first `settled_count` operations are committed before the reader begins. Raises NotExplorableError where the
     writer fails.
@@ -111,45 +111,45 @@ def explore_memory(
             except NotMappedError as error:
                 notes.append(str(error))
                 break
-            for violated, standing in results[case].detected.items():
-                findings.setdefault(violated, _finding(baseline, case, violated, standing, settled_count))
+            for violated, state in results[case].detected.items():
+                findings.setdefault(violated, _finding(baseline, case, violated, state, settled_count))
             on_progress(number, 1 + len(cases))
     phase = _phase(trace, results, tuple(findings.values()), notes).with_controls(failed)
     return dataclasses.replace(phase, complete=phase.complete and len(results) == len(cases))
 
 
 def baseline_of(trace: WriterTrace, case: MemoryCase) -> Baseline:
-    """Put a writer's life under the rules of a case; raises NotMappedError."""
+    """Put a writer's trace under the rules of a case; raises NotMappedError."""
     return Baseline.of(trace, case.model, system_calls_are_fences=case.system_calls_are_fences)
 
 
 def explore_variant(
     test_case: MemoryTestCase, variant: MemoryVariant, cases: Sequence[MemoryCase] = CASES, *, read_count: int = 1
 ) -> tuple[Explored, ...]:
-    """Explore one variant in every case, however long it takes; raises NotExplorableError, NotMappedError."""
+    """Explore one variant in every case without a time limit; raises NotExplorableError, NotMappedError."""
     trace = test_case.trace(variant)
     with test_case.reader(variant, read_count) as reader:
         return tuple(MemoryExploration(baseline_of(trace, case), reader).run() for case in cases)
 
 
 def failed_controls(test_case: MemoryTestCase) -> list[str]:
-    """Return in words what was not convicted and must be, and what was and must not be.
+    """Describe each broken variant that was not detected, and the correct one if it was rejected.
 
-    The controls leave something out of the hardened commit and of our own reader, whatever is explored.
+    The variants leave something out of the hardened commit or of our own reader, whatever target is explored.
     """
     hardened = dataclasses.replace(test_case, target=dataclasses.replace(test_case.target, protocol=HARDENED))
     failures: list[str] = []
     for variant, case in CONTROLS:
         if not _is_detected(hardened, variant, case):
-            failures.append(f"{variant.name} was not convicted under {case}")
-    variant, case = INNOCENT
+            failures.append(f"{variant.name} was not detected under {case}")
+    variant, case = NEGATIVE_CONTROL
     if _is_detected(hardened, variant, case):
-        failures.append(f"{variant.name} was convicted under {case}")
+        failures.append(f"{variant.name} was rejected under {case}")
     return failures
 
 
 def _is_detected(test_case: MemoryTestCase, variant: MemoryVariant, case: MemoryCase) -> bool:
-    """Go on until the first accepted mix."""
+    """Explore until the reader first accepts a mixed record."""
     with test_case.reader(variant) as reader:
         exploration = MemoryExploration(baseline_of(test_case.trace(variant), case), reader)
         explored = exploration.run(lambda: Property.WRONG_SNAPSHOT not in exploration.explored.detected)
@@ -161,8 +161,8 @@ def replay_memory(
 ) -> Verdict:
     """Return INVALID when the finding's loads, answered by the same words, break the same property again.
 
-    VALID when the model allows one of the words no more, or nothing is broken by them; UNKNOWN when it cannot be
-    tried: the reader loads something else now, or the evidence is none.
+    VALID when the model no longer allows one of the words, or they break nothing; UNKNOWN when it cannot be tried: the
+    reader loads something else now, or the evidence is invalid.
     """
     try:
         again = seen_again(target, operations, finding, start=start, path=path)
@@ -176,7 +176,7 @@ def replay_memory(
 def seen_again(
     target: TableTarget, operations: Sequence[Any], finding: Finding, *, start: DiskImage | None = None, path: str
 ) -> Finding | None:
-    """Return what the finding's loads give now, or None where the model allows them no more or they break nothing.
+    """Return the finding of the same loads now, or None where the model no longer allows them or they break nothing.
 
     Raises KeyError, TypeError, ValueError, IndexError, NotMappedError where they cannot be tried.
     """
@@ -188,54 +188,58 @@ def seen_again(
     )
     baseline = baseline_of(test_case.trace(), case)
     with test_case.reader(read_count=READ_COUNT) as reader:
-        standing = _again(MemoryExploration(baseline, reader), reader, evidence["loads"])
-    if standing is None or not standing.violated:
+        state = _load_again(MemoryExploration(baseline, reader), reader, evidence["loads"])
+    if state is None or not state.violated:
         return None
-    return _finding(baseline, case, standing.violated, standing, settled_count)
+    return _finding(baseline, case, state.violated, state, settled_count)
 
 
-def _again(exploration: MemoryExploration, reader: Process, loads: Sequence[Mapping[str, Any]]) -> Standing | None:
-    """Let the reader load the same words once more; None where it can not, and ValueError where it asks for others."""
+def _load_again(
+    exploration: MemoryExploration, reader: Process, loads: Sequence[Mapping[str, Any]]
+) -> ReaderState | None:
+    """Let the reader load the same words again; None where it cannot, ValueError where it loads other positions."""
     node: Node = reader.root
-    standing = exploration.observed(node, Standing())
+    state = exploration.observed(node, ReaderState())
     used = 0
-    while node.call is not None and not standing.violated:
-        choices = list(exploration.after(node.call, standing))
-        if choices[0][1].look is not standing.look:
-            found = _chosen(choices, loads[used])
+    while node.call is not None and not state.violated:
+        choices = list(exploration.after(node.call, state))
+        if choices[0][1].load is not state.load:
+            found = _choice_of(choices, loads[used])
             if found is None:
                 return None
-            answer, standing = found
+            answer, state = found
             used += 1
         else:
-            ((answer, standing),) = choices
+            ((answer, state),) = choices
         node = reader.advance(node, answer)
-        standing = exploration.observed(node, standing)
-    return standing
+        state = exploration.observed(node, state)
+    return state
 
 
-def _chosen(choices: list[tuple[Answer, Standing]], load: Mapping[str, Any]) -> tuple[Answer, Standing] | None:
-    for answer, standing in choices:
-        look = standing.look
-        assert isinstance(look, Look)
-        if (look.offset_bytes, len(look.content)) != (load["offset_bytes"], load["size_bytes"]):
+def _choice_of(
+    choices: list[tuple[Answer, ReaderState]], expected: Mapping[str, Any]
+) -> tuple[Answer, ReaderState] | None:
+    for answer, state in choices:
+        load = state.load
+        assert isinstance(load, Load)
+        if (load.offset_bytes, len(load.content)) != (expected["offset_bytes"], expected["size_bytes"]):
             raise ValueError("the reader loads something else now")
-        if answer == load["value"]:
-            return answer, standing
+        if answer == expected["value"]:
+            return answer, state
     return None
 
 
-def _finding(baseline: Baseline, case: MemoryCase, violated: str, standing: Standing, settled_count: int) -> Finding:
-    reported = narrative(baseline, standing)
+def _finding(baseline: Baseline, case: MemoryCase, violated: str, state: ReaderState, settled_count: int) -> Finding:
+    text = narrative(baseline, state)
     return Finding(
         property=violated,
         phase=PHASE,
-        sentence=f"Under {case}: {reported['then']}, because {reported['because']}.",
+        sentence=f"Under {case}: {text['then']}, because {text['because']}.",
         evidence={
             "model": case.model.value,
             "system_calls_are_fences": case.system_calls_are_fences,
             "settled_count": settled_count,
-            **reported,
+            **text,
         },
     )
 

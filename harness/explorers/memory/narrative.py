@@ -1,61 +1,61 @@
-"""A wrong execution of a mapped reader as data: every load with the store that answered it, and why it was possible."""
+"""A wrong execution of a mapped reader as JSON data: every load, the store that it read, and why it could."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from tornproof.harness.explorers.memory.exploration import Baseline, Look, Standing
+from tornproof.harness.explorers.memory.exploration import Baseline, Load, ReaderState
 from tornproof.harness.simulator.memory_model.memory_views import POSITION_BYTES
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.txn.transaction import ENTRY_BYTES, HEADER_BYTES, RECORD_BYTES, SIZE_BYTES, SYMBOL_BYTES
 
-WHOLE = "the reader's loads lie on both sides of the writer's stores, and no look at VERSION behind them tells"
+WHOLE = "the reader's loads lie on both sides of the writer's stores, and no later load of VERSION shows it"
 
 
-def looks_of(standing: Standing) -> list[Look]:
+def loads_of(state: ReaderState) -> list[Load]:
     """Return the loads of an execution in order."""
-    looks: list[Look] = []
-    look = standing.look
-    while look is not None:
-        looks.append(look)
-        look = look.before
-    return looks[::-1]
+    loads: list[Load] = []
+    load = state.load
+    while load is not None:
+        loads.append(load)
+        load = load.before
+    return loads[::-1]
 
 
-def narrative(baseline: Baseline, standing: Standing) -> dict[str, Any]:
-    """Return what the writer does, what the reader then takes, why, and all loads; values are little-endian numbers."""
-    looks = looks_of(standing)
-    names = list(_names(looks, len(baseline.trace.versions[0].symbol_counts)))
+def narrative(baseline: Baseline, state: ReaderState) -> dict[str, Any]:
+    """Return what the writer does, what the reader accepts, why, and all loads; values are little-endian numbers."""
+    loads = loads_of(state)
+    names = list(_names(loads, len(baseline.trace.versions[0].symbol_counts)))
     commit_count = len(baseline.trace.versions) - 1
     return {
         "let": f"a writer commit {commit_count} times while a reader loads _txn through a mapping",
-        "then": standing.sentence,
-        "because": _reason(baseline, looks, names),
+        "then": state.sentence,
+        "because": _reason(baseline, loads, names),
         "loads": [
             {
                 "field": name,
-                "offset_bytes": look.offset_bytes,
-                "size_bytes": len(look.content),
-                "value": int.from_bytes(look.content, "little"),
-                "stores": list(look.stores),
-                "commits": [_commit_of(baseline, number) for number in look.stores],
+                "offset_bytes": load.offset_bytes,
+                "size_bytes": len(load.content),
+                "value": int.from_bytes(load.content, "little"),
+                "stores": list(load.stores),
+                "commits": [_commit_of(baseline, number) for number in load.stores],
             }
-            for look, name in zip(looks, names, strict=True)
+            for load, name in zip(loads, names, strict=True)
         ],
     }
 
 
-def _reason(baseline: Baseline, looks: list[Look], names: list[str]) -> str:
-    """Name the last load that returned an older store than one before it led to, and that one."""
-    for at in range(len(looks) - 1, 0, -1):
-        for position, number in zip(looks[at].positions, looks[at].stores, strict=True):
-            for earlier, name in zip(looks[:at], names[:at], strict=True):
+def _reason(baseline: Baseline, loads: list[Load], names: list[str]) -> str:
+    """Name the last load that returned an older store than an earlier load implies, and that earlier load."""
+    for index in range(len(loads) - 1, 0, -1):
+        for position, number in zip(loads[index].positions, loads[index].stores, strict=True):
+            for earlier, name in zip(loads[:index], names[:index], strict=True):
                 newest = max(earlier.stores)
                 missed = baseline.history.latest(position, newest)
                 if missed > number:
                     return (
-                        f"its load of {names[at]} returned {_words(baseline, number)} although the writer had put "
+                        f"its load of {names[index]} returned {_words(baseline, number)} although the writer had put "
                         f"{_words(baseline, missed)} there before {_words(baseline, newest)}, which the reader had "
                         f"seen at {name}: nothing keeps them in order"
                     )
@@ -64,7 +64,7 @@ def _reason(baseline: Baseline, looks: list[Look], names: list[str]) -> str:
 
 def _words(baseline: Baseline, number: int) -> str:
     if number == 0:
-        return "what stood there at the start"
+        return "the value from the start"
     return f"store {number} (of commit {_commit_of(baseline, number)})"
 
 
@@ -72,18 +72,18 @@ def _commit_of(baseline: Baseline, number: int) -> int:
     return baseline.history.stores[number - 1].commit if number else 0
 
 
-def _names(looks: list[Look], symbol_count: int) -> Iterator[str]:
+def _names(loads: list[Load], symbol_count: int) -> Iterator[str]:
     record: int | None = None
-    for look in looks:
-        if look.is_at_version:
+    for load in loads:
+        if load.is_at_version:
             record = None
-        elif record is None and look.offset_bytes >= HEADER_BYTES:
-            record = look.offset_bytes
-        yield " and ".join(dict.fromkeys(_name(position, record, symbol_count) for position in look.positions))
+        elif record is None and load.offset_bytes >= HEADER_BYTES:
+            record = load.offset_bytes
+        yield " and ".join(dict.fromkeys(_name(position, record, symbol_count) for position in load.positions))
 
 
 def _name(position: int, record: int | None, symbol_count: int) -> str:
-    """Name the field at a location; `record` is where the area starts that the reader is in."""
+    """Name the field at a position; `record` is where the area starts that the reader is in."""
     if position < 0:
         return "the size of the file"
     if position < HEADER_BYTES or record is None:
@@ -102,7 +102,7 @@ def _name(position: int, record: int | None, symbol_count: int) -> str:
 
 
 def _field(record: Any, at: int) -> str:
-    """Name the fields that the location at `at` has a part in."""
+    """Name the fields that overlap the position `at`."""
     overlapping = [
         spec.format_name for spec in record.fields if spec.offset_bytes < at + POSITION_BYTES and at < spec.end_bytes
     ]

@@ -1,4 +1,4 @@
-"""What a writer's life does to the memory of `_txn`, and a reader's life that loads it through a mapping."""
+"""A trace of what a writer does to the memory of `_txn`, and the body of a reader that loads it through a mapping."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tornproof.impl.txn.transaction import TXN_FILE, Transaction, decode_transac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterTrace:
-    """The calls of a life, each with the number of its commit, 0 for what comes before the first.
+    """The calls of a session, each with the number of its commit, 0 for those before the first.
 
     `contents` are those of `_txn` before the first commit and after each, and `versions` what they say.
     """
@@ -34,7 +34,7 @@ class WriterTrace:
     versions: tuple[Transaction, ...]
 
     def settled(self, commit_count: int) -> WriterTrace:
-        """Return the rest of the life behind its first commits, whose stores everybody has seen."""
+        """Return the rest of the trace after its first commits, whose stores all processes have seen."""
         if not commit_count:
             return self
         return WriterTrace(
@@ -45,19 +45,19 @@ class WriterTrace:
         )
 
     def history(self, *, system_calls_are_fences: bool) -> StoreHistory:
-        """Return the stores to `_txn`; NotMappedError."""
+        """Return the stores to `_txn`; raises NotMappedError."""
         return StoreHistory.of(self.contents[0], self.calls, self.path, system_calls_are_fences=system_calls_are_fences)
 
 
 def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage | None, path: str) -> WriterTrace:
-    """Run one life of the real writer that commits all operations; raises NotExplorableError where it fails."""
+    """Run one session of the real writer that commits all operations; raises NotExplorableError where it fails."""
     numbers = tuple(range(len(operations)))
     test_case = TestCase(target=target, path=path, operations=tuple(operations), first_session=numbers, start=start)
     process_group = test_case.process_group()
     try:
         world = process_group.begin(test_case.kernel(), Progress())
-        position = f"{path}/{TXN_FILE}"
-        contents = [_content(world.kernel, position)]
+        file = f"{path}/{TXN_FILE}"
+        contents = [_content(world.kernel, file)]
         calls: list[tuple[Call, int]] = []
         commit = 0
         while world.nodes[0].call is not None:
@@ -66,20 +66,20 @@ def trace_writer(target: Target, operations: Sequence[Any], *, start: DiskImage 
             node = world.nodes[0]
             for mark in node.marks:
                 if mark.kind == FAILED:
-                    raise NotExplorableError(f"the writer fails where nothing disturbs it: {mark.value}")
+                    raise NotExplorableError(f"the writer fails without a fault: {mark.value}")
                 commit += mark.kind == COMMIT
                 if mark.kind == ACKNOWLEDGED:
-                    contents.append(_content(world.kernel, position))
+                    contents.append(_content(world.kernel, file))
         if world.nodes[0].outcome:
             raise NotExplorableError(f"the writer ends with {world.nodes[0].outcome}")
     finally:
         process_group.close()
     versions = tuple(decode_transaction(content, file=TXN_FILE) for content in contents)
-    return WriterTrace(path=position, calls=tuple(calls), contents=tuple(contents), versions=versions)
+    return WriterTrace(path=file, calls=tuple(calls), contents=tuple(contents), versions=versions)
 
 
 def mapped_reader(path: str, read_count: int) -> Body:
-    """Return a life that maps `_txn` once and reads the committed version so often."""
+    """Return a process body that maps `_txn` once and reads the committed version `read_count` times."""
 
     def run(storage: Storage, say: Say) -> None:
         with MappedTransactions(storage, f"{path}/{TXN_FILE}") as transactions:

@@ -1,4 +1,4 @@
-"""The commit and the mapped reader as they are, and with one thing left out that keeps loads and stores in order."""
+"""Variants of the commit and the mapped reader that lack one of the steps that order loads and stores."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _READER = "tornproof.impl.txn.mapped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCase:
-    """What the processor promises, and whether entering the system orders loads and stores as a fence does."""
+    """What the processor guarantees, and whether a system call orders loads and stores as a fence does."""
 
     model: MemoryModel
     system_calls_are_fences: bool
 
     def __str__(self) -> str:
-        """Name the case as reports do."""
+        """Return the name of the case in reports."""
         if self.model is not MemoryModel.WEAK:
             return str(self.model)
         return f"{self.model}, system calls {'are' if self.system_calls_are_fences else 'are no'} fences"
@@ -41,7 +41,7 @@ CASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryVariant:
-    """Actions that a commit leaves out, and functions of the mapped reader that something else stands in for."""
+    """Actions that a commit leaves out, and replacements of functions of the mapped reader."""
 
     name: str
     left_out: tuple[Action, ...] = ()
@@ -53,7 +53,7 @@ class MemoryVariant:
         return dataclasses.replace(target, protocol=dataclasses.replace(target.protocol, publish=publish))
 
     @contextmanager
-    def planted(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """Patch the reader while the block runs."""
         with ExitStack() as patched:
             for name, substitute in self.patches:
@@ -62,11 +62,11 @@ class MemoryVariant:
 
 
 def _nothing(*_: object) -> None:
-    """Stand in for a fence."""
+    """Replace a fence."""
 
 
 def _always(*_: object) -> bool:
-    """Stand in for a look."""
+    """Replace the check that the version did not change."""
     return True
 
 

@@ -1,1 +1,1 @@
-"""Every disk that a power cut may leave, judged by readers and recoveries. Begin with `explorer.py`."""
+"""Every disk that a power cut may leave, checked by readers and recoveries. Begin with `explorer.py`."""

@@ -1,1 +1,1 @@
-"""Operations, schedules and crashes that are drawn together. Begin with `drawn.py`."""
+"""Random operations, schedules and crashes. Begin with `random_cases.py`."""

@@ -1,6 +1,6 @@
-"""The drawn explorer: Hypothesis draws operations, schedules and crashes together, and each run is judged as any other.
+"""The random explorer: Hypothesis generates operations, schedules and crashes together, beyond the written scenarios.
 
-It goes where no scenario has been written for. What it finds becomes a decision log, made small by our own shrinker.
+A run that violates a property becomes a decision log, which our own shrinker makes small.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ MakeTestCase = Callable[[Scenario, Preset], TestCase]
 CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
-"""Keeps the seeds of batches apart from those of other seeds."""
+"""Keeps the seeds of the batches of different runs distinct."""
 KILLED, CUT, FAILED, FAULT_FREE = "process killed", "power cut", "sync failed", "nothing befell the writer"
 AFTER_CRASH, BESIDE = "a second life committed", "a reader read beside the writer"
-MUST_REACH, SOON = (KILLED, CUT, FAILED, FAULT_FREE, AFTER_CRASH, BESIDE), 200
+COVERAGE_GOALS = (KILLED, CUT, FAILED, FAULT_FREE, AFTER_CRASH, BESIDE)
+GOALS_FROM_RUNS = 200
+"""So many runs reach all coverage goals."""
 _KINDS = {"kill": KILLED, "power": CUT, "fail": FAILED}
 
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """What was drawn so far; `found` keeps the first run of each kind of violation."""
+    """What was generated so far; `found` keeps the first run of each kind of violation."""
 
     preset: Preset
     make: MakeTestCase
@@ -61,17 +63,17 @@ class Search:
     found: dict[Signature, tuple[TestCase, Moves, Violation]] = field(default_factory=dict)
 
     def run(self, examples: int, seed: int) -> None:
-        """Draw so many situations, each with a few courses."""
+        """Generate `examples` test cases, each with a few traces."""
 
         @hypothesis.seed(seed)
         @quiet_settings(examples, shrinks=False)
         @given(random_scenarios(), random_traces())
-        def draw(scenario: Scenario, traces: list[Trace]) -> None:
+        def explore(scenario: Scenario, traces: list[Trace]) -> None:
             if self.has_time():
                 self._explore(scenario, traces)
 
         with quiet_hypothesis(), remembered_decoding():
-            draw()
+            explore()
 
     def _explore(self, scenario: Scenario, traces: list[Trace]) -> None:
         self.test_cases += 1
@@ -80,7 +82,7 @@ class Search:
             for trace in traces:
                 self._run(case, trace)
         except NotExplorableError:
-            # Another release may refuse what ours takes, without any disturbance.
+            # Another release may reject what ours accepts, even in a fault-free run.
             self.rejected += 1
 
     def _run(self, case: TestCase, trace: Trace) -> None:
@@ -100,7 +102,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What a batch of situations came to; `found` has the first run of each kind of violation."""
+    """The result of a batch of test cases; `found` has the first run of each kind of violation."""
 
     test_cases: int
     runs: int
@@ -118,7 +120,7 @@ def explore_random(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Draw `examples` situations from `seed`, batch by batch; `make` builds each of them."""
+    """Explore `examples` random test cases in batches; `make` builds a test case from a scenario."""
     results = [
         explore_batch(preset, make, count, number, has_time, on_progress) for number, count in batches(examples, seed)
     ]
@@ -126,7 +128,7 @@ def explore_random(
 
 
 def batches(examples: int, seed: int) -> list[tuple[int, int]]:
-    """Return the seed of each batch and how many situations it draws."""
+    """Return the seed of each batch and the number of its test cases."""
     starts = range(0, examples, EXAMPLES_IN_BATCH)
     return [
         (seed * SEED_STRIDE + number, min(EXAMPLES_IN_BATCH, examples - start)) for number, start in enumerate(starts)
@@ -141,7 +143,7 @@ def explore_batch(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> BatchResult:
-    """Draw so many situations from a seed of their own."""
+    """Explore one batch: `examples` random test cases."""
     search = Search(preset=preset, make=make, has_time=has_time, on_progress=on_progress)
     search.run(examples, seed)
     return BatchResult(
@@ -154,32 +156,32 @@ def explore_batch(
 
 
 def is_control_detected(make: MakeTestCase, seed: int) -> bool:
-    """Say whether a release with known defects is found to have one."""
+    """Return whether a violation is found in a release with known defects."""
     control = Search(preset=PRESETS[CONTROL], make=make, has_time=lambda: not control.found)
     control.run(CONTROL_EXAMPLES, seed)
     return bool(control.found)
 
 
 def random_phase(results: Sequence[BatchResult], is_detected: bool | None, seed: int) -> Phase:
-    """Put together what the batches came to; `is_detected` is None where the control was not tried."""
+    """Combine the results of all batches; `is_detected` is None where the control was not tried."""
     test_cases, runs, rejected = (
         sum(counted) for counted in zip(*((each.test_cases, each.runs, each.rejected) for each in results), strict=True)
     )
     reached = sum((each.reached for each in results), Counter[str]())
     findings = {signature: finding for each in reversed(results) for signature, finding in each.found.items()}
-    missing = [name for name in MUST_REACH if not reached[name]] if runs >= SOON else []
+    missing = [name for name in COVERAGE_GOALS if not reached[name]] if runs >= GOALS_FROM_RUNS else []
     phase = Phase(
         name=PHASE,
         explored=runs,
         complete=False,
-        bound=f"{runs} runs of {test_cases} situations, drawn from seed {seed}: up to {COMMITS_MAX} "
-        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} turns before a crash and as many after it",
+        bound=f"{runs} runs of {test_cases} test cases, random from seed {seed}: up to {COMMITS_MAX} "
+        f"commits, {READERS_MAX} readers, {TRANSITIONS_MAX} context switches before a crash and as many after it",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={"situations": test_cases, "runs": runs, "refused undisturbed": rejected},
-        reached={name: reached[name] for name in MUST_REACH},
+        reached={name: reached[name] for name in COVERAGE_GOALS},
         findings=tuple(findings.values()),
     )
-    failed = [] if is_detected else [f"{CONTROL} was not convicted in {CONTROL_EXAMPLES} situations"]
+    failed = [] if is_detected else [f"{CONTROL} was not detected in {CONTROL_EXAMPLES} test cases"]
     return phase.with_controls(None if is_detected is None else failed).doubted(
         f"never reached: {', '.join(missing)}" if missing and not findings else "",
         "" if runs else "nothing was run",

@@ -1,4 +1,4 @@
-"""What Hypothesis draws for the simulator: scenarios that can be carried out, and courses of them."""
+"""Hypothesis strategies for the simulator: scenarios that can be executed, and their traces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Moves: TypeAlias = list[tuple[Any, ...]]
 
 
 class Crash(NamedTuple):
-    """What befalls the writer after its turns: `model` is that of a power cut, and `choice` says which of its disks."""
+    """What happens to the writer: `model` is that of a power cut, and `choice` in 0 to 1 picks its disk."""
 
     kind: str
     model: Model | None = None
@@ -29,7 +29,7 @@ class Crash(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Who goes on for how many calls, what then befalls the writer, and who goes on after that; then all end."""
+    """Which process makes how many calls, what happens to the writer, and who goes on; then all run to their ends."""
 
     transitions: Transitions
     crash: Crash | None
@@ -38,7 +38,7 @@ class Trace(NamedTuple):
 
 @st.composite
 def random_scenarios(draw: Callable[..., Any]) -> Scenario:
-    """Draw commits that a table takes one after the other, and readers; a second life only adds rows."""
+    """Generate commits that a table accepts in this order, and readers; a second session only adds rows."""
     present = {0}
     first = tuple(_commit(draw, present) for _ in range(draw(st.integers(1, COMMITS_MAX))))
     second = (Commit(rows=(_rows(draw, {0}),)),) if draw(st.booleans()) else ()
@@ -47,7 +47,7 @@ def random_scenarios(draw: Callable[..., Any]) -> Scenario:
     )
     return Scenario(
         format=FORMAT,
-        title="drawn by chance",
+        title="random",
         explorers=(Explorer.PRODUCT,),
         start=(Commit(rows=(Rows(hour=0, count=draw(st.integers(1, 3))),)),),
         first=first,
@@ -57,7 +57,7 @@ def random_scenarios(draw: Callable[..., Any]) -> Scenario:
 
 
 def random_traces() -> st.SearchStrategy[list[Trace]]:
-    """Draw a few courses of one scenario."""
+    """Generate a few traces of one scenario."""
     transitions = st.lists(
         st.tuples(st.integers(0, READERS_MAX), st.integers(1, TRANSITION_MAX)), max_size=TRANSITIONS_MAX
     )
@@ -97,34 +97,34 @@ def _rows(draw: Callable[..., Any], present: set[int]) -> Rows:
 
 
 def run_trace(sessions: Sessions, trace: Trace) -> tuple[World, Moves]:
-    """Run a course to its end, and return the world and the moves that lead there."""
+    """Run a trace to its end, and return the world and the moves that lead there."""
     moves: Moves = []
     world = sessions.case.begin(sessions.first)
     _take_transitions(world, trace.transitions, moves)
     if trace.crash is not None:
         world = _crashed(sessions, world, trace.crash, moves)
         _take_transitions(world, trace.later_transitions, moves)
-    _take_transitions(world, [(position, 1 << 30) for position in range(len(world.nodes))], moves)
+    _take_transitions(world, [(process_index, 1 << 30) for process_index in range(len(world.nodes))], moves)
     return world, moves
 
 
 def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> None:
-    for position, count in transitions:
+    for process_index, count in transitions:
         taken = 0
-        while position < len(world.nodes) and taken < count and world.nodes[position].call is not None:
-            world.step(position)
+        while process_index < len(world.nodes) and taken < count and world.nodes[process_index].call is not None:
+            world.step(process_index)
             taken += 1
         if taken:
-            moves.append((position, taken))
+            moves.append((process_index, taken))
 
 
 def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> World:
     if crash.kind == "fail":
-        waited = 0
+        step_count = 0
         while world.nodes[WRITER_PLACE].call is not None and world.call(WRITER_PLACE).kind not in FAILING:
             world.step(WRITER_PLACE)
-            waited += 1
-        moves += [(WRITER_PLACE, waited)] if waited else []
+            step_count += 1
+        moves += [(WRITER_PLACE, step_count)] if step_count else []
         if world.nodes[WRITER_PLACE].call is not None:
             world = sessions.after_failed_sync(world)
             moves.append(("fail",))

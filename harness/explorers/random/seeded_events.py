@@ -1,7 +1,7 @@
-"""The history of one simulated run: what clients say of themselves, as the events that the history checkers judge.
+"""The history of one simulated run: what its processes report, as events for the history checkers.
 
-A version is that of the record, and a digest stands for all else that a reader sees. What the table held before is the
-event that the history begins with. An abandoned commit makes no version, so it makes no event.
+The version of an event is that of the record; a digest covers all else that a reader sees. The first event is what the
+table held before. An abandoned commit makes no version, so it makes no event.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 
 from tornproof.harness.common.history import Event, EventKind
 from tornproof.harness.search.crash_world import WRITER_PLACE
-from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import WRITER
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Progress
 from tornproof.harness.simulator.process.simulated_process import Mark
@@ -19,21 +19,21 @@ from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.table_readers import Seen
 
 PROCESS = "simulator"
-"""Who has recorded all events: one that sees everybody, so that their numbers are their order."""
+"""The one recorder of all events, which sees all processes, so that sequence numbers are the order of events."""
 DIGEST_BYTES = 16
 
 
 def digest_of(seen: Seen) -> str:
-    """Return what tells two observations of one version apart."""
+    """Return a digest that distinguishes observations of one version."""
     content = repr((seen.names, seen.row_count, seen.digest)).encode()
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
 
 
 class Recorder:
-    """Writes down a run as it goes on; `time` is how many steps were made, and stands for nanoseconds."""
+    """Records a run while it goes on; `time` counts steps, and is recorded as nanoseconds."""
 
     def __init__(self, oracle: Oracle) -> None:
-        """Begin with the version that is there."""
+        """Record the initial version."""
         self.events: list[Event] = []
         self.time = 0
         self._oracle = oracle
@@ -41,97 +41,98 @@ class Recorder:
         self._attempt: Seen | None = None
         self._record(EventKind.RECOVERED, WRITER, self._expected(()))
 
-    def step(self, world: World, position: int) -> None:
-        """Let a client make its next call, and take down what it says."""
+    def step(self, world: World, process_index: int) -> None:
+        """Let a process make its next call, and record what it reports."""
         before = world.progress
         self.time += 1
-        if world.nodes[position].begins:
-            self._start_read(world.process_group.processes[position].name)
-        world.step(position)
-        self._take_down(world, position, before)
+        if world.nodes[process_index].begins:
+            self._start_read(world.process_group.processes[process_index].name)
+        world.step(process_index)
+        self._record_marks(world, process_index, before)
 
     def fail(self, world: World, before: Progress) -> None:
-        """Take down what the writer says, one of whose calls has failed."""
+        """Record what the writer reports after one of its calls failed."""
         self.time += 1
-        self._take_down(world, WRITER_PLACE, before)
+        self._record_marks(world, WRITER_PLACE, before)
 
     def kill(self, processes: Sequence[str]) -> None:
-        """Take down that these have died."""
+        """Record that these processes were killed."""
         self.time += 1
-        for client in processes:
-            self._reading.discard(client)
-            self._record(EventKind.KILLED, client)
+        for process in processes:
+            self._reading.discard(process)
+            self._record(EventKind.KILLED, process)
         self._attempt = None
 
-    def _take_down(self, world: World, position: int, before: Progress) -> None:
-        client, node, committed = world.process_group.processes[position].name, world.nodes[position], before.committed
+    def _record_marks(self, world: World, process_index: int, before: Progress) -> None:
+        process, node = world.process_group.processes[process_index].name, world.nodes[process_index]
+        committed = before.committed
         for mark in node.marks:
-            if mark.kind == programs.RECOVERED and before.pending is not None:
-                # A recovery may find the commit that the writer before it was in the middle of.
+            if mark.kind == bodies.RECOVERED and before.pending is not None:
+                # A recovery may find the commit that the previous writer had not finished.
                 is_there = world.process_group.judge.version_of(before, mark.value) == len(committed) + 1
                 committed = (*committed, before.pending) if is_there else committed
-            committed = self._mark(client, mark, committed)
+            committed = self._record_mark(process, mark, committed)
         if node.outcome:
-            self._end_badly(client, node.outcome)
+            self._record_failure(process, node.outcome)
 
-    def _mark(self, client: str, mark: Mark, committed: Operations) -> Operations:
-        """Return what is committed after a mark."""
+    def _record_mark(self, process: str, mark: Mark, committed: Operations) -> Operations:
+        """Record what a process reports, and return what is committed then."""
         match mark.kind:
-            case programs.COMMIT:
+            case bodies.COMMIT:
                 assert isinstance(mark.value, int)
                 attempt = self._expected((*committed, mark.value))
                 if attempt.version != self._expected(committed).version:
                     self._attempt = attempt
-                    self._record(EventKind.COMMIT_START, client, attempt)
-            case programs.ACKNOWLEDGED:
+                    self._record(EventKind.COMMIT_START, process, attempt)
+            case bodies.ACKNOWLEDGED:
                 assert isinstance(mark.value, int)
                 if self._attempt is not None:
-                    self._record(EventKind.COMMIT_ACKNOWLEDGED, client, self._attempt)
+                    self._record(EventKind.COMMIT_ACKNOWLEDGED, process, self._attempt)
                 self._attempt = None
                 return (*committed, mark.value)
-            case programs.RECOVERED:
-                self._record(EventKind.RECOVERED, client, mark.value)
-            case programs.SEEN:
-                self._start_read(client)
-                self._record(EventKind.READ_END, client, mark.value)
-                self._reading.discard(client)
-            case programs.REJECTED:
-                self._start_read(client)
-                self._end_badly(client, str(mark.value))
-            case programs.FAILED:
-                self._end_badly(client, str(mark.value))
+            case bodies.RECOVERED:
+                self._record(EventKind.RECOVERED, process, mark.value)
+            case bodies.SEEN:
+                self._start_read(process)
+                self._record(EventKind.READ_END, process, mark.value)
+                self._reading.discard(process)
+            case bodies.REJECTED:
+                self._start_read(process)
+                self._record_failure(process, str(mark.value))
+            case bodies.FAILED:
+                self._record_failure(process, str(mark.value))
         return committed
 
-    def _start_read(self, client: str) -> None:
-        if client not in self._reading:
-            self._reading.add(client)
-            self._record(EventKind.READ_START, client)
+    def _start_read(self, process: str) -> None:
+        if process not in self._reading:
+            self._reading.add(process)
+            self._record(EventKind.READ_START, process)
 
-    def _end_badly(self, client: str, why: str) -> None:
-        """End what a client is in the middle of, if anything."""
-        if client in self._reading:
-            self._reading.discard(client)
-            self._record(EventKind.READ_FAILED, client, details=why)
-        elif client == WRITER and self._attempt is not None:
+    def _record_failure(self, process: str, reason: str) -> None:
+        """End the read or commit that a process has begun, if any, as failed."""
+        if process in self._reading:
+            self._reading.discard(process)
+            self._record(EventKind.READ_FAILED, process, details=reason)
+        elif process == WRITER and self._attempt is not None:
             self._attempt = None
-            self._record(EventKind.COMMIT_FAILED, client, details=why)
+            self._record(EventKind.COMMIT_FAILED, process, details=reason)
 
     def _expected(self, operations: Operations) -> Seen:
         seen = self._oracle(operations)
         assert isinstance(seen, Seen), "only tables have histories"
         return seen
 
-    def _record(self, kind: EventKind, client: str, seen: Hashable = None, details: str = "") -> None:
-        reported = seen if isinstance(seen, Seen) else None
+    def _record(self, kind: EventKind, process: str, observed: Hashable = None, details: str = "") -> None:
+        seen = observed if isinstance(observed, Seen) else None
         self.events.append(
             Event(
                 process=PROCESS,
                 sequence=len(self.events),
-                client=client,
+                client=process,
                 kind=kind,
                 time_ns=self.time,
-                version=None if reported is None else reported.version,
-                digest=None if reported is None else digest_of(reported),
+                version=None if seen is None else seen.version,
+                digest=None if seen is None else digest_of(seen),
                 details=details,
             )
         )

@@ -1,4 +1,4 @@
-"""One run as it is drawn: what befalls the writer, the schedules around that, and the moves that come of it."""
+"""One random run: the fault injected into the writer, the schedules before and after it, and the resulting moves."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ FAULT_FREE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed",
 SOUND_DISK, OLD_DISK, MIXED_DISK = "all that was written", "as little as is legal", "a mixture"
 PCT_DEPTHS = (2, 3, 4)
 CHANGING_SHARE = 0.75
-"""How often the writer dies beside a call that changes files, and not beside any of its calls."""
+"""The share of crashes just before or after a call that changes files; the others are before any call."""
 Moves = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectedFault:
-    """What befalls a writer; `model` says what the crash leaves, `is_failing` that one of its syncs fails first."""
+    """A fault of the writer; `model` says what the crash leaves, `is_failing` that one of its syncs fails first."""
 
     name: str
     model: Model | None = None
@@ -52,8 +52,8 @@ class InjectedFault:
 
 
 def injected_faults_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return what may befall a writer in the runs of a scenario, which says under which models it is explored."""
-    return (FAULT_FREE, *(injected_fault for injected_fault, models in _MODELS.items() if _models(scenario, models)))
+    """Return the names of the faults that may be injected under the models of a scenario."""
+    return (FAULT_FREE, *(name for name, models in _MODELS.items() if _models(scenario, models)))
 
 
 _MODELS = {KILLED: (A,), FAILED: (D,), CUT: POWER_MODELS}
@@ -64,7 +64,7 @@ def _models(scenario: Scenario, models: Sequence[Model]) -> list[Model]:
 
 
 def draw_injected_fault(scenario: Scenario, chance: np.random.Generator) -> InjectedFault:
-    """Draw what befalls the writer, among what the scenario is for."""
+    """Choose a fault at random among those of the scenario."""
     name = _one_of(injected_faults_of(scenario), chance)
     if name == FAULT_FREE:
         return InjectedFault(name=name)
@@ -76,12 +76,12 @@ def _one_of(choices: Sequence[Any], chance: np.random.Generator) -> Any:
 
 
 class Trace:
-    """One run under way: what is drawn is carried out at once, step by step, and written down."""
+    """One run in progress: each random choice is executed at once, step by step, and recorded."""
 
     def __init__(
         self, sessions: Mapping[bool, Sessions], chance: np.random.Generator, names: StepNames, points: Points
     ) -> None:
-        """Begin with the lives in which no call fails; the others are judged less strictly."""
+        """Begin with the sessions in which no call fails; `sessions[True]` are judged less strictly."""
         self._all_sessions = sessions
         self._take(sessions[False])
         self.moves: Moves = []
@@ -99,19 +99,19 @@ class Trace:
         self.recorder = Recorder(sessions.case.oracle)
 
     def go(self, injected_fault: InjectedFault) -> InjectedFault:
-        """Run to the end, and return what befell the writer."""
+        """Run to the end, and return the fault that was injected."""
         if injected_fault.model is None:
-            self._follow(self._random()[0])
+            self._follow(self._random_schedule()[0])
         else:
-            injected_fault = self._live_until(injected_fault)
+            injected_fault = self._run_until(injected_fault)
             self.reached |= self._points.of(self.world)
             self._crash(injected_fault)
-            self._follow(self._random()[0])
+            self._follow(self._random_schedule()[0])
         self.reached |= self._points.of(self.world) | {injected_fault.name}
         return injected_fault
 
-    def _random(self) -> tuple[Schedule, World]:
-        """Draw a schedule of all that is to come, and where it leads."""
+    def _random_schedule(self) -> tuple[Schedule, World]:
+        """Return a random schedule up to the end of all processes, and the world at that end."""
         sampler = Sampler(self.world)
         end, schedule, transition_count = sampler.run(self._policy(sampler.transition_count))
         self.transition_count += transition_count
@@ -123,28 +123,28 @@ class Trace:
             return uniform(self._chance)
         return pct(self._chance, len(self.world.nodes), max(transition_count, 1), PCT_DEPTHS[depth])
 
-    def _live_until(self, injected_fault: InjectedFault) -> InjectedFault:
-        """Go on until just before the call at which it happens to the writer, and return what does."""
-        schedule, end = self._random()
+    def _run_until(self, injected_fault: InjectedFault) -> InjectedFault:
+        """Run up to the writer's call at which the fault comes, and return the fault, which may be another one."""
+        schedule, end = self._random_schedule()
         kinds = [node.call.kind for node in path_to(end.nodes[WRITER_PLACE]) if node.call is not None]
-        syncs = [position for position, kind in enumerate(kinds) if kind in FAILING]
+        syncs = [index for index, kind in enumerate(kinds) if kind in FAILING]
         if injected_fault.is_failing and not syncs:
             # A writer that never syncs can only die.
             injected_fault = InjectedFault(name=KILLED, model=A)
         if injected_fault.is_failing:
             self._take(self._all_sessions[True])
-            positions = syncs
+            indices = syncs
         elif self._chance.random() < CHANGING_SHARE:
-            beside = [position for position, kind in enumerate(kinds) if kind in CHANGES | BARRIERS]
-            positions = sorted({*beside, *(position + 1 for position in beside)})
+            changes = [index for index, kind in enumerate(kinds) if kind in CHANGES | BARRIERS]
+            indices = sorted({*changes, *(index + 1 for index in changes)})
         else:
-            positions = list(range(len(kinds) + 1))
-        calls = [position for position, count in schedule for _ in range(count)]
-        mine = [number for number, position in enumerate(calls) if position == WRITER_PLACE]
-        at = _one_of(positions or [len(mine)], self._chance)
+            indices = list(range(len(kinds) + 1))
+        calls = [process_index for process_index, count in schedule for _ in range(count)]
+        writer_calls = [number for number, process_index in enumerate(calls) if process_index == WRITER_PLACE]
+        at = _one_of(indices or [len(writer_calls)], self._chance)
         # Readers may go on up to the writer's next call.
-        least = mine[at - 1] + 1 if at else 0
-        most = mine[at] if at < len(mine) else len(calls)
+        least = writer_calls[at - 1] + 1 if at else 0
+        most = writer_calls[at] if at < len(writer_calls) else len(calls)
         self._follow_calls(calls[: int(self._chance.integers(least, most + 1))])
         node = self.world.nodes[WRITER_PLACE]
         self.step = step_text(self._names.name(WRITER, node))
@@ -157,8 +157,8 @@ class Trace:
             self.world = self.sessions.after_failed_sync(self.world)
             self.recorder.fail(self.world, before)
             self.moves.append(("fail",))
-            self._follow(self._random()[0])
-            # The pages that the sync has lost are still in the cache, unless the power goes, too.
+            self._follow(self._random_schedule()[0])
+            # The pages that the sync has lost are still in the cache, unless a power cut follows.
             model = _one_of((A, C_4096), self._chance)
         assert model is not None
         processes = [process.name for process in self.world.process_group.processes]
@@ -177,16 +177,16 @@ class Trace:
         self.world = self.sessions.after_power_cut(picked.disk.kernel(), self.world.progress)
 
     def _follow(self, schedule: Schedule) -> None:
-        self._follow_calls([position for position, count in schedule for _ in range(count)])
+        self._follow_calls([process_index for process_index, count in schedule for _ in range(count)])
 
     def _follow_calls(self, calls: Sequence[int]) -> None:
-        for position in calls:
-            self.recorder.step(self.world, position)
-        self.moves += [(position, len(list(group))) for position, group in itertools.groupby(calls)]
+        for process_index in calls:
+            self.recorder.step(self.world, process_index)
+        self.moves += [(process_index, len(list(group))) for process_index, group in itertools.groupby(calls)]
 
 
 def kind_of_disk(choice: Choice, positions: Sequence[int]) -> str:
-    """Say which corner of what is legal a disk is in; the latest content of a file is the first that comes."""
+    """Classify a legal disk; position 0 is the latest content of a file."""
     if choice.names is None and not any(positions):
         return SOUND_DISK
     is_old = all(file.base == 0 and not file.blocks for _, file in choice.files)
@@ -194,7 +194,7 @@ def kind_of_disk(choice: Choice, positions: Sequence[int]) -> str:
 
 
 def moves_of(text: str) -> Moves:
-    """Return the moves that a run tells, as `from_schedule` takes them; ValueError, TypeError for other text."""
+    """Parse the text of `moves_text` into the moves that `from_schedule` takes; raises ValueError, TypeError."""
     moves: Moves = []
     for move in json.loads(text):
         match move:
@@ -203,11 +203,11 @@ def moves_of(text: str) -> Moves:
             case [int(), int()] | ["kill"] | ["fail"]:
                 moves.append(tuple(move))
             case _:
-                raise ValueError(f"no move: {move!r}")
+                raise ValueError(f"not a move: {move!r}")
     return moves
 
 
 def moves_text(moves: Moves) -> str:
     """Return moves as one line of JSON."""
-    reported = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
-    return json.dumps(reported, separators=(",", ":"))
+    plain = [[*move[:2], json.loads(move[2].text())] if move[0] == "power" else list(move) for move in moves]
+    return json.dumps(plain, separators=(",", ":"))

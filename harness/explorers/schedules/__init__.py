@@ -1,1 +1,1 @@
-"""Commits beside readers, in every order of calls that matters, alone and with crashes. Begin with `explorer.py`."""
+"""Commits concurrent with readers in every order of calls that matters, and crashes. Begin with `explorer.py`."""

@@ -1,4 +1,4 @@
-"""Positive controls of the schedules explorer: toys that each of its methods must convict, and sound ones."""
+"""Positive controls of the schedules explorer: broken toys that each method must detect, and sound ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOUND: tuple[tuple[Target, tuple[Any, ...]], ...] = ((Toy(), LETTERS), (Record()
 
 
 def control_case(target: Target, operations: tuple[Any, ...], reader_count: int = 1) -> TestCase:
-    """Return a toy's writer beside readers."""
+    """Return a test case of a toy's writer and readers."""
     return TestCase(
         target=target,
         path="toy",
@@ -39,27 +39,27 @@ def control_case(target: Target, operations: tuple[Any, ...], reader_count: int 
 
 @cache
 def failed_controls(seed: int) -> tuple[str, ...]:
-    """Explore toys by each method, and return in words which broken one was not convicted, and which sound one was.
+    """Explore toys by each method; describe each broken one that was not detected and each sound one that was rejected.
 
-    The answer is remembered, because every situation of a run asks for it.
+    Cached, because every test case of a run asks for it.
     """
     failures = []
     for target, operations, violated in BROKEN:
         for method, found in _found(target, operations, seed).items():
             if violated not in found:
-                failures.append(f"{method} did not convict the toy {target.name!r}: {violated}")
+                failures.append(f"{method} did not detect the broken toy {target.name!r}: {violated}")
     for target, operations in SOUND:
         for method, found in _found(target, operations, seed).items():
-            failures += [f"{method} convicted the sound toy {target.name!r}: {violated}" for violated in sorted(found)]
+            failures += [f"{method} rejected the sound toy {target.name!r}: {violated}" for violated in sorted(found)]
     return tuple(failures)
 
 
 def _found(target: Target, operations: tuple[Any, ...], seed: int) -> dict[str, set[str]]:
-    """Return what each method finds to be violated."""
+    """Return the violated properties that each method finds."""
     case = control_case(target, operations)
     methods: dict[str, Callable[[Exploration], object]] = {
         "DPOR": lambda exploration: exploration.reduce(),
-        "cuts": lambda exploration: exploration.cut(case.first_session),
+        "reader reduction": lambda exploration: exploration.reduce_readers(case.first_session),
         "uniform random": lambda exploration: exploration.sample(seed, ROUNDS, methods=(UNIFORM,)),
         "PCT": lambda exploration: exploration.sample(seed, ROUNDS, methods=PCT_DEPTHS),
     }

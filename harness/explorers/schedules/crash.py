@@ -1,4 +1,4 @@
-"""The schedule × crash explorer: a Phase over one situation, model by model, with its controls and its bound."""
+"""The schedule × crash explorer: one test case under each crash model, with its controls and its bound."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tornproof.harness.systems.toy import HeaderFirst, Toy
 
 PHASE = "product"
 PRODUCT_MODELS = ("A", "D", "B", "C-512", "Cdir")
-MUST_REACH = (IN_COMMIT, KEPT)
-MUST_REACH_LIVING = (*MUST_REACH, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
+COVERAGE_GOALS = (IN_COMMIT, KEPT)
+COVERAGE_GOALS_OF_KILLS = (*COVERAGE_GOALS, SEEN_EARLY, READER_AT_WORK, LIVED_THROUGH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """What was gone through under one model; `found` has one violation of each kind, with the moves to it."""
+    """What was explored under one model; `found` has one violation of each kind, with the moves that lead to it."""
 
     model: str
     counts: dict[str, int]
@@ -55,10 +55,11 @@ def explore_product(
     on_progress: OnProgress = lambda done, total: None,
     scenario: str | None = None,
 ) -> Phase:
-    """Explore the crashes of a writer beside one reader that changes nothing.
+    """Explore the crashes of a writer concurrent with one reader that changes nothing.
 
-    Complete for a model when every crash point, every legal disk and every schedule of the reader was gone through; of
-    more than `states_max` states of the reader under a model, the crashes are a sample. Raises NotExplorableError.
+    A model is complete when every crash point, every legal disk and every schedule of the reader was explored. At most
+    `states_max` reader states are explored under each model; beyond that, the crashes are a sample. Raises
+    NotExplorableError.
     """
     results = [explore_under(case, model, states_max, has_time, on_progress) for model in models]
     found = {signature: each for result in results for signature, each in result.found.items()}
@@ -101,37 +102,37 @@ def explore_under(
 
 
 def finding_of_product(case: TestCase, found: tuple[Violation, Moves], scenario: str | None) -> Finding:
-    """Return a violation as a finding, made small."""
+    """Return the shrunk finding of a violation."""
     violation, moves = found
     return finding_or_moves(case, moves, violation, phase=PHASE, scenario=scenario)
 
 
 def unshrunk(found: tuple[Violation, Moves]) -> Finding:
-    """Return a violation as it was seen, where there is no time to make it small."""
+    """Return the finding of a violation that there was no time to shrink."""
     violation, moves = found
-    return as_seen(moves, violation, phase=PHASE, note="the run was cut before it was made small")
+    return as_seen(moves, violation, phase=PHASE, note="the run ended before it was shrunk")
 
 
 def _search(case: TestCase, model: Model, goes_on: Callable[[int], bool]) -> tuple[ReductionCounts, bool]:
-    """Return what a search came to, and whether not every legal disk of a crash point was tried."""
-    sampled = []
+    """Return the counts of a search, and whether only some legal disks of a crash point were tried."""
+    is_sampled = False
 
     def disks(kernel: Kernel) -> Iterator[tuple[Kernel, Any]]:
+        nonlocal is_sampled
         legal = legal_disks(kernel, model)
-        if not legal.is_complete:
-            sampled.append(legal)
+        is_sampled = is_sampled or not legal.is_complete
         for picked in legal:
             yield picked.disk.kernel(), legal.choice(picked)
 
     sessions = Sessions.of(case, fails=model.fails_syncs)
     try:
-        return ProductReduction(sessions, model.name, disks, goes_on).run(), bool(sampled)
+        return ProductReduction(sessions, model.name, disks, goes_on).run(), is_sampled
     finally:
         sessions.close()
 
 
 def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, findings: Sequence[Finding]) -> Phase:
-    """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
+    """Combine the results of all models; `failed` are the controls that failed, None where none was tried."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     for result in results:
@@ -139,8 +140,9 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
         reached.update(result.reached)
     complete = [result.model for result in results if result.is_complete]
     sampled = [result.model for result in results if not result.is_complete]
-    living = any(not model_named(result.model).everything_dies for result in results)
-    missing = [name for name in (MUST_REACH_LIVING if living else MUST_REACH) if not reached[name]]
+    has_kills = any(not model_named(result.model).everything_dies for result in results)
+    goals = COVERAGE_GOALS_OF_KILLS if has_kills else COVERAGE_GOALS
+    missing = [name for name in goals if not reached[name]]
     is_found = any(result.found for result in results)
     phase = Phase(
         name=PHASE,
@@ -160,18 +162,21 @@ def product_phase(results: Sequence[ModelResult], failed: Sequence[str] | None, 
 
 
 def failed_controls() -> list[str]:
-    """Explore toys under A, and return in words which broken one was not convicted, and if the sound one was."""
+    """Explore toys under A; describe the broken one if it was not detected, and the sound one if it was rejected."""
     failures = []
     for toy, is_broken in ((Toy(), False), (HeaderFirst(), True)):
         case = control_case(toy)
         counts, _ = _search(case, A, lambda states: True)
         if bool(counts.found) is not is_broken:
-            failures.append(f"the toy {toy.name!r} was {'not ' if is_broken else ''}convicted")
+            failed = (
+                f"broken toy {toy.name!r} was not detected" if is_broken else f"sound toy {toy.name!r} was rejected"
+            )
+            failures.append(f"the {failed}")
     return failures
 
 
 def control_case(toy: Toy) -> TestCase:
-    """Return two commits of a toy, a third after a crash, and a reader."""
+    """Return a test case of two commits of a toy, a third after a crash, and a reader."""
     return TestCase(
         target=toy,
         path="toy",

@@ -1,4 +1,4 @@
-"""One exploration of a situation's schedules: reduced, sampled and cut; what was found, met and counted on the way."""
+"""One exploration of a test case's schedules by DPOR, random sampling and reader reduction."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from tornproof.harness.simulator.process.world import ProcessGroup, World
 PHASE = "schedules"
 UNIFORM = 0
 METHODS = (UNIFORM, 2, 3, 4)
-"""How schedules are sampled: uniformly at random, and by PCT of these depths."""
+"""How schedules are sampled: uniformly at random, or by PCT with this depth."""
 PROGRESS_EVERY = 256
 
 
 class ReductionCounts(NamedTuple):
-    """How many different runs of one reader there were, and whether those are all."""
+    """How many different runs of one reader there were, and whether these are all."""
 
     runs: int
     is_done: bool
 
 
 class Exploration:
-    """Explores the first life of a situation's writer beside all its readers; close it after use."""
+    """Explores the first session of a test case's writer with all its readers; close it after use."""
 
     def __init__(self, case: TestCase, on_progress: OnProgress) -> None:
-        """Cast the clients."""
+        """Start the processes."""
         self.counts: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
         self.findings: dict[tuple[str, ...], Finding] = {}
@@ -62,11 +62,11 @@ class Exploration:
         self._process_group.close()
 
     def reduce(self, has_time: HasTime = always, schedules_max: int | None = None) -> Counts:
-        """Run DPOR to its end or to so many schedules; what a refuted belief let it run counts as an outcome too."""
+        """Run DPOR to its end or to `schedules_max`; the outcomes of a search that had to start anew are kept."""
         return explore_all(self._world, self._reduced, has_time=has_time, schedules_max=schedules_max)
 
     def sample(self, seed: int, rounds: int, has_time: HasTime = always, methods: Sequence[int] = METHODS) -> None:
-        """Run a schedule of each method in turn, side by side because none finds all that the others do.
+        """Run one schedule of each method per round, because no method finds all that the others do.
 
         A method is a depth of PCT, or UNIFORM.
         """
@@ -82,18 +82,18 @@ class Exploration:
                 choose = pct(generator, len(self._world.nodes), sampler.transition_count, depth)
                 self._sample(sampler, f"PCT schedules of depth {depth}", choose)
 
-    def cut(self, operations: Operations, has_time: HasTime = always) -> tuple[ReductionCounts, ...]:
-        """Let a reader of each kind meet every moment of a writer's run; empty where one does more than read."""
+    def reduce_readers(self, operations: Operations, has_time: HasTime = always) -> tuple[ReductionCounts, ...]:
+        """Run one reader of each group against every state of the writer; empty where a reader does more than read."""
         is_first_session = operations == self._case.first_session
         process_group = self._process_group if is_first_session else self._case.process_group(operations)
-        counts, position = [], WRITER_PLACE + 1
+        counts, process_index = [], WRITER_PLACE + 1
         try:
             trace = Trace(self._case.begin(process_group))
             for violation in trace.progresses[-1].violations:
                 self._find(violation, process_group, lambda: ((WRITER_PLACE, len(trace) - 1),))
             for group in self._case.readers:
-                counts.append(self._cut(process_group, trace, position, has_time))
-                position += group.count
+                counts.append(self._reduce_reader(process_group, trace, process_index, has_time))
+                process_index += group.count
         except NotOnlyAReaderError:
             return ()
         finally:
@@ -117,16 +117,18 @@ class Exploration:
         for violation in world.progress.violations:
             self._find(violation, self._process_group, lambda: schedule)
 
-    def _cut(self, process_group: ProcessGroup, trace: Trace, position: int, has_time: HasTime) -> ReductionCounts:
-        cuts = ReaderReduction(process_group.processes[position], position, process_group.judge)
-        come = cuts.search(trace, [cuts.root()], has_time=has_time)
+    def _reduce_reader(
+        self, process_group: ProcessGroup, trace: Trace, process_index: int, has_time: HasTime
+    ) -> ReductionCounts:
+        reduction = ReaderReduction(process_group.processes[process_index], process_index, process_group.judge)
+        come = reduction.search(trace, [reduction.root()], has_time=has_time)
         ends = [state for state in come if state.is_at_end]
         for state in ends:
             progress = trace.progresses[-1]._replace(observations=state.progress.observations)
             self._ended(World(process_group, trace.kernels[-1], [state.node], progress))
             for violation in state.progress.violations:
-                self._find(violation, process_group, partial(schedule_of, position, come, state, len(trace) - 1))
-        return ReductionCounts(len(ends), cuts.is_done)
+                self._find(violation, process_group, partial(schedule_of, process_index, come, state, len(trace) - 1))
+        return ReductionCounts(len(ends), reduction.is_done)
 
     def _ended(self, world: World) -> Outcome:
         self._ended_count += 1
@@ -143,11 +145,11 @@ class Exploration:
             return
         transitions = schedule()
         names = [process.name for process in process_group.processes]
-        words = ", ".join(f"{count} calls of {names[position]}" for position, count in transitions)
+        steps = ", ".join(f"{count} calls of {names[process_index]}" for process_index, count in transitions)
         self.findings[signature] = Finding(
             property=violation.property,
             phase=PHASE,
-            sentence=f"{violation.process}: {violation.sentence}. The schedule: {words}.",
+            sentence=f"{violation.process}: {violation.sentence}. The schedule: {steps}.",
             evidence={
                 "target": self._case.target.name,
                 "clients": names,

@@ -1,8 +1,8 @@
-"""The schedules explorer: every order of dependent calls, or of very many the first ones and a sample of the rest.
+"""The schedules explorer: every order of dependent calls, or the first ones and a sample of the rest.
 
-Three methods look at the same processes. DPOR runs one schedule for each order of dependent calls. Reader cuts settle
-readers that only read, however many there are. Uniform random schedules and PCT run side by side; where DPOR is done,
-they are held against it.
+Three methods explore the same processes. DPOR runs one schedule for each order of dependent calls. The reader reduction
+covers any number of readers that only read by exploring one. Random schedules, uniform and by PCT, check DPOR: where it
+is complete, they must have no outcome that it did not have.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tornproof.harness.search.dpor import Counts
 from tornproof.harness.simulator.process.case import TestCase
 
 ROUNDS = 24
-"""So many schedules of each random method run beside a complete reduction."""
+"""Schedules of each random method that run in addition to a complete reduction."""
 GRANULARITY = (
     "a range within a page is one step, a _txn record is read as one range and stored word by word, and syncs and "
-    "fences are no steps"
+    "fences are not steps"
 )
 
 
@@ -33,48 +33,48 @@ def explore_schedules(
     on_progress: OnProgress = lambda done, total: None,
     controls: Sequence[str] | None = None,
 ) -> Phase:
-    """Run the first life of a situation's writer beside its readers in every order that can matter.
+    """Run the first session of a test case's writer with its readers in every order that can matter.
 
     Of more than `schedules_max` orders that many are run, and as many random schedules; the bound says so. `controls`
-    are those that failed, where they were tried already. Raises NotExplorableError.
+    are the failed ones, if they were already tried. Raises NotExplorableError.
     """
     controls = failed_controls(seed) if controls is None else controls
     exploration = Exploration(case, on_progress)
     try:
-        cuts = exploration.cut(case.first_session, has_time)
-        longer: tuple[ReductionCounts, ...] = ()
-        if case.second_session and cuts and _are_done(cuts):
-            longer = exploration.cut((*case.first_session, *case.second_session), has_time)
+        first = exploration.reduce_readers(case.first_session, has_time)
+        both: tuple[ReductionCounts, ...] = ()
+        if case.second_session and first and _are_done(first):
+            both = exploration.reduce_readers((*case.first_session, *case.second_session), has_time)
         counts = exploration.reduce(has_time, schedules_max)
         rounds = ROUNDS if counts.is_done or schedules_max is None else max(ROUNDS, schedules_max // len(METHODS))
         exploration.sample(seed, rounds, has_time)
     finally:
         exploration.close()
-    return _phase(case, exploration, counts, (cuts, longer)).with_controls(controls)
+    return _phase(case, exploration, counts, (first, both)).with_controls(controls)
 
 
 def _phase(
     case: TestCase,
     exploration: Exploration,
     counts: Counts,
-    cuts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
+    reader_counts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
 ) -> Phase:
     notes = []
     if counts.is_done and not exploration.sampled <= exploration.reduced:
         notes.append("a random schedule had an outcome that no reduced one had")
-    cut_count = sum(each.runs for group in cuts for each in group)
+    reader_run_count = sum(each.runs for session in reader_counts for each in session)
     findings = tuple(exploration.findings.values())
     return Phase(
         name=PHASE,
-        explored=counts.complete + exploration.sample_count + cut_count,
-        complete=counts.is_done or (bool(cuts[0]) and _are_done(cuts[0])),
-        bound=f"{_processes(case)}: {'; '.join(_bounds(case, exploration, counts, cuts))}; {GRANULARITY}",
+        explored=counts.complete + exploration.sample_count + reader_run_count,
+        complete=counts.is_done or (bool(reader_counts[0]) and _are_done(reader_counts[0])),
+        bound=f"{_processes(case)}: {'; '.join(_bounds(case, exploration, counts, reader_counts))}; {GRANULARITY}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
         counts={
             "reduced schedules": counts.complete,
             "blocked schedules": counts.blocked,
             "calls in reduced schedules": counts.steps,
-            "reader runs of cuts": cut_count,
+            "reader runs of cuts": reader_run_count,
             **exploration.counts,
             "distinct sampled schedules": len(exploration.traces),
             "outcomes": len(exploration.reduced | exploration.sampled),
@@ -97,19 +97,19 @@ def _bounds(
     case: TestCase,
     exploration: Exploration,
     counts: Counts,
-    cuts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
+    reader_counts: tuple[Sequence[ReductionCounts], Sequence[ReductionCounts]],
 ) -> list[str]:
-    """Say what each method has covered."""
+    """Return what each method has covered."""
     if counts.is_done:
         bounds = [f"every order of dependent calls, in {counts.complete} schedules"]
     else:
         bounds = [f"the first {counts.complete} reduced schedules, and {len(exploration.traces)} distinct random ones"]
-    session, whole = len(case.first_session), len(case.first_session) + len(case.second_session)
-    for commit_count, group in zip((session, whole), cuts, strict=True):
-        if group and _are_done(group):
-            bounds.append(f"any number of such readers beside {commit_count} commits, by cuts of one")
+    first, both = len(case.first_session), len(case.first_session) + len(case.second_session)
+    for commit_count, session in zip((first, both), reader_counts, strict=True):
+        if session and _are_done(session):
+            bounds.append(f"any number of such readers beside {commit_count} commits, by reduction to one")
     return bounds
 
 
-def _are_done(cuts: Sequence[ReductionCounts]) -> bool:
-    return all(each.is_done for each in cuts)
+def _are_done(session: Sequence[ReductionCounts]) -> bool:
+    return all(each.is_done for each in session)

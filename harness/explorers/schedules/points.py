@@ -1,4 +1,4 @@
-"""Points that explorations of schedules should reach, told from what each client was answered on its way."""
+"""Coverage points of schedules, recognized by the answers that each process got."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Rejected
-from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.impl.errors import CorruptError
@@ -58,7 +58,7 @@ POINTS = (
 )
 
 
-class _Made(NamedTuple):
+class _AnsweredCall(NamedTuple):
     call: Call
     answer: Answer
 
@@ -67,10 +67,10 @@ class _Made(NamedTuple):
 
 
 class Points:
-    """Tells the points of whole runs, and remembers those of each client's way."""
+    """Determines the points of whole runs, and caches those of each process's path."""
 
     def __init__(self) -> None:
-        """Start without memory."""
+        """Start with an empty cache."""
         self._known: dict[Node, frozenset[str]] = {}
 
     def of(self, world: World) -> set[str]:
@@ -79,7 +79,7 @@ class Points:
         for node in world.nodes:
             known = self._known.get(node)
             if known is None:
-                known = self._known[node] = frozenset(_of_way(path_to(node)))
+                known = self._known[node] = frozenset(_of_path(path_to(node)))
             reached |= known
         last: dict[str, int] = {}
         for process, count in world.progress.observations:
@@ -90,26 +90,26 @@ class Points:
         return reached
 
 
-def _of_way(path: list[Node]) -> Iterator[str]:
+def _of_path(path: list[Node]) -> Iterator[str]:
     marks = [mark for node in path for mark in node.marks]
-    made = [_Made(before.call, after.answer) for before, after in pairwise(path) if before.call is not None]
-    if any(mark.kind == programs.COMMIT for mark in marks):
-        yield from _of_writer(made)
+    calls = [_AnsweredCall(before.call, after.answer) for before, after in pairwise(path) if before.call is not None]
+    if any(mark.kind == bodies.COMMIT for mark in marks):
+        yield from _of_writer(calls)
         return
-    seen = [mark.value for mark in marks if mark.kind == programs.SEEN]
+    seen = [mark.value for mark in marks if mark.kind == bodies.SEEN]
     if len(set(seen)) > 1:
         yield TWO_VERSIONS
-    yield from _of_transactions(made)
-    yield from _of_generations(made)
-    yield from _of_pins(made)
-    for each in made:
+    yield from _of_transactions(calls)
+    yield from _of_generations(calls)
+    yield from _of_pins(calls)
+    for each in calls:
         is_gone = isinstance(each.answer, Rejected) and each.answer.reason is StorageReason.MISSING
         if is_gone and any(each.is_of(CallKind.OPEN_FOR_READING, name) for name in (PM_FILE, DATA_FILE)):
             yield VANISHED
 
 
-def _of_writer(made: list[_Made]) -> Iterator[str]:
-    for each in made:
+def _of_writer(calls: list[_AnsweredCall]) -> Iterator[str]:
+    for each in calls:
         if each.is_of(CallKind.LOCK, PINS_FILE) and each.answer is False:
             yield PURGE_REJECTED
         elif each.call.kind is CallKind.RMDIR and each.answer is None:
@@ -118,24 +118,24 @@ def _of_writer(made: list[_Made]) -> Iterator[str]:
             yield REWRITTEN
 
 
-def _of_transactions(made: list[_Made]) -> Iterator[str]:
-    """Count the looks at the version while `_txn` is open once: two suffice when nothing moves."""
-    look_count = 0
-    for each in made:
+def _of_transactions(calls: list[_AnsweredCall]) -> Iterator[str]:
+    """Count the reads of the version while `_txn` is open: two suffice when it does not change."""
+    read_count = 0
+    for each in calls:
         if each.is_of(CallKind.OPEN_FOR_READING, TXN_FILE):
-            look_count = 0
+            read_count = 0
         elif each.is_of(CallKind.PREAD, TXN_FILE) and (each.call.offset_bytes, each.call.size_bytes) == (0, 8):
-            look_count += 1
-            if look_count > 2:
-                yield MOVED if look_count <= 4 else MOVED_TWICE
+            read_count += 1
+            if read_count > 2:
+                yield MOVED if read_count <= 4 else MOVED_TWICE
 
 
-def _of_generations(made: list[_Made]) -> Iterator[str]:
-    """Compare what `_pm` published with the token that the reader then went by, which its look at the tail tells."""
+def _of_generations(calls: list[_AnsweredCall]) -> Iterator[str]:
+    """Compare what `_pm` published with the token that the reader used, which its read of the tail shows."""
     chains: list[tuple[int, int]] = []
     published = content = b""
     data_size_bytes = 0
-    for each in made:
+    for each in calls:
         answer = each.answer
         if each.is_of(CallKind.PREAD, PM_FILE) and isinstance(answer, bytes):
             is_head = each.call.size_bytes == 8
@@ -155,22 +155,22 @@ def _of_generations(made: list[_Made]) -> Iterator[str]:
 
 
 def _of_chain(content: bytes, token: int, chains: list[tuple[int, int]]) -> Iterator[str]:
-    """Say how far the token's footer is from the newest; `chains` are all footers that this client met."""
+    """Yield how far the token's footer is from the newest; `chains` are all footers that this process has read."""
     try:
-        positions = [(position.token, position.end_bytes) for position in walk(content, file=PM_FILE)]
+        footers = [(footer.token, footer.end_bytes) for footer in walk(content, file=PM_FILE)]
     except CorruptError:
         return
-    back = next((number for number, (found, _) in enumerate(positions) if found == token), 0)
+    back = next((number for number, (found, _) in enumerate(footers) if found == token), 0)
     if back:
         yield ONE_BACK if back == 1 else TWO_BACK
-    end = next((end for found, end in positions if found == token), 0)
+    end = next((end for found, end in footers if found == token), 0)
     if any(found == token and other != end for found, other in chains):
         yield DUPLICATE_TOKEN
-    chains += positions
+    chains += footers
 
 
-def _of_pins(made: list[_Made]) -> Iterator[str]:
-    for each in made:
+def _of_pins(calls: list[_AnsweredCall]) -> Iterator[str]:
+    for each in calls:
         if each.is_of(CallKind.LOCK, PINS_FILE) and each.call.lock is LockMode.SHARED and each.answer is False:
             yield PIN_REJECTED
         elif each.is_of(CallKind.UNLOCK, PINS_FILE):

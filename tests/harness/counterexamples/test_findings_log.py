@@ -139,7 +139,7 @@ def test_a_decision_applies_where_it_means_something(log: str, is_applied: bool)
 )
 def test_a_log_of_any_schedule_does_what_the_schedule_did(crashes: tuple[str | Model, ...]) -> None:
     case = toy_case(HeaderFirst() if "fail" not in crashes else Toy(), **WITH_READERS)
-    for world, moves in islice(traces(case, *crashes, transition_probability=0.4), 40):
+    for world, moves in islice(traces(case, *crashes, switch_probability=0.4), 40):
         log = from_schedule(case, moves)
         result = run_log(case, log)
         assert (result.dropped, result.violations[:1]) == ((), world.progress.violations[:1])

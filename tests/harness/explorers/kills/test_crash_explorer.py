@@ -1,4 +1,4 @@
-"""The crash explorer convicts what is broken, acquits what is sound, and says what it did not try."""
+"""The crash explorer detects what is broken, accepts what is sound, and says what it did not try."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps() -> None
 
 
 @pytest.mark.parametrize(("target", "expected"), CONTROLS, ids=lambda each: getattr(each, "name", each.name))
-def test_a_broken_target_is_detected_of_its_fault(target: Toy, expected: Property) -> None:
+def test_the_fault_of_a_broken_target_is_detected(target: Toy, expected: Property) -> None:
     assert expected.value in violated(target)
 
 
@@ -110,7 +110,7 @@ def test_a_lock_that_a_rejected_writer_keeps_shuts_the_next_one_out() -> None:
 
 
 class Raises(Toy):
-    """What a disk refuses becomes an exception that names nothing."""
+    """Turns an error of the disk into an exception that names nothing."""
 
     name = "raises"
     raised: type[Exception] = KeyError
@@ -193,7 +193,7 @@ class Flickers(Toy):
 
 
 class IgnoresRejections(Toy):
-    """Acknowledges a commit whose rename was refused."""
+    """Acknowledges a commit whose rename failed."""
 
     name = "ignores"
 
@@ -313,7 +313,7 @@ class Failing(Toy):
         raise StorageError(file=path, operation="commit", reason=StorageReason.READ_ONLY)
 
 
-def test_a_target_that_fails_without_a_disturbance_is_invalid_and_says_why() -> None:
+def test_a_target_that_fails_without_a_fault_is_invalid_and_says_why() -> None:
     phase = explored(Failing())
     assert phase.verdict is Verdict.INVALID and not phase.complete
     assert [finding.property for finding in phase.findings] == [Property.FAULT_FREE]
@@ -424,7 +424,7 @@ def test_a_control_that_is_not_detected_makes_the_verdict_unknown(monkeypatch: p
     monkeypatch.setattr(crash, "CONTROLS", ((Toy(), Property.DURABLE),))
     phase = explored(Toy())
     assert phase.verdict is Verdict.UNKNOWN
-    assert phase.controls == f"the toy that 'toy' was not convicted: {Property.DURABLE}"
+    assert phase.controls == f"the broken toy 'toy' was not detected: {Property.DURABLE}"
 
 
 # Findings
@@ -453,7 +453,9 @@ def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
     assert finding.evidence["kills"][0] == [7, 0] and len(finding.evidence["kills"]) == 2
     assert (finding.evidence["acknowledged"], finding.evidence["started"]) == (1, 2)
     assert finding.evidence["step_kind"] == "truncate" and finding.evidence["path"] == "toy/new"
-    assert finding.sentence.startswith("After a kill behind 7 steps, before the call to truncate toy/new, and 1 in rec")
+    assert finding.sentence.startswith(
+        "Killed after 7 steps, before the call to truncate toy/new, and 1 time in recovery"
+    )
 
 
 @pytest.mark.parametrize(

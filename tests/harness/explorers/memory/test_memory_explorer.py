@@ -1,4 +1,4 @@
-"""The memory explorer convicts exactly what lacks a fence, where memory is weak, and nothing that has all of them."""
+"""The memory explorer detects exactly what lacks a fence, where memory is weak, and nothing that has all fences."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_three_commits_with_all_fences_are_right_in_every_case(case: MemoryCase,
     assert list(map(counts, explore_variant(three, ALL_FENCES, (case,)))) == [(executions, 0)]
 
 
-def test_a_fence_that_a_sync_stands_in_for_is_missed_when_the_sync_goes_too() -> None:
+def test_a_fence_that_a_sync_replaces_is_missed_without_the_sync() -> None:
     cases = WEAK_WITH_SYSTEM_CALLS, TOTAL_STORE_ORDER
     assert explored(NO_FENCE_BEFORE_VERSION)[WEAK_WITH_SYSTEM_CALLS].wrong_count == 0
     weak, strong = explore_variant(REWRITES, WITHOUT_SYNCS, cases)
@@ -162,20 +162,20 @@ def test_sequential_executions_are_those_of_a_writer_that_is_stopped_after_each_
     with REWRITES.reader() as reader:
         waiting: list[tuple[Node, int]] = [(reader.root, 0)]
         while waiting:
-            node, moment = waiting.pop()
+            node, time = waiting.pop()
             call = node.call
             if call is None:
                 ends.add(node.number)
             elif call.kind in (CallKind.OPEN_FOR_READING, CallKind.MAP):
                 for kernel in kernels:
                     apply(kernel, 1, call)
-                waiting.append((reader.advance(node, None), moment))
+                waiting.append((reader.advance(node, None), time))
             elif call.kind in (CallKind.UNMAP, CallKind.CLOSE):
-                waiting.append((reader.advance(node, None), moment))
-            elif (node.number, moment) not in visited:
-                visited.add((node.number, moment))
-                moments = range(moment, len(kernels)) if call.kind is CallKind.LOAD else (moment,)
-                waiting += [(reader.advance(node, apply(kernels[later], 1, call)), later) for later in moments]
+                waiting.append((reader.advance(node, None), time))
+            elif (node.number, time) not in visited:
+                visited.add((node.number, time))
+                times = range(time, len(kernels)) if call.kind is CallKind.LOAD else (time,)
+                waiting += [(reader.advance(node, apply(kernels[later], 1, call)), later) for later in times]
     executions, _ = EXPECTED[ALL_FENCES][0]
     assert len(ends) == executions
 
@@ -225,7 +225,7 @@ def test_what_is_never_reached_makes_the_verdict_unknown() -> None:
     )
     assert phase.verdict is Verdict.UNKNOWN
     assert MIXED in phase.note
-    assert phase.controls == "no final look was not convicted under sequential consistency"
+    assert phase.controls == "no final look was not detected under sequential consistency"
 
 
 def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
@@ -235,7 +235,7 @@ def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
     (finding,) = [finding for finding in phase.findings if finding.property == Property.WRONG_SNAPSHOT]
     assert finding.sentence == (
         "Under weak memory, system calls are no fences: the reader took version 8 with words that no committed version "
-        "has, because its load of VERSION returned what stood there at the start although the writer had put store 5 "
+        "has, because its load of VERSION returned the value from the start although the writer had put store 5 "
         "(of commit 1) there before store 8 (of commit 2), which the reader had seen at NAME_TXN of partition 1: "
         "nothing keeps them in order."
     )
@@ -246,7 +246,7 @@ def test_findings_say_which_store_answered_each_load_and_why_it_could() -> None:
     assert {"LAG_CHECKSUM and LAG_TXN_COUNT", "TOKEN of partition 0"} <= {load["field"] for load in loads}
 
 
-def test_a_finding_is_seen_again_where_the_fence_is_missing_and_nowhere_else() -> None:
+def test_a_finding_is_replayed_where_the_fence_is_missing_and_nowhere_else() -> None:
     for finding in detected().findings:
         assert replay(finding) is Verdict.INVALID
         assert replay(finding, ALL_FENCES) is Verdict.VALID
@@ -275,7 +275,7 @@ def test_loads_that_a_stronger_model_rules_out_are_valid() -> None:
 
 def test_controls_fail_when_the_explorer_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed_controls(REWRITES) == []
-    monkeypatch.setattr(MemoryExploration, "_saw", lambda _exploration, _transaction, standing: standing)
+    monkeypatch.setattr(MemoryExploration, "_saw", lambda _exploration, _transaction, state: state)
     assert len(failed_controls(REWRITES)) == 2
 
 
@@ -286,11 +286,11 @@ def test_a_reader_that_enters_the_system_has_passed_a_fence_where_that_is_one(ca
     assert view.floor == floor
 
 
-def test_a_reader_that_reads_and_does_not_load_is_beyond_the_model() -> None:
+def test_a_reader_that_does_not_load_through_a_mapping_is_rejected() -> None:
     with pytest.raises(NotMappedError):
         list(baseline_of(REWRITES.trace(), WEAK).answers(Call(kind=CallKind.PREAD, path=""), View()))
 
 
-def test_a_writer_that_fails_by_itself_is_no_ground_for_an_exploration() -> None:
+def test_a_writer_that_fails_without_a_fault_cannot_be_explored() -> None:
     with pytest.raises(NotExplorableError):
         baseline_of(dataclasses.replace(REWRITES, path="elsewhere").trace(), WEAK)

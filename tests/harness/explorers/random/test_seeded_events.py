@@ -1,4 +1,4 @@
-"""The history of a simulated run is one that the history checkers judge as the simulator does, where they can."""
+"""The history checkers judge the history of a simulated run as the simulator does, where they can."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tornproof.harness.mutation.seeded import Cell, SeededRun, run_seeds
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import load_scenario
 
-UNTOLD = {Property.COMMIT, Property.RECOVERY}
-"""A history says that a commit failed or that nobody has recovered, and not whether that was right."""
+NOT_IN_HISTORY = {Property.COMMIT, Property.RECOVERY}
+"""A history says that a commit failed or that nobody has recovered, but not whether that is correct."""
 OURS = [
     "append-and-power-cut",
     "a-rewrite-a-commit-and-a-crash",
@@ -43,7 +43,7 @@ def test_histories_of_our_implementation_are_valid(scenario: str) -> None:
 WRONG = [
     (cell("append-and-power-cut", "specification"), 30),
     (cell("two-commits-three-readers", "questdb-9.4.2"), 30),
-    # Few runs lose this one's version and look for it.
+    # Few runs lose this version and then read it.
     (cell("append-and-power-cut", fault="version not synced (F5)"), 80),
     (cell("append-and-power-cut", fault="syncs of _txn are only started"), 30),
     (cell("append-and-power-cut", fault="version goes up by two"), 30),
@@ -57,38 +57,38 @@ WRONG = [
     [*sampled(4, WRONG), *(nightly(of, 80) for of, seeds in WRONG if seeds < 80)],
     ids=lambda value: " ".join(filter(None, value.key)) if isinstance(value, Cell) else str(value),
 )
-def test_histories_of_what_is_wrong_are_judged_as_the_simulator_does_where_they_can_tell(of: Cell, seeds: int) -> None:
+def test_histories_of_broken_systems_get_the_verdict_of_the_simulator_where_they_show_it(of: Cell, seeds: int) -> None:
     runs = run_seeds(of, 0, range(seeds))
-    reported = [run for run in runs if run.property not in UNTOLD]
-    assert [judged(run)[0] for run in reported] == [run.verdict for run in reported]
-    assert {run.verdict for run in reported} == {Verdict.VALID, Verdict.INVALID}
+    visible = [run for run in runs if run.property not in NOT_IN_HISTORY]
+    assert [judged(run)[0] for run in visible] == [run.verdict for run in visible]
+    assert {run.verdict for run in visible} == {Verdict.VALID, Verdict.INVALID}
 
 
 def kinds_of(run: SeededRun) -> list[tuple[str, EventKind]]:
     return [(event.client, event.kind) for event in run.events]
 
 
-def test_a_history_begins_with_what_was_there_and_tells_who_died() -> None:
-    by_injected_fault: dict[str, list[SeededRun]] = {}
+def test_a_history_begins_with_the_initial_version_and_names_who_was_killed() -> None:
+    by_fault: dict[str, list[SeededRun]] = {}
     for run in run_seeds(cell("append-and-power-cut"), 0, range(60)):
-        by_injected_fault.setdefault(run.injected_fault, []).append(run)
+        by_fault.setdefault(run.injected_fault, []).append(run)
         assert kinds_of(run)[0] == ("writer", EventKind.RECOVERED) and run.events[0].time_ns == 0
         times = [event.time_ns for event in run.events]
         assert times == sorted(times) and times[-1] <= run.step_count
         assert [event.sequence for event in run.events] == list(range(len(run.events)))
     dead = {
-        injected_fault: [client for client, kind in kinds_of(runs[0]) if kind is EventKind.KILLED]
-        for injected_fault, runs in by_injected_fault.items()
+        fault: [client for client, kind in kinds_of(runs[0]) if kind is EventKind.KILLED]
+        for fault, runs in by_fault.items()
     }
     assert dead[FAULT_FREE] == [] and dead[KILLED] == ["writer"] and dead[CUT] == ["writer", "reader 1"]
     assert "writer" in dead[FAILED]
-    failed = [kind for run in by_injected_fault[FAILED] for _, kind in kinds_of(run)]
+    failed = [kind for run in by_fault[FAILED] for _, kind in kinds_of(run)]
     assert EventKind.COMMIT_FAILED in failed
 
 
 def test_an_abandoned_commit_makes_no_version_and_no_event() -> None:
     scenario = load_scenario("two-orphans")
     abandoned = [commit.abandon for commit in scenario.first].count(True)
-    peaceful = [run for run in run_seeds(cell("two-orphans"), 0, range(20)) if run.injected_fault == FAULT_FREE]
-    starts = [event.kind for event in peaceful[0].events].count(EventKind.COMMIT_START)
+    fault_free = [run for run in run_seeds(cell("two-orphans"), 0, range(20)) if run.injected_fault == FAULT_FREE]
+    starts = [event.kind for event in fault_free[0].events].count(EventKind.COMMIT_START)
     assert abandoned > 0 and starts == len(scenario.first) - abandoned

@@ -108,7 +108,7 @@ def test_the_schedule_of_a_finding_violates_the_same_again(
     assert phase.verdict is Verdict.INVALID
     assert {finding.property for finding in phase.findings} == {violated}
     for finding in phase.findings:
-        schedule = tuple((position, count) for position, count in finding.evidence["schedule"])
+        schedule = tuple((process_index, count) for process_index, count in finding.evidence["schedule"])
         assert violated in {each.property for each in follow(world, schedule).progress.violations}
     process_group.close()
 
@@ -116,9 +116,9 @@ def test_the_schedule_of_a_finding_violates_the_same_again(
 def test_of_too_many_schedules_the_first_are_run_and_a_sample_besides() -> None:
     phase = explored(control_case(Record(), NUMBERS, reader_count=3), schedules_max=200)
 
-    # Readers that only read are settled by cuts all the same.
+    # Readers that only read are still covered by the reader reduction.
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
-    assert "by cuts of one" in phase.bound
+    assert "by reduction to one" in phase.bound
     assert "the first 200 reduced schedules, and " in phase.bound and "every order" not in phase.bound
     assert phase.counts["reduced schedules"] == 200
     assert 0 < phase.counts["distinct sampled schedules"] <= phase.explored
@@ -139,13 +139,14 @@ def test_a_control_that_nothing_detects_makes_the_verdict_unknown(monkeypatch: p
     failed_controls.cache_clear()
 
     assert phase.verdict is Verdict.UNKNOWN
-    assert all(f"{method} did not convict" in phase.controls for method in ("DPOR", "cuts", "uniform random", "PCT"))
+    for method in ("DPOR", "reader reduction", "uniform random", "PCT"):
+        assert f"{method} did not detect" in phase.controls
 
 
-def test_a_sound_toy_that_is_detected_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_toy_that_is_rejected_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_controls, "SOUND", ((InPlace(), NUMBERS),))
     failed_controls.cache_clear()
 
     failures = failed_controls(0)
     failed_controls.cache_clear()
-    assert len(failures) == 4 and all("convicted the sound toy" in failure for failure in failures)
+    assert len(failures) == 4 and all("rejected the sound toy" in failure for failure in failures)

@@ -1,4 +1,4 @@
-"""The four phases of the simulator: schedules, memory, power cuts, and schedule × crash, each over its situations."""
+"""The four phases of the simulator: schedules, memory, power cuts, and schedule × crash, each over its test cases."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ from tornproof.harness.systems.table import TableTarget
 
 FEW_TEST_CASES = 3
 COMMITS_READ_BESIDE = 2
-"""What the memory explorer reads beside: with one commit a missing final look cannot be told."""
+"""How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
-"""Of one situation that are made small; there is one of each kind."""
+"""How many findings of one test case are shrunk, one of each kind."""
 
 Kind: TypeAlias = tuple[Any, ...]
-"""What makes two violations one, before they are made small."""
+"""What two violations of one kind have in common, before they are shrunk."""
 
 
 class SimulatedQuestion(Protocol):
-    """What tasks of the simulator are about."""
+    """What the tasks of the simulator need to know."""
 
     @property
     def seed(self) -> int:
-        """Where chance starts."""
+        """The seed of all random choices."""
 
     @property
     def bounds(self) -> Bounds:
         """How many cases are tried."""
 
     def settings(self) -> Sequence[Setting]:
-        """Return the situations."""
+        """Return the test cases."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GivenSettings:
-    """Situations that are there already."""
+    """Test cases that are already built."""
 
     given: tuple[Setting, ...]
     bounds: Bounds
@@ -85,23 +85,23 @@ def simulate(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Run one explorer over all situations that name it, in this process."""
+    """Run one explorer over all test cases that name it, in this process."""
     question = GivenSettings(given=tuple(settings), bounds=bounds or Bounds.of(EFFORTS[DEFAULT]), seed=seed)
     return explore_here(simulated(explorer, settings), question, has_time=has_time, on_progress=on_progress)
 
 
 def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
-    """Explore the parts of all situations side by side, then make what is wrong small."""
+    """Explore the parts of all test cases in parallel, then shrink the findings."""
     chosen = [setting for setting in settings if explorer in setting.explorers]
     if not chosen:
-        return nothing_explored(explorer, "none of the situations is one for this explorer")
-    way = _WAYS[explorer]
-    parts = [(setting, part) for setting in chosen for part in way.parts(setting)]
+        return nothing_explored(explorer, "none of the test cases is for this explorer")
+    strategy = _STRATEGIES[explorer]
+    parts = [(setting, part) for setting in chosen for part in strategy.parts(setting)]
     names = tuple(dict.fromkeys(part for _, part in parts))
     failed, *results = yield [
         Task(run=_controls, arguments=(explorer, names), cost=0.1, begins_first=True),
         *(
-            Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size * way.weight(part))
+            Task(run=_explore, arguments=(explorer, setting.name, part), cost=setting.size * strategy.weight(part))
             for setting, part in parts
         ),
     ]
@@ -110,26 +110,27 @@ def simulated(explorer: Explorer, settings: Sequence[Setting]) -> Exploration:
     known: set[Kind] = set()
     for setting in chosen:
         own = [result for (each, _), result in zip(parts, results, strict=True) if each is setting]
-        phase = _phase(way, setting, own, failed)
+        phase = _phase(strategy, setting, own, failed)
         if phase is not None:
             phases.append((setting, phase))
-            found += [(setting, each) for each in _new(way.found(_done(own)), known)]
-    small = yield [Task(run=_made_small, arguments=(explorer, setting.name, each)) for setting, each in found]
+            found += [(setting, each) for each in _new(strategy.found(_done(own)), known)]
+    shrunk = yield [Task(run=_shrink, arguments=(explorer, setting.name, each)) for setting, each in found]
     findings = [
-        (setting, finding or way.unshrunk(setting, each)) for (setting, each), finding in zip(found, small, strict=True)
+        (setting, finding or strategy.unshrunk(setting, each))
+        for (setting, each), finding in zip(found, shrunk, strict=True)
     ]
     return _merged(explorer, chosen, phases, findings)
 
 
-def _phase(way: _Way, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase | None:
-    """Return the phase of one situation, or None where nothing of it was begun."""
+def _phase(strategy: _Strategy, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase | None:
+    """Return the phase of one test case, or None where nothing of it was begun."""
     done = _done(results)
     rejected = [result for result in results if isinstance(result, _Rejected)]
     if rejected:
         return nothing_explored(setting.name, rejected[0].reason)
     if not done:
         return None
-    phase = way.phase(setting, done, failed)
+    phase = strategy.phase(setting, done, failed)
     return phase if len(done) == len(results) else dataclasses.replace(phase, complete=False)
 
 
@@ -138,7 +139,7 @@ def _done(results: Sequence[Any]) -> list[Any]:
 
 
 def _new(found: Sequence[tuple[Kind, Any]], known: set[Kind]) -> Iterator[Any]:
-    """Yield one of each kind that no earlier situation has shown, up to a limit."""
+    """Yield one violation of each kind that no earlier test case has shown, up to a limit."""
     new = {kind: each for kind, each in reversed(found) if kind not in known}
     for kind in list(dict.fromkeys(kind for kind, _ in found if kind in new))[:FINDINGS_MAX]:
         known.add(kind)
@@ -161,13 +162,13 @@ def _merged(
         parts.append((setting.name, with_coverage_goals(phase, setting.must_reach)))
     begun = {name for name, _ in parts}
     whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
-    # A few situations by themselves need not come to every point.
+    # A few test cases alone need not reach every coverage goal.
     return with_coverage_goals(whole, _POINTS[explorer]) if len(chosen) > FEW_TEST_CASES else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rejected:
-    """A situation that cannot be explored, and why."""
+    """A test case that cannot be explored, and why."""
 
     reason: str
 
@@ -178,34 +179,34 @@ def _settings(worker: Worker) -> dict[str, Setting]:
 
 
 def _controls(worker: Worker, explorer: Explorer, parts: Sequence[str]) -> Sequence[str]:
-    return _WAYS[explorer].controls(parts, worker.question.seed)
+    return _STRATEGIES[explorer].controls(parts, worker.question.seed)
 
 
 def _explore(worker: Worker, explorer: Explorer, name: str, part: str) -> Any:
     try:
         with remembered_decoding():
-            return _WAYS[explorer].explore(worker.once(_settings)[name], part, worker)
+            return _STRATEGIES[explorer].explore(worker.once(_settings)[name], part, worker)
     except NotExplorableError as error:
         return _Rejected(str(error))
 
 
-def _made_small(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
-    return _WAYS[explorer].small(worker.once(_settings)[name], found)
+def _shrink(worker: Worker, explorer: Explorer, name: str, found: Any) -> Finding:
+    return _STRATEGIES[explorer].shrink(worker.once(_settings)[name], found)
 
 
-class _Way(ABC):
-    """How an explorer goes through a situation: part by part, all of which make one phase."""
+class _Strategy(ABC):
+    """How an explorer explores a test case: in parts, which are combined into one phase."""
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
-        """Return in words which positive controls failed."""
+        """Describe the positive controls that failed."""
         return ()
 
     def parts(self, setting: Setting) -> Sequence[str]:
-        """Return the names of what can be explored side by side."""
+        """Return the names of the parts, which can be explored in parallel."""
         return ("",)
 
     def weight(self, part: str) -> float:
-        """Return how many times as long as others a part takes: the longest begin first."""
+        """Return the cost of a part relative to others: the longest begin first."""
         return 1
 
     @abstractmethod
@@ -213,28 +214,28 @@ class _Way(ABC):
         """Explore a part; raises NotExplorableError."""
 
     def phase(self, setting: Setting, results: Sequence[Any], failed: Sequence[str] | None) -> Phase:
-        """Put together what the parts came to; `failed` are the controls that failed, None where none was tried."""
+        """Combine the results of the parts; `failed` are the controls that failed, None where none was tried."""
         phase: Phase = results[0]
         return phase.with_controls(failed)
 
     def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
-        """Return what is wrong, and of which kind: what happened stands behind the last colon, when before it."""
+        """Return each violation with its kind; in a sentence the last colon separates when from what happened."""
         return [
             ((each.property, without_digits(each.sentence.rpartition(": ")[2])), each)
             for result in results
             for each in result.findings
         ]
 
-    def small(self, setting: Setting, found: Any) -> Finding:
-        """Return what is wrong as a small finding that can be seen again."""
+    def shrink(self, setting: Setting, found: Any) -> Finding:
+        """Return the shrunk finding of a violation, which can be replayed."""
         return as_log(setting.case, found, scenario=setting.name)
 
     def unshrunk(self, setting: Setting, found: Any) -> Finding:
-        """Return what is wrong as it was seen."""
+        """Return the finding of a violation as it was found."""
         return with_case(setting.case, found, scenario=setting.name)
 
 
-class _Schedules(_Way):
+class _Schedules(_Strategy):
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
         return schedule_controls.failed_controls(seed)
 
@@ -250,8 +251,8 @@ class _Schedules(_Way):
         )
 
 
-class _Memory(_Way):
-    """Its controls are of one situation each, and part of exploring it."""
+class _Memory(_Strategy):
+    """Its controls depend on the test case, and are part of exploring it."""
 
     def explore(self, setting: Setting, part: str, worker: Worker) -> Phase:
         return explore_words(setting.case, has_time=worker.has_time, on_progress=worker.report_progress)
@@ -260,14 +261,14 @@ class _Memory(_Way):
         phase: Phase = results[0]
         return phase
 
-    def small(self, setting: Setting, found: Any) -> Finding:
+    def shrink(self, setting: Setting, found: Any) -> Finding:
         return self.unshrunk(setting, found)
 
 
-class _Power(_Way):
-    """What a process learns of a situation under one model serves it under the others, so these are one part.
+class _Power(_Strategy):
+    """All models but D are one part, because results cached under one model serve the others.
 
-    D is one of its own: its crashes come after each sync that fails, and take as long as all of the others.
+    D is a part of its own: its crashes follow each sync that fails, and take as long as all others.
     """
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
@@ -308,8 +309,8 @@ class _Power(_Way):
         return super().found([result for part in results for result in part])
 
 
-class _Product(_Way):
-    """One part a model."""
+class _Product(_Strategy):
+    """One part for each model."""
 
     def controls(self, parts: Sequence[str], seed: int) -> Sequence[str]:
         return schedule_crash.failed_controls()
@@ -327,7 +328,7 @@ class _Product(_Way):
     def found(self, results: Sequence[Any]) -> list[tuple[Kind, Any]]:
         return [(tuple(signature), each) for result in results for signature, each in result.found.items()]
 
-    def small(self, setting: Setting, found: Any) -> Finding:
+    def shrink(self, setting: Setting, found: Any) -> Finding:
         return schedule_crash.finding_of_product(setting.case, found, setting.name)
 
     def unshrunk(self, setting: Setting, found: Any) -> Finding:
@@ -335,7 +336,7 @@ class _Product(_Way):
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
-    """Return how many crash points are tried, and disks of each: sectors torn into words leave too many."""
+    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
     torn = {"file_count": bounds.torn_disks, "disk_count": bounds.torn_disks} if model is C_8 else {}
     return Settings(limits=Limits(**torn, seed=seed), points_max=bounds.crash_points)
 
@@ -347,7 +348,7 @@ def explore_words(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Explore a mapped reader beside the last commits of a situation's first life."""
+    """Explore a mapped reader during the last commits of a test case's first session."""
     assert isinstance(case.target, TableTarget), "only tables have a _txn"
     operations = [case.operations[number] for number in case.first_session]
     return explore_memory(
@@ -355,7 +356,7 @@ def explore_words(
         operations,
         start=case.start,
         path=case.path,
-        # Earlier commits make room: what a later one stores is then only what it changes.
+        # Earlier commits allocate the areas, so that a later one stores only what it changes.
         settled_count=max(0, len(operations) - COMMITS_READ_BESIDE),
         cases=cases,
         has_time=has_time,
@@ -363,7 +364,7 @@ def explore_words(
     )
 
 
-_WAYS: dict[Explorer, _Way] = {
+_STRATEGIES: dict[Explorer, _Strategy] = {
     Explorer.SCHEDULES: _Schedules(),
     Explorer.MEMORY: _Memory(),
     Explorer.POWER: _Power(),

@@ -35,7 +35,7 @@ def migration_case(image: DiskImage, path: str) -> TestCase:
     )
 
 
-def must_reach(models: Sequence[Model]) -> tuple[str, ...]:
+def coverage_goals(models: Sequence[Model]) -> tuple[str, ...]:
     """Return the points that a migration reaches under models: it writes, syncs and names, and overwrites nothing."""
     points: list[str] = []
     for model in models:
@@ -64,6 +64,6 @@ def explore_migration(
         settings=settings,
         has_time=has_time,
         on_progress=on_progress,
-        points=must_reach(models),
+        points=coverage_goals(models),
     )
     return dataclasses.replace(phase, name=PHASE)

@@ -31,13 +31,13 @@ BARRIERS: dict[str, tuple[Action, ...]] = {
 }
 ALL = tuple(BARRIERS)
 FILE_COUNT, TORN_FILE_COUNT = 1024, 64
-"""Contents of a file that are tried, and in C-8, of which there are more than anybody can try."""
+"""How many contents of a file are tried, and how many in C-8, which has too many to try all."""
 Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one set of barriers under one model: a finding, or disks on which everything held."""
+    """The result of one set of barriers under one model: a finding, or disks on which all properties held."""
 
     barriers: Names
     model: Model
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def settings_of(model: Model) -> Settings:
-    """Return how far the exploration of one set of barriers goes under a model; one finding is enough."""
+    """Return the limits of exploring one set of barriers under a model; one finding is enough."""
     file_count = TORN_FILE_COUNT if model is C_8 else FILE_COUNT
     limits = Limits(file_count=file_count, disk_count=4 * file_count)
     return Settings(
@@ -69,8 +69,8 @@ def subsets() -> Iterator[Names]:
 def protocol_with(barriers: Iterable[str]) -> Protocol:
     """Return the hardened commit with these barriers alone."""
     kept = set(barriers)
-    gone = {action for name, actions in BARRIERS.items() if name not in kept for action in actions}
-    return leaving_out(HARDENED, gone)
+    left_out = {action for name, actions in BARRIERS.items() if name not in kept for action in actions}
+    return leaving_out(HARDENED, left_out)
 
 
 def explore_barriers(
@@ -81,7 +81,7 @@ def explore_barriers(
 ) -> list[Outcome]:
     """Explore each set of barriers under each model, on a workload that grows, merges, makes and rewrites partitions.
 
-    One of its records crosses a sector. What is found is judged by readers and writers of the hardened protocol.
+    One of its records crosses a sector. Disks are judged by readers and writers of the hardened protocol.
     """
     chosen = list(subsets()) if sets is None else list(sets)
     outcomes: list[Outcome] = []
@@ -96,7 +96,7 @@ def explore_barriers(
 
 
 class Workload:
-    """The commits that are explored, and the judge of their disks; both serve all sets of barriers."""
+    """The commits that are explored and the judge of their disks, shared by all sets of barriers."""
 
     def __init__(self) -> None:
         start = made_image()
@@ -112,7 +112,7 @@ class Workload:
         self.judge = PowerJudge(self._hardened)
 
     def outcomes(self, barriers: Names, models: Sequence[Model]) -> Iterator[Outcome]:
-        """Yield what is found of a set of barriers under each model."""
+        """Yield the outcome of a set of barriers under each model."""
         target = dataclasses.replace(self._target, protocol=protocol_with(barriers), name=" ".join(barriers))
         case = dataclasses.replace(self._hardened, target=target)
         traces = Traces(case)
@@ -129,6 +129,6 @@ class Workload:
 
 
 def minimal_safe_sets(outcomes: Iterable[Outcome], model: Model) -> list[Names]:
-    """Return the sets under a model of which every smaller part is unsafe."""
+    """Return the safe sets under a model that have no smaller safe subset."""
     safe = [set(outcome.barriers) for outcome in outcomes if outcome.model == model and outcome.is_safe]
     return [tuple(name for name in ALL if name in each) for each in safe if not any(other < each for other in safe)]

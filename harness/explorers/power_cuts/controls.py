@@ -1,4 +1,4 @@
-"""Toys that a model must convict, and must not, before its verdicts on anything else count."""
+"""Positive and negative controls: toys that a model must detect or accept before its other verdicts count."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ PATH = "toy"
 
 
 def failed_controls(models: Sequence[Model]) -> list[str]:
-    """Explore toys, and return in words what a model got wrong.
+    """Explore toys, and describe each wrong verdict of a model.
 
-    Each must keep what is synced and lose what is not, and what dies with a process only must lose nothing.
+    Each model must keep what is synced and lose what is not; one that kills only the process must lose nothing.
     """
     failures = []
     for model in models:
         for target in (Toy(), NeverSyncs(), NeverSyncsNames(), SwallowsErrors(), HeaderFirst(), RecoversInPlace()):
             is_detected, must_be = detects(model, target), _must_detect(model, target)
             if is_detected is not must_be and must_be is not None:
-                failures.append(f"the toy {target.name!r} was {'' if is_detected else 'not '}convicted in {model}")
+                failures.append(
+                    f"the toy {target.name!r} was {'rejected' if is_detected else 'not detected'} in {model}"
+                )
     return failures
 
 
 def detects(model: Model, target: Target) -> bool:
-    """Explore a toy, and say whether anything was found."""
+    """Return whether anything is found in a toy."""
     case = toy_case(target)
     judge = PowerJudge(case)
     traces = Traces(case)
@@ -42,12 +44,12 @@ def detects(model: Model, target: Target) -> bool:
 
 
 def toy_case(target: Target) -> TestCase:
-    """Return a toy that commits twice, and once more after a crash."""
+    """Return the test case of a toy that commits twice, and once more after a crash."""
     return TestCase(target=target, path=PATH, operations=OPERATIONS, first_session=(0, 1), second_session=(2,))
 
 
 def _must_detect(model: Model, target: Target) -> bool | None:
-    """Say whether a model sees what is wrong with a toy; None where the toy is about other models."""
+    """Return whether a model must detect a toy; None where the toy is meant for other models."""
     match target:
         case NeverSyncs():
             return model.everything_dies or model.fails_syncs

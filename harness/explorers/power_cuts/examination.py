@@ -1,4 +1,4 @@
-"""What a disk is asked after a crash, and what it answers: a reader, a recovery, both again, commits, and a reader."""
+"""The examination of a disk after a crash: a reader, a recovery, both again, commits, and a reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGUN, SAW, REJECTED = "begun", "saw", "refused"
 
 
 class Stage(enum.StrEnum):
-    """What is done to a disk, in this order, in words that finish "... is refused"."""
+    """The stages of an examination in order; each value begins a sentence that ends "... fails"."""
 
     READ = "a reader after the crash"
     RECOVER = "the recovery"
@@ -27,8 +27,8 @@ class Stage(enum.StrEnum):
     READ_LAST = "a reader of that commit"
 
 
-def settling(target: Target, path: str) -> Body:
-    """Return the program that reads, recovers, reads again and recovers again; the first refusal ends it."""
+def recovery_body(target: Target, path: str) -> Body:
+    """Return a process body that reads, recovers, reads again and recovers again, up to the first error."""
 
     def run(session: _Session) -> None:
         session.read(target, path, Stage.READ)
@@ -40,8 +40,8 @@ def settling(target: Target, path: str) -> Body:
     return _body(target, run)
 
 
-def committing(target: Target, path: str, operations: Sequence[Any]) -> Body:
-    """Return the program that goes on from a recovered disk: it commits, and reads that."""
+def commit_body(target: Target, path: str, operations: Sequence[Any]) -> Body:
+    """Return a process body that commits on a recovered disk, and reads the result."""
 
     def run(session: _Session) -> None:
         session.open(target, path, Stage.COMMIT, operations)
@@ -84,9 +84,10 @@ def _body(target: Target, run: Callable[[_Session], None]) -> Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """What a disk answered; `refused` and `broke` say where it did not, and how.
+    """The result of an examination.
 
-    `recovery` are the calls of the recovery by which its work can be repeated, none where it changed nothing.
+    `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare. `recovery`
+    are the calls that repeat the work of the recovery, none where it changed nothing.
     """
 
     seen: dict[Stage, Hashable]
@@ -96,19 +97,19 @@ class Facts:
     recovery: tuple[Call, ...]
 
     def answers(self) -> tuple[object, ...]:
-        """Return all of it as a value."""
+        """Return all facts as one comparable value."""
         return tuple(self.seen.items()), self.rejected, self.broke, self.is_idempotent, self.recovery
 
 
 class Bounds(NamedTuple):
-    """What may be on a disk: the first so many of these operations, and all of the first `low`, one after the other."""
+    """What may be on a disk: a prefix of these operations, at least the first `low`."""
 
     operations: Operations
     low: int
 
 
 class Verdict(NamedTuple):
-    """What a disk's answers mean: the operations that were found on it, and what is wrong."""
+    """The operations that were found on a disk, and the violated property with its sentence, if any."""
 
     found: Operations
     violated: str = ""
@@ -116,11 +117,11 @@ class Verdict(NamedTuple):
 
 
 def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
-    """Compare what a disk answered up to the second recovery with the commits that may be there."""
+    """Compare the facts up to the second recovery with the commits that may be on the disk."""
     if facts.broke:
         return Verdict((), Property.DISORDERLY, f"a process ended with {facts.broke}")
     if facts.rejected is not None and facts.rejected[0] is Stage.READ:
-        return Verdict((), Property.REJECTED, f"{Stage.READ} is refused: {facts.rejected[1]}")
+        return Verdict((), Property.REJECTED, f"{Stage.READ} fails: {facts.rejected[1]}")
     found = count_of(facts.seen[Stage.READ], bounds, oracle)
     if found is None:
         return Verdict((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
@@ -139,7 +140,7 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Verdict:
 
 
 def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Verdict:
-    """Compare what the commits of `later` gave with what they must give on top of those that were found."""
+    """Compare the facts of the commits of `later` with the state that they must leave after those that were found."""
     if facts.broke:
         return Verdict(found, Property.DISORDERLY, f"a process ended with {facts.broke}")
     if facts.rejected is not None:
@@ -150,17 +151,17 @@ def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operati
     return Verdict(found)
 
 
-def _rejected(found: Operations, stage: Stage, words: str) -> Verdict:
+def _rejected(found: Operations, stage: Stage, error: str) -> Verdict:
     violated = {
         Stage.RECOVER: Property.RECOVERY,
         Stage.RECOVER_AGAIN: Property.RECOVERY,
         Stage.COMMIT: Property.COMMIT,
     }
-    return Verdict(found, violated.get(stage, Property.UNREADABLE), f"{stage} is refused: {words}")
+    return Verdict(found, violated.get(stage, Property.UNREADABLE), f"{stage} fails: {error}")
 
 
 def count_of(seen: Hashable, bounds: Bounds, oracle: Oracle) -> int | None:
-    """Return the most of the commits after which a reader sees that, or None."""
+    """Return the largest number of commits after which a reader sees `seen`, or None."""
     return next(
         (count for count in range(len(bounds.operations), -1, -1) if seen == oracle(bounds.operations[:count])), None
     )

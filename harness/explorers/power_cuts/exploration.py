@@ -1,4 +1,4 @@
-"""One exploration of power cuts: the disks that every crash point leaves under a model, and what they prove to be."""
+"""One exploration of power cuts: the disks that each crash point may leave under a model, and their verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.examination import Bounds, Facts, Verdict
 from tornproof.harness.explorers.power_cuts.judge import SESSION, PowerJudge
-from tornproof.harness.explorers.power_cuts.trace import CrashPoint, take_along
+from tornproof.harness.explorers.power_cuts.trace import CrashPoint, sync_whole_file
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
@@ -21,12 +21,12 @@ from tornproof.harness.simulator.persistence.models import Choice, Model
 
 PHASE = "power"
 SHOWN_COUNT = 8
-"""So many disks of each crash point are looked at for must-reach points, which only the first ones show."""
+"""The first disks of each crash point, which alone are checked for coverage points."""
 NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
 
 
 class Cut(NamedTuple):
-    """A crash after so many calls of a life, and the disk that it left."""
+    """A crash after `step` calls of a session, and the disk that it left."""
 
     step: int
     choice: Choice
@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How far an exploration goes; `nested_depth` is how many recoveries in a row meet a crash.
+    """The limits of an exploration; `nested_depth` is how many recoveries in a row are crashed.
 
     Of more crash points than `points_max`, every n-th is visited.
     """
@@ -44,10 +44,10 @@ class Settings:
     nested_depth: int = 1
     points_max: int | None = None
     stops_at_first: bool = False
-    """Whether one finding is enough."""
+    """Whether to stop at the first finding."""
 
     def every(self, point_count: int) -> int:
-        """Return how far apart the crash points are that are visited of so many."""
+        """Return n where every n-th of so many crash points is visited."""
         return -(-point_count // (self.points_max or point_count)) if point_count else 1
 
 
@@ -59,8 +59,7 @@ class Tally:
     legal: int = 0
     tried: int = 0
     nested_tried: int = 0
-    nested_legal: int = 0
-    gone_on: int = 0
+    committed_on: int = 0
     violations: int = 0
     is_complete: bool = True
     is_out_of_time: bool = False
@@ -70,7 +69,7 @@ class Tally:
 
 
 class Found(NamedTuple):
-    """A violation, with all that is needed to see it again."""
+    """A violation, with all that is needed to replay it."""
 
     verdict: Verdict
     model: Model
@@ -80,7 +79,7 @@ class Found(NamedTuple):
 
 
 class ModelExploration:
-    """Explores crash points under one model, deepest last; `tally` and `found` say what came of it."""
+    """Explores crash points under one model; `tally` and `found` are the result."""
 
     def __init__(self, judge: PowerJudge, model: Model, settings: Settings, has_time: HasTime = always) -> None:
         """Explore while there is time."""
@@ -90,18 +89,18 @@ class ModelExploration:
         self._judge = judge
         self._settings = settings
         self._has_time = has_time
-        self._gone_on: set[tuple[Facts, Bounds]] = set()
+        self._explored_facts: set[tuple[Facts, Bounds]] = set()
         self._names: tuple[object, object, LegalNames] | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether one finding is enough and there is one, or there is no time left."""
+        """Whether the first finding is there and is enough, or there is no time left."""
         if not self.tally.is_out_of_time and not self._has_time():
             self.tally.is_out_of_time = True
         return self.tally.is_out_of_time or (self._settings.stops_at_first and bool(self.found))
 
     def visit(self, point: CrashPoint, origin: dict[str, Any] | None = None) -> None:
-        """Judge every disk that a crash at a point may leave; `origin` says what came before the point's life."""
+        """Judge every disk that a crash at a point may leave; `origin` says what preceded the session of the point."""
         if self.is_over:
             return
         tally, model = self.tally, self.model
@@ -131,7 +130,10 @@ class ModelExploration:
                 self.find(Found(verdict, model, point, (Cut(point.step, disks.choice(picked)),), origin or {}))
             else:
                 self._note(point.bounds, verdict, facts, reached)
-                if self._goes_on(facts, point.bounds, is_sample=not disks.is_complete) and self._settings.nested_depth:
+                if (
+                    self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
+                    and self._settings.nested_depth
+                ):
                     cuts = (Cut(point.step, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
             if tally.tried % 256 == 0 and self.is_over:
@@ -139,20 +141,20 @@ class ModelExploration:
         tally.reached.update(reached)
 
     def _judged(self, disk: Disk, bounds: Bounds, *, is_sample: bool) -> tuple[Verdict, Facts]:
-        """Judge a disk; of those in a sample that read alike, commits are made on one alone."""
+        """Judge a disk; of a sample's disks with the same facts, only one is committed on."""
         if not is_sample:
-            self.tally.gone_on += 1
+            self.tally.committed_on += 1
             return self._judge.judge(disk, bounds)
         verdict, facts = self._judge.judge(disk, bounds, commits=False)
-        if not verdict.violated and (facts, bounds) not in self._gone_on:
-            self.tally.gone_on += 1
+        if not verdict.violated and (facts, bounds) not in self._explored_facts:
+            self.tally.committed_on += 1
             return self._judge.judge(disk, bounds)
         return verdict, facts
 
-    def _goes_on(self, facts: Facts, bounds: Bounds, *, is_sample: bool) -> bool:
-        """Say whether a recovery meets crashes; of those in a sample that read alike, one does."""
-        is_new = (facts, bounds) not in self._gone_on
-        self._gone_on.add((facts, bounds))
+    def _goes_deeper(self, facts: Facts, bounds: Bounds, *, is_sample: bool) -> bool:
+        """Return whether to crash the recovery too; of a sample's disks with the same facts, one's is."""
+        is_new = (facts, bounds) not in self._explored_facts
+        self._explored_facts.add((facts, bounds))
         return bool(facts.recovery) and (is_new or not is_sample)
 
     def _note(self, bounds: Bounds, verdict: Verdict, facts: Facts, reached: set[str]) -> None:
@@ -170,18 +172,17 @@ class ModelExploration:
         cuts: tuple[Cut, ...],
         origin: dict[str, Any],
     ) -> None:
-        """Crash at every step of a recovery that changes something, and judge what that leaves."""
+        """Crash at every step of a recovery that changes something, and judge the disks that this leaves."""
         tally, depth = self.tally, len(cuts)
         bounds = point.bounds
         if not self.model.everything_dies:
-            # What a reader saw survives while only processes die.
+            # A kill must not lose what a reader saw.
             bounds = Bounds(verdict.found, len(verdict.found))
         for step, call, kernel in recovery_steps(disk, facts.recovery, self.model):
             if call.kind not in STEPS:
                 continue
             tally.reached[power_points.NESTED] += 1
             disks = legal_disks(kernel, self.model, self._settings.nested_limits)
-            tally.nested_legal += disks.legal_count
             tally.is_complete &= disks.is_complete
             if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
                 tally.reached[power_points.NESTED_LOST] += 1
@@ -210,12 +211,15 @@ class ModelExploration:
             if verdict.violated:
                 deeper = (*cuts, Cut(step, disks.choice(picked)))
                 self.find(Found(verdict, self.model, point, deeper, origin))
-            elif self._goes_on(facts, bounds, is_sample=not disks.is_complete) and depth < self._settings.nested_depth:
+            elif (
+                self._goes_deeper(facts, bounds, is_sample=not disks.is_complete)
+                and depth < self._settings.nested_depth
+            ):
                 deeper = (*cuts, Cut(step, disks.choice(picked)))
                 self._crash_recovery(picked.disk, facts, verdict, point, deeper, origin)
 
     def _names_of(self, kernel: Kernel) -> LegalNames:
-        """Return the names of a kernel; those of the point before mostly serve again."""
+        """Return the legal names of a kernel; mostly those of the crash point before are valid again."""
         known = self._names
         if known is None or known[0] is not kernel.durable_directories or known[1] is not kernel.entry_changes:
             known = (
@@ -230,32 +234,32 @@ class ModelExploration:
         """Keep the smallest finding of each signature, and count the rest."""
         self.tally.violations += 1
         before = found.point.before
-        position = None if before is None else (before.kind, before.path.rpartition("/")[2])
-        signature = found.verdict.violated, position, len(found.cuts) > 1, tuple(found.origin)
+        location = None if before is None else (before.kind, before.path.rpartition("/")[2])
+        signature = found.verdict.violated, location, len(found.cuts) > 1, tuple(found.origin)
         known = self.found.get(signature)
         if known is None or _size(found) < _size(known):
             self.found[signature] = found
 
 
 def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list[tuple[int, Call, Kernel]]:
-    """Return each call of a recovery, from 1 on, with the kernel after it."""
+    """Return the calls of a recovery, numbered from 1, each with the kernel after it."""
     kernel = disk.kernel()
     steps = []
     for step, call in enumerate(recovery, start=1):
         apply(kernel, SESSION, call)
-        take_along(kernel, call, model)
+        sync_whole_file(kernel, call, model)
         steps.append((step, call, kernel.fork() if call.kind in STEPS else kernel))
     return steps
 
 
 def finding_of(found: Found, target: str) -> Finding:
-    """Return a finding with the sentence that its evidence gives."""
+    """Return the finding of a violation, with its sentence and evidence."""
     point, cuts = found.point, found.cuts
     where = f"after {point.step} calls"
     if point.next is not None:
         where += f", before the call to {point.next.kind} {point.next.path}"
     inner = f", and again in {len(cuts) - 1} recoveries" if len(cuts) > 1 else ""
-    before = f"{_words(found.origin)}, then " if found.origin else ""
+    before = f"{_origin_text(found.origin)}, then " if found.origin else ""
     return Finding(
         property=found.verdict.violated,
         phase=PHASE,
@@ -274,7 +278,7 @@ def finding_of(found: Found, target: str) -> Finding:
     )
 
 
-def _words(origin: dict[str, Any]) -> str:
+def _origin_text(origin: dict[str, Any]) -> str:
     if "failed_step" in origin:
         return f"the sync at call {origin['failed_step']} fails and the process {origin['process']}"
     return f"a kill after {origin['killed_step']} calls"

@@ -1,6 +1,6 @@
-"""The power explorer: a crash after every step, in every model of persistence, also in recovery, and what is left then.
+"""The power explorer: a crash after every step, recovery included, under every persistence model.
 
-Of each model all legal disks of each crash point are tried, or a sample that the phase calls one.
+Under each model all legal disks of each crash point are tried, or a sample, and then the bound says so.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tornproof.harness.simulator.process.case import TestCase
 
 COUNTED_MAX = 1 << 53
 IN_ORDER = (*(model for model in MODELS if model is not C_8), C_8)
-"""What can be explored completely comes before what is a sample."""
+"""Models that can be explored completely come before the sampled one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """What one model has shown of a situation whose first life makes so many calls and has so many crash points."""
+    """The result of one model; the first session makes `call_count` calls and has `point_count` crash points."""
 
     model: Model
     call_count: int
@@ -41,7 +41,7 @@ class ModelResult:
 
 
 class Power:
-    """Cuts the power of a situation's one writer; what is learnt under one model serves the others. Close after use."""
+    """Cuts the power of a test case's only writer; its caches serve all models. Close it after use."""
 
     def __init__(self, case: TestCase) -> None:
         """Explore nothing yet; raises NotExplorableError."""
@@ -59,7 +59,7 @@ class Power:
         has_time: HasTime = always,
         on_point: OnProgress = lambda done, total: None,
     ) -> ModelResult:
-        """Crash at every step of the first life under a model; raises NotExplorableError."""
+        """Crash at every step of the first session under a model; raises NotExplorableError."""
         trace, target = self._traces.of(model), self._traces.case.target.name
         every = settings.every(len(trace.points))
         exploration = explore_model(
@@ -95,45 +95,45 @@ def explore_power(
     on_progress: OnProgress = lambda done, total: None,
     points: Sequence[str] | None = None,
 ) -> Phase:
-    """Cut the power of a situation's one writer at every step of its first life, and of recoveries after it.
+    """Cut the power of a test case's only writer at every step of its first session, and of recoveries after it.
 
-    `points` must be reached, by default those of a table's workload. Raises NotExplorableError.
+    `points` are the coverage goals, by default those of a table's workload. Raises NotExplorableError.
     """
     power = Power(case)
     try:
         results = [power.explore(model, settings or Settings(), has_time, on_progress) for model in models]
     finally:
         power.close()
-    must_reach = power_points.all_coverage_goals(models) if points is None else points
-    return power_phase(case, results, failed_controls(models), must_reach)
+    goals = power_points.all_coverage_goals(models) if points is None else points
+    return power_phase(case, results, failed_controls(models), goals)
 
 
 def power_phase(
-    case: TestCase, results: Sequence[ModelResult], failed: Sequence[str] | None, must_reach: Sequence[str] = ()
+    case: TestCase, results: Sequence[ModelResult], failed: Sequence[str] | None, coverage_goals: Sequence[str] = ()
 ) -> Phase:
-    """Put together what each model has shown; `failed` are the controls that failed, None where none was tried."""
+    """Combine the results of all models; `failed` are the controls that failed, None where none was tried."""
     first = results[0]
     reached: Counter[str] = Counter()
     counts: dict[str, int] = {"steps": first.call_count, "crash points": first.point_count}
     for result in results:
         reached.update(result.reached)
         counts |= result.counts
-    # What is wrong even undisturbed, each model has seen.
+    # Each model reports the violations of the fault-free run.
     findings = list({finding.sentence: finding for result in results for finding in result.findings}.values())
-    missing = [name for name in must_reach if not reached[name]]
+    missing = [name for name in coverage_goals if not reached[name]]
     is_cut = any(result.is_cut for result in results)
-    # Sectors torn into words are too many to try all; the bound says how many were.
+    # C-8 has too many disks to try all; the bound says how many were tried.
     exhaustive = [result for result in results if result.model != C_8] or results
     phase = Phase(
         name=PHASE,
         explored=sum(result.distinct_count for result in results),
         complete=not is_cut and all(result.is_complete for result in exhaustive),
         bound=f"{len(case.first_session)} commits with {first.call_count} calls, a crash at each of "
-        f"{first.point_count} moments at which it can leave something else; "
+        f"{first.point_count} points from which it can leave different disks; "
         f"{'; '.join(result.bound for result in results)}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts=counts,
-        reached={name: reached[name] for name in dict.fromkeys((*must_reach, *reached))},
+        reached={name: reached[name] for name in dict.fromkeys((*coverage_goals, *reached))},
         findings=tuple(findings),
     )
     return phase.with_controls(failed).doubted(
@@ -149,7 +149,7 @@ def _counts(tally: Tally) -> dict[str, int]:
         "distinct disks": len(tally.distinct) - tally.nested_distinct,
         "disks of crashes in recovery tried": tally.nested_tried,
         "further distinct disks of crashes in recovery": tally.nested_distinct,
-        "disks with commits on top": tally.gone_on,
+        "disks with commits on top": tally.committed_on,
         "violations": tally.violations,
     }
     return {name: count for name, count in counts.items() if count < COUNTED_MAX}
@@ -159,8 +159,8 @@ def _bound(model: Model, tally: Tally, every: int) -> str:
     if tally.is_complete and not tally.is_out_of_time and every == 1:
         return f"{model} complete: {len(tally.distinct)} distinct disks"
     legal = str(tally.legal) if tally.legal < COUNTED_MAX else f"about 2^{tally.legal.bit_length()}"
-    first = f" at the first {tally.points} moments" if tally.is_out_of_time else ""
-    apart = "" if every == 1 else f", one in {every} of them" if first else f" at one in {every} of the moments"
+    first = f" at the first {tally.points} points" if tally.is_out_of_time else ""
+    apart = "" if every == 1 else f", one in {every} of them" if first else f" at one in {every} of the points"
     at = first + apart
     return f"{model} a sample of {tally.tried} of {legal} disks{at}, {len(tally.distinct)} distinct"
 
@@ -169,6 +169,6 @@ def _fault_free(target: str, violated: str, sentence: str) -> Finding:
     return Finding(
         property=violated,
         phase=PHASE,
-        sentence=f"Without any disturbance: {sentence}.",
+        sentence=f"Without any fault: {sentence}.",
         evidence={"target": target, "cuts": []},
     )

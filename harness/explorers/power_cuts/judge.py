@@ -1,4 +1,4 @@
-"""What a crash left, judged: every disk by a reader and recoveries, and by commits on top of what was recovered."""
+"""Judges what a crash left: each disk by a reader and recoveries, and by commits after the recovery."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tornproof.harness.explorers.power_cuts.examination import (
     Bounds,
     Facts,
     Verdict,
-    committing,
+    commit_body,
     judge,
     judge_commit,
-    settling,
+    recovery_body,
 )
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
@@ -21,40 +21,40 @@ SESSION = 0
 
 
 class PowerJudge:
-    """Judges disks of one situation; what it learns serves all models and all writers of the same files."""
+    """Judges disks of one test case; its caches serve all models and all writers of the same files."""
 
     def __init__(self, case: TestCase) -> None:
-        """Start the programs that disks are examined with."""
+        """Start the processes that examine disks."""
         self.case = case
         operations = [case.operations[number] for number in case.second_session]
-        self.settling = Examiner(settling(case.target, case.path))
-        self.committing = Examiner(committing(case.target, case.path, operations))
-        self._verdicts: dict[tuple[Facts, Bounds], Verdict] = {}
-        self._commits: dict[tuple[Facts, tuple[int, ...]], Verdict] = {}
+        self._recovery = Examiner(recovery_body(case.target, case.path))
+        self._commit = Examiner(commit_body(case.target, case.path, operations))
+        self._recovery_verdicts: dict[tuple[Facts, Bounds], Verdict] = {}
+        self._commit_verdicts: dict[tuple[Facts, tuple[int, ...]], Verdict] = {}
 
     def close(self) -> None:
         """End all greenlets."""
-        self.settling.close()
-        self.committing.close()
+        self._recovery.close()
+        self._commit.close()
 
     def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Verdict, Facts]:
-        """Judge a disk on which these commits may be; `commits` asks for the commits on top, too."""
-        facts = self.settling.examine(disk)
-        verdict = self._verdicts.get((facts, bounds))
+        """Judge a disk that may hold these commits; with `commits`, also commit after its recovery."""
+        facts = self._recovery.examine(disk)
+        verdict = self._recovery_verdicts.get((facts, bounds))
         if verdict is None:
-            verdict = self._verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
+            verdict = self._recovery_verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
         if commits and not verdict.violated:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
         return verdict, facts
 
     def _judge_commit(self, disk: Disk, verdict: Verdict) -> Verdict:
-        facts = self.committing.examine(disk)
+        facts = self._commit.examine(disk)
         found = verdict.found
-        known = self._commits.get((facts, found))
+        known = self._commit_verdicts.get((facts, found))
         if known is None:
             case = self.case
             known = judge_commit(facts, found, case.oracle, case.second_session)
-            self._commits[facts, found] = known
+            self._commit_verdicts[facts, found] = known
         return known
 
 
@@ -64,7 +64,7 @@ def recovered(disk: Disk, facts: Facts) -> Disk:
         return disk
     kernel = disk.kernel()
     for call in facts.recovery:
-        # One that was refused is refused again.
+        # A call that failed fails again.
         apply(kernel, SESSION, call)
     tree, numbers = tree_of(kernel.directories)
     return Disk(tree, tuple(kernel.files[number].content for number in numbers))

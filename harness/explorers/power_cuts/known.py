@@ -1,4 +1,4 @@
-"""Which bytes of a disk a run has looked at or written, so that what it does next does not depend on them again."""
+"""Which bytes of a disk a run has read or written, so that reading them again tells nothing new."""
 
 from __future__ import annotations
 
@@ -11,91 +11,91 @@ _END = 1 << 63
 
 
 class Read(NamedTuple):
-    """A range of a file of the disk that somebody looks at for the first time, or with `stop` 0 its size."""
+    """The first read of a range of a file of the disk, or with `stop` 0 of its size; `file_index` counts its files."""
 
-    position: int
+    file_index: int
     start: int
     stop: int
 
     def of(self, contents: tuple[bytes, ...]) -> bytes | int:
-        """Return what is there."""
-        content = contents[self.position]
+        """Return what it reads."""
+        content = contents[self.file_index]
         return content[self.start : self.stop] if self.stop else len(content)
 
 
 class Known:
-    """What one run knows of the files that were there when it began; `places` are theirs by number."""
+    """What one run knows of the files of the disk; `file_indices` gives the index of each by its number."""
 
-    def __init__(self, positions: dict[int, int], kernel: Kernel) -> None:
+    def __init__(self, file_indices: dict[int, int], kernel: Kernel) -> None:
         """Know nothing."""
         self.reads: list[Read] = []
-        self._positions = positions
+        self._file_indices = file_indices
         self._kernel = kernel
-        self._sizes = [len(kernel.files[number].content) for number in positions]
-        self._is_sized = [False] * len(positions)
-        self._ranges: list[list[tuple[int, int]]] = [[] for _ in positions]
+        self._sizes = [len(kernel.files[number].content) for number in file_indices]
+        self._is_sized = [False] * len(file_indices)
+        self._ranges: list[list[tuple[int, int]]] = [[] for _ in file_indices]
 
     def read(self, call: Call, session: int) -> None:
-        """Look at the range of a call."""
-        position = self._position(call, session)
-        if position is not None:
-            self._read(position, call.offset_bytes, call.offset_bytes + call.size_bytes)
+        """Note a read of the range of a call."""
+        file_index = self._index_of(call, session)
+        if file_index is not None:
+            self._read(file_index, call.offset_bytes, call.offset_bytes + call.size_bytes)
 
     def size(self, call: Call, session: int) -> None:
-        """Look at a file's size."""
-        position = self._position(call, session)
-        if position is not None:
-            self._size(position)
+        """Note a read of a file's size."""
+        file_index = self._index_of(call, session)
+        if file_index is not None:
+            self._size(file_index)
 
     def write(self, call: Call, session: int, *, is_compared: bool) -> bool:
-        """Overwrite, and say whether that changes nothing; with `is_compared` the old bytes are looked at for that."""
+        """Note a write, and return whether it changes nothing; with `is_compared` it reads the old bytes."""
         file = self._kernel.file_of(session, call)
         if file is None:
             return True
-        position, start = self._positions.get(file), call.offset_bytes
+        file_index, start = self._file_indices.get(file), call.offset_bytes
         stop = start + len(call.content)
         is_truncation = call.kind is CallKind.TRUNCATE
-        if position is not None:
+        if file_index is not None:
             # Whether it makes the file longer depends on the size.
-            self._size(position)
+            self._size(file_index)
             if is_compared and not is_truncation:
-                self._read(position, start, stop)
-            self._add(position, *((call.size_bytes, _END) if is_truncation else (start, stop)))
+                self._read(file_index, start, stop)
+            self._add(file_index, *((call.size_bytes, _END) if is_truncation else (start, stop)))
         content = self._kernel.files[file].content
         return len(content) == call.size_bytes if is_truncation else content[start:stop] == call.content
 
-    def _position(self, call: Call, session: int) -> int | None:
+    def _index_of(self, call: Call, session: int) -> int | None:
         file = self._kernel.file_of(session, call)
-        return None if file is None else self._positions.get(file)
+        return None if file is None else self._file_indices.get(file)
 
-    def _size(self, position: int) -> None:
-        if not self._is_sized[position]:
-            self._is_sized[position] = True
-            self.reads.append(Read(position, 0, 0))
-            self._add(position, self._sizes[position], _END)
+    def _size(self, file_index: int) -> None:
+        if not self._is_sized[file_index]:
+            self._is_sized[file_index] = True
+            self.reads.append(Read(file_index, 0, 0))
+            self._add(file_index, self._sizes[file_index], _END)
 
-    def _read(self, position: int, first: int, stop: int) -> None:
+    def _read(self, file_index: int, first: int, stop: int) -> None:
         start = first
-        for known_start, known_stop in self._ranges[position]:
+        for known_start, known_stop in self._ranges[file_index]:
             if known_stop <= start:
                 continue
             if known_start >= stop:
                 break
             if start < known_start:
-                self.reads.append(Read(position, start, known_start))
+                self.reads.append(Read(file_index, start, known_start))
             start = known_stop
         if start < stop:
-            self.reads.append(Read(position, start, stop))
-        self._add(position, first, stop)
+            self.reads.append(Read(file_index, start, stop))
+        self._add(file_index, first, stop)
 
-    def _add(self, position: int, start: int, stop: int) -> None:
-        """Join a range with those that it touches; they stay in order."""
+    def _add(self, file_index: int, start: int, stop: int) -> None:
+        """Merge a range with those that it touches; ranges stay sorted."""
         if start >= stop:
             return
         apart = []
-        for other in self._ranges[position]:
+        for other in self._ranges[file_index]:
             if other[1] < start or stop < other[0]:
                 apart.append(other)
             else:
                 start, stop = min(start, other[0]), max(stop, other[1])
-        self._ranges[position] = sorted([*apart, (start, stop)])
+        self._ranges[file_index] = sorted([*apart, (start, stop)])

@@ -1,7 +1,7 @@
-"""Examinations of disks, remembered by what they read: a program is a function of the bytes that it looked at.
+"""Memoised examinations of disks: the result of a process is a function of the bytes that it read.
 
-A tree of tests leads from a disk's first byte that was looked at to the facts; a disk that differs in nothing that
-anybody reads costs some slices and look-ups, and not one step.
+A decision tree over the bytes that were read leads to the facts. For a disk that differs only where nothing reads, this
+costs a few slices and lookups instead of the steps of the examination.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ _SIZES = frozenset({CallKind.SIZE, CallKind.MAP})
 
 
 class _Test:
-    __slots__ = ("answers", "position", "start", "stop")
+    """An inner node of the tree: what is read next, and the child for each answer."""
+
+    __slots__ = ("answers", "file_index", "start", "stop")
 
     def __init__(self, read: Read) -> None:
-        self.position, self.start, self.stop = read
+        self.file_index, self.start, self.stop = read
         self.answers: dict[bytes | int, Any] = {}
 
 
 class Examiner:
-    """Examines disks with one program; the facts about a disk are one object for all disks that read alike."""
+    """Examines disks with one process body; disks on which it reads the same bytes share one `Facts` object."""
 
     def __init__(self, body: Body) -> None:
-        """Start the program."""
+        """Start the process."""
         self.process = Process("examiner", body)
         self._first: dict[Tree, Any] = {}
         self.stepped_count = 0
-        """How many disks were really examined."""
+        """How many disks were examined by stepping."""
 
     def close(self) -> None:
         """End all greenlets."""
@@ -50,33 +52,33 @@ class Examiner:
         contents = disk.contents
         node = self._first.get(disk.tree)
         while node.__class__ is _Test:
-            content, stop = contents[node.position], node.stop
+            content, stop = contents[node.file_index], node.stop
             node = node.answers.get(content[node.start : stop] if stop else len(content))
-        return self._remembered(disk) if node is None else node
+        return self._examine_anew(disk) if node is None else node
 
     def step(self, disk: Disk) -> tuple[Facts, list[Read]]:
-        """Examine a disk step by step, and return what was read of it, without what follows from earlier reads."""
+        """Examine a disk step by step; return the facts and the reads that do not follow from earlier ones."""
         self.stepped_count += 1
         run = _Run(disk.tree, disk.kernel())
         node = self.process.root
-        run.listen(node)
+        run.observe(node)
         while node.call is not None:
             answer = run.step(node)
             node = self.process.advance(node, answer)
-            run.listen(node)
+            run.observe(node)
         return run.facts(node.outcome), run.known.reads
 
-    def _remembered(self, disk: Disk) -> Facts:
+    def _examine_anew(self, disk: Disk) -> Facts:
         facts, reads = self.step(disk)
         answers: dict[Any, Any] = self._first
-        way: Any = disk.tree
+        answer: Any = disk.tree
         for read in reads:
-            test = answers.get(way)
+            test = answers.get(answer)
             if test is None:
-                test = answers[way] = _Test(read)
-            assert (test.position, test.start, test.stop) == read, "a program that got the same bytes read others"
-            answers, way = test.answers, read.of(disk.contents)
-        answers[way] = facts
+                test = answers[answer] = _Test(read)
+            assert (test.file_index, test.start, test.stop) == read, "after the same bytes the process reads others"
+            answers, answer = test.answers, read.of(disk.contents)
+        answers[answer] = facts
         return facts
 
 
@@ -91,23 +93,23 @@ class _Run:
         self._rejected: tuple[Stage, str] | None = None
         self._recovery: list[Call] = []
         self._recovery_changes = False
-        self._settled: tuple[object, object] | None = None
+        self._recovered: tuple[object, object] | None = None
         self._is_idempotent = True
 
-    def listen(self, node: Node) -> None:
+    def observe(self, node: Node) -> None:
         for mark in node.marks:
             match mark.kind, mark.value:
                 case (kind, Stage() as stage) if kind == BEGUN:
                     self._begin(stage)
                 case (kind, (Stage() as stage, value)) if kind == SAW:
                     self._seen[stage] = value
-                case (kind, (Stage() as stage, str() as words)) if kind == REJECTED:
-                    self._rejected = stage, words
+                case (kind, (Stage() as stage, str() as error)) if kind == REJECTED:
+                    self._rejected = stage, error
 
     def step(self, node: Node) -> Answer:
         call, kernel = node.call, self._kernel
         assert call is not None
-        self._look(call)
+        self._note(call)
         if self._stage is Stage.RECOVER and call.kind in _REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
@@ -128,16 +130,16 @@ class _Run:
     def _begin(self, stage: Stage) -> None:
         self._stage = stage
         if stage is Stage.RECOVER_AGAIN:
-            self._settled = self._content()
+            self._recovered = self._content()
         elif stage is Stage.COMMIT:
-            self._is_idempotent = self._settled == self._content()
+            self._is_idempotent = self._recovered == self._content()
 
     def _content(self) -> tuple[object, object]:
         kernel = self._kernel
         return {number: state.content for number, state in kernel.files.items()}, kernel.directories.copy()
 
-    def _look(self, call: Call) -> None:
-        """Note what an answer will depend on, and what nothing depends on any more because it is overwritten."""
+    def _note(self, call: Call) -> None:
+        """Note the bytes that the answer depends on, and those that are overwritten."""
         kind = call.kind
         if kind in _READS:
             self.known.read(call, _SESSION)

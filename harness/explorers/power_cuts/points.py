@@ -1,4 +1,4 @@
-"""Points that an exploration of power cuts must reach, so that a verdict is not one on nothing."""
+"""Coverage points of power cuts; an exploration that misses a goal among them gives no verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TRACE += (DIRECTORY_MADE, PURGING)
 _DISKS = (OLD_STATE, NEW_STATE, RESTATED, UNCOMMITTED_REMOVED, NESTED)
 
 
-def must_reach(model: Model) -> tuple[str, ...]:
+def coverage_goals(model: Model) -> tuple[str, ...]:
     """Return the points that a table's workload reaches under a model."""
     if model is D:
         return (SYNC_FAILED, CUT_AFTER_FAILURE, EVICTED, CUT_AFTER_KILL)
@@ -52,7 +52,7 @@ def must_reach(model: Model) -> tuple[str, ...]:
 
 
 def reached_by_trace(point: CrashPoint) -> Iterator[str]:
-    """Yield the points that lie at a moment of the writer's life."""
+    """Yield the points that a state of the writer reaches."""
     is_pending = point.operation is not None
     before = point.before
     if before is None:
@@ -87,7 +87,7 @@ def _version_is_stored(point: CrashPoint) -> bool:
 
 
 def reached_by_recovery(recovery: tuple[Call, ...]) -> Iterator[str]:
-    """Yield the points that a recovery's calls show."""
+    """Yield the points that the calls of a recovery reach."""
     if any(call.kind is CallKind.PWRITE and call.path.endswith(_PM) for call in recovery):
         yield RESTATED
     if any(call.kind is CallKind.RMDIR for call in recovery):
@@ -95,7 +95,7 @@ def reached_by_recovery(recovery: tuple[Call, ...]) -> Iterator[str]:
 
 
 def reached_by_disk(point: CrashPoint, latest: Disk, disk: Disk, model: Model) -> Iterator[str]:
-    """Yield the points that a disk shows; `latest` has all that was written."""
+    """Yield the points that a disk reaches; `latest` has all that was written."""
     if disk.tree is not latest.tree:
         yield NAME_LOST
         return
@@ -109,7 +109,7 @@ def reached_by_disk(point: CrashPoint, latest: Disk, disk: Disk, model: Model) -
 
 
 def _is_torn(point: CrashPoint, disk: Disk) -> bool:
-    """Say whether a sector of a file holds what it held at no time."""
+    """Return whether a sector of a file differs from all its earlier contents."""
     files = disk.files()
     for path, number in point.kernel.paths():
         content, versions = files.get(path, b""), point.kernel.files[number].versions
@@ -122,4 +122,4 @@ def _is_torn(point: CrashPoint, disk: Disk) -> bool:
 
 def all_coverage_goals(models: Sequence[Model]) -> tuple[str, ...]:
     """Return the points that a table's workload reaches under these models."""
-    return tuple(dict.fromkeys(name for model in models for name in must_reach(model)))
+    return tuple(dict.fromkeys(name for model in models for name in coverage_goals(model)))

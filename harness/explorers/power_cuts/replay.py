@@ -1,4 +1,4 @@
-"""A finding of the power explorer, seen again from its evidence alone."""
+"""Replays a finding of the power explorer from its evidence alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tornproof.harness.simulator.process.world import World
 def replay_power(case: TestCase, finding: Finding) -> Verdict:
     """Return INVALID when the finding's cuts violate the same property again, VALID when they violate none.
 
-    UNKNOWN when it cannot be tried: the run has other steps now, or the evidence is none.
+    UNKNOWN when they violate another one or cannot be tried: the run has other steps now, or the evidence is invalid.
     """
     judge = PowerJudge(case)
     try:
@@ -48,7 +48,7 @@ def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
     case, cuts = judge.case, evidence["cuts"]
     if not cuts:
         return _violated_by_session(case, evidence.get("origin") or {})
-    point = _at(_points(case, evidence["origin"], model_named(evidence["model"])), evidence["step"])
+    point = _point_after(_points(case, evidence["origin"], model_named(evidence["model"])), evidence["step"])
     kernel, bounds = point.kernel, point.bounds
     for number, cut in enumerate(cuts, start=1):
         choice = choice_of(cut["choice"])
@@ -60,7 +60,7 @@ def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
         if not model.everything_dies:
             bounds = Bounds(verdict.found, len(verdict.found))
         kernel = recovery_steps(disk, facts.recovery, model)[cuts[number]["step"] - 1][2]
-    raise AssertionError("there is a last cut")
+    raise AssertionError("the last cut returns")
 
 
 def _points(case: TestCase, origin: dict[str, Any], model: Model) -> Iterator[CrashPoint]:
@@ -85,7 +85,7 @@ def _violated_by_session(case: TestCase, origin: dict[str, Any]) -> set[str]:
     return {violation.property for violation in world.progress.violations}
 
 
-def _at(points: Iterable[CrashPoint], step: int) -> CrashPoint:
+def _point_after(points: Iterable[CrashPoint], step: int) -> CrashPoint:
     for point in points:
         if point.step == step:
             return point
@@ -94,7 +94,7 @@ def _at(points: Iterable[CrashPoint], step: int) -> CrashPoint:
 
 @contextmanager
 def _after_failed_sync(case: TestCase, step: int) -> Iterator[World]:
-    """Run the first life up to a sync that fails."""
+    """Run the first session up to a sync that fails."""
     process_group = case.process_group(fails=True)
     world = case.begin(process_group)
     while world.nodes[SESSION].depth < step:
@@ -105,9 +105,9 @@ def _after_failed_sync(case: TestCase, step: int) -> Iterator[World]:
 
 
 def _left_by(case: TestCase, origin: dict[str, Any]) -> tuple[Kernel, Bounds]:
-    """Return what the first life left: its page cache, and the commits that may be in it."""
+    """Return what the first session left: the kernel with its page cache, and the commits that it may hold."""
     if "killed_step" in origin:
-        point = _at(trace_of(case, D).points, origin["killed_step"])
+        point = _point_after(trace_of(case, D).points, origin["killed_step"])
         point.kernel.kill(SESSION)
         return point.kernel, point.bounds
     with _after_failed_sync(case, origin["failed_step"]) as world:

@@ -1,6 +1,7 @@
-"""One model of persistence over one course: the crash points of the life, and in model D the lives after it.
+"""One persistence model on one trace: the crash points of the first session, and in model D those of later sessions.
 
-After a failed sync or a kill the process dies or goes on, another life recovers, and then power goes.
+In model D a sync fails or the process is killed, the process dies or goes on, a second session recovers, and then the
+power is cut.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ def explore_model(
     has_time: HasTime = always,
     on_point: Callable[[int], None] = lambda done: None,
 ) -> ModelExploration:
-    """Explore a life under a model; after a failed sync or a kill, what a power cut leaves is as in C-4096.
+    """Explore the first session under a model; after a failed sync or a kill, power cuts follow model C-4096.
 
-    The judge may be one of another situation, if that has the same table and commits.
+    The judge may be that of another test case with the same table and commits.
     """
     points = traces.of(model).points
     points = points[:: settings.every(len(points))]
@@ -59,10 +60,10 @@ def explore_model(
 
 
 class LaterSessions:
-    """Explores lives on a disk that is not what the page cache shows; `exploration` judges what power cuts leave."""
+    """Explores sessions whose page cache differs from the disk; `exploration` judges what power cuts leave."""
 
     def __init__(self, case: TestCase, exploration: ModelExploration) -> None:
-        """Start the writer that comes after."""
+        """Start the writer of the second session."""
         self._case = case
         self._exploration = exploration
         self._process_group = second_process_group(case)
@@ -73,7 +74,7 @@ class LaterSessions:
         self._process_group.close()
 
     def explore_failed_syncs(self) -> None:
-        """Let each sync of the first life fail once."""
+        """Let each sync of the first session fail once."""
         process_group = self._case.process_group(fails=True)
         world = self._case.begin(process_group)
         while world.nodes[SESSION].call is not None and not self._exploration.is_over:
@@ -83,37 +84,37 @@ class LaterSessions:
         process_group.close()
 
     def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
-        """Let another life follow a kill at each of these points, while the machine keeps its page cache."""
+        """Run a second session after a kill at each of these points, while the machine keeps its page cache."""
         for point in points:
             kernel = point.kernel.fork()
             kernel.kill(SESSION)
-            if self._live(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
+            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "life": 2}):
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
     def _fail(self, world: World) -> None:
         step = world.nodes[SESSION].depth
         fail_sync(world)
         reached = self._exploration.tally.reached
-        self._die(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
+        self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES})
         origin = {"failed_step": step, "process": GOES_ON, "life": 1}
         for point in points_of(world, self._exploration.model):
             self._exploration.visit(point, origin)
             reached[power_points.CUT_AFTER_FAILURE] += 1
         reached[power_points.SYNC_FAILED] += 1
-        self._die(world.kernel, bounds_of(world.progress), origin)
+        self._kill(world.kernel, bounds_of(world.progress), origin)
 
-    def _die(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
+    def _kill(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
         origin = {**origin, "life": 2}
         kept = kernel.fork()
         kept.kill(SESSION)
-        self._live(kept, bounds, origin)
+        self._run_second(kept, bounds, origin)
         evicted = evicted_of(kept)
         if evicted is not None:
             self._exploration.tally.reached[power_points.EVICTED] += 1
-            self._live(evicted, bounds, {**origin, "process": origin["process"] + EVICTED})
+            self._run_second(evicted, bounds, {**origin, "process": origin["process"] + EVICTED})
 
-    def _live(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> bool:
-        """Recover and commit, and let power go at every step; say whether that was new."""
+    def _run_second(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> bool:
+        """Recover and commit with a power cut at every step; return False if this state was explored before."""
         key = kernel.identity(), bounds
         if key in self._seen or self._exploration.is_over:
             return False
@@ -130,7 +131,7 @@ class LaterSessions:
 
 
 def second_process_group(case: TestCase) -> ProcessGroup:
-    """Return the writer that comes after, alone; close it after use."""
+    """Return the writer of the second session, alone; close it after use."""
     return ProcessGroup(
         processes=(case.writer(case.second_session, looks=True),),
         judge=Judge(case.oracle),
@@ -139,13 +140,13 @@ def second_process_group(case: TestCase) -> ProcessGroup:
 
 
 def begin_session(process_group: ProcessGroup, kernel: Kernel, bounds: Bounds) -> World:
-    """Return the world in which another life begins where these commits may be there."""
+    """Return the world in which a second session begins on a kernel with these commits."""
     pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
     return process_group.begin(kernel, Progress(committed=bounds.operations[: bounds.low], pending=pending))
 
 
 def evicted_of(kernel: Kernel) -> Kernel | None:
-    """Return the machine after clean pages left memory and came back from the disk; None if they are the same."""
+    """Return the kernel after its page cache was dropped and read from disk again; None if that changes nothing."""
     evicted = {
         number: FileState(state.versions[-1], state.versions)
         for number, state in kernel.files.items()

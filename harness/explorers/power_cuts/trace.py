@@ -1,4 +1,4 @@
-"""The writer's first life, step by step, as the points at which a crash can come."""
+"""The trace of the writer's first session as the points at which a crash can come."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tornproof.harness.simulator.process.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashPoint:
-    """A moment after `step` calls; `before` was the last that can change what a crash leaves, `next` would follow.
+    """The state after `step` calls; `before` is the last one that can change what a crash leaves, `next` the next.
 
-    `since` are such calls since the operation began, or since the last acknowledgement.
+    `since` are the calls like `before` since the operation began, or since the last acknowledgement.
     """
 
     step: int
@@ -36,7 +36,7 @@ class CrashPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All crash points of a life, the number of its calls, and what is wrong even where nothing disturbs it."""
+    """All crash points of a session, the number of its calls, and the violations of the fault-free run."""
 
     points: tuple[CrashPoint, ...]
     step_count: int
@@ -44,13 +44,13 @@ class Trace:
 
 
 def bounds_of(progress: Progress) -> Bounds:
-    """Return what a crash may leave by what was acknowledged and what was begun."""
+    """Return which commits a crash may leave, by what was acknowledged and what was begun."""
     begun: Operations = () if progress.pending is None else (progress.pending,)
     return Bounds((*progress.committed, *begun), len(progress.committed))
 
 
 class Traces:
-    """The first life of a situation as each model sees it."""
+    """The first session of a test case as traced under each model."""
 
     def __init__(self, case: TestCase) -> None:
         """Run nothing yet."""
@@ -58,7 +58,7 @@ class Traces:
         self._known: dict[bool, Trace] = {}
 
     def of(self, model: Model) -> Trace:
-        """Return the course under a model; raises NotExplorableError."""
+        """Return the trace under a model; raises NotExplorableError."""
         key = model.syncs_whole_files
         if key not in self._known:
             self._known[key] = trace_of(self.case, model)
@@ -66,7 +66,7 @@ class Traces:
 
 
 def trace_of(case: TestCase, model: Model) -> Trace:
-    """Run the first life; raises NotExplorableError."""
+    """Trace the first session; raises NotExplorableError."""
     process_group = case.process_group()
     try:
         world = case.begin(process_group)
@@ -77,7 +77,7 @@ def trace_of(case: TestCase, model: Model) -> Trace:
 
 
 def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
-    """Let the writer go on to its end, and yield every moment at which a crash leaves something else."""
+    """Let the writer go on to its end, and yield every state from which a crash may leave different disks."""
     bounds = bounds_of(world.progress)
     before: Call | None = None
     since: list[Call] = []
@@ -85,7 +85,7 @@ def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
     while world.nodes[0].call is not None:
         call = world.call(0)
         world.step(0)
-        take_along(world.kernel, call, model)
+        sync_whole_file(world.kernel, call, model)
         following = bounds_of(world.progress)
         matters = call.kind in STEPS
         if matters:
@@ -98,8 +98,8 @@ def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
             yield _point(world, bounds, before, since)
 
 
-def take_along(kernel: Kernel, call: Call, model: Model) -> None:
-    """Let a sync of a part of a file, which was just done, sync all of it where the model says so."""
+def sync_whole_file(kernel: Kernel, call: Call, model: Model) -> None:
+    """After a sync of a part of a file, sync all of it where the model says so."""
     if call.kind is CallKind.MSYNC and model.syncs_whole_files:
         file = kernel.mappings[0, call.mapping].file
         kernel.files[file] = kernel.files[file].synced()

@@ -137,7 +137,7 @@ def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
 def test_an_explorer_without_test_cases_says_that_it_explored_nothing() -> None:
     settings = settings_of(["one-commit-one-reader"], PRESETS["hardened"])
     found = simulate(Explorer.MEMORY, settings)
-    assert (found.verdict, found.explored) == (Verdict.UNKNOWN, 0) and "none of the situations" in found.note
+    assert (found.verdict, found.explored) == (Verdict.UNKNOWN, 0) and "none of the test cases" in found.note
 
 
 def test_small_test_cases_come_first_so_that_a_short_run_gets_through_many() -> None:

@@ -1,4 +1,4 @@
-"""Which barriers a commit needs: what misses each one, and that the page on guarantees says what was found."""
+"""Which barriers a commit needs: which model misses each one, and that the page on guarantees says so."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ SEEN_BY = {
 
 
 def tried(names: Names, model: Model) -> bool:
-    """Say whether a model is tried always: where it finds something it soon ends, and else explores all there is.
+    """Return whether a model is tried outside nightly runs: one that finds something ends soon, others try all disks.
 
     Of models that find nothing one is tried, and two where no barrier is missing; `test_power` explores the same
-    commits in the others with all barriers. What is torn is tried where nothing else than that shows what is missing.
+    commits in the others with all barriers. C-8 is tried only where B finds nothing.
     """
     found_by = set().union(*(SEEN_BY[missing] for missing in ALL if missing not in names))
     if found_by > {B, C_8}:

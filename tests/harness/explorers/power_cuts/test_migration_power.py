@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from depth import sampled
-from migration_power import explore_migration, migration_case, must_reach
+from migration_power import coverage_goals, explore_migration, migration_case
 from real_tables import CHAIN, image_of
 
 from tornproof.harness.common.patch import wrapped
@@ -104,7 +104,7 @@ def test_every_crash_leaves_the_old_pm_or_the_new_one_and_the_next_run_ends_the_
     phase = phase_of(case, *models)
     assert (phase.name, phase.verdict, phase.findings, phase.note) == ("migration", Verdict.VALID, (), "")
     assert phase.complete and phase.controls == "passed"
-    assert all(phase.reached[point] for point in must_reach(models))
+    assert all(phase.reached[point] for point in coverage_goals(models))
     torn = phase_of(case, C_8)
     assert (torn.verdict, torn.complete) == (Verdict.VALID, False)
 

@@ -1,4 +1,4 @@
-"""Power cuts on toys and on tables: what each model convicts, what it must not, and what a phase says of it."""
+"""Power cuts on toys and on tables: what each model detects and accepts, and what its phase says."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def test_a_control_that_a_model_gets_wrong_is_named_and_its_verdict_does_not_cou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(power_controls, "detects", lambda model, target: False)
-    assert failed_controls([B]) == ["the toy 'never syncs' was not convicted in B"]
+    assert failed_controls([B]) == ["the toy 'never syncs' was not detected in B"]
     phase = phase_of(toy_case(Toy()), B, points=())
-    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not convicted in B")
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "the toy 'never syncs' was not detected in B")
 
 
 @pytest.mark.parametrize("target", [HeaderFirst(), RecoversInPlace()], ids=lambda target: target.name)
@@ -123,7 +123,7 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
     ],
     ids=lambda value: value.name,
 )
-def test_a_finding_is_seen_again_from_its_evidence_alone(target: Target, model: Model) -> None:
+def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Model) -> None:
     case = toy_case(target)
     phase = phase_of(case, model, points=())
     assert phase.verdict is Verdict.INVALID and phase.findings
@@ -154,7 +154,7 @@ def test_the_hardened_commit_is_safe_and_explored_completely(table: TestCase, mo
     assert (phase.verdict, phase.complete, phase.findings, phase.note) == (Verdict.VALID, True, (), "")
     assert phase.counts[f"{model}: distinct disks"] >= 60
     assert phase.counts[f"{model}: disks tried"] == phase.counts[f"{model}: legal disks"]
-    assert set(power_points.must_reach(model)) <= {name for name, count in phase.reached.items() if count}
+    assert set(power_points.coverage_goals(model)) <= {name for name, count in phase.reached.items() if count}
     assert phase.explored == sum(
         phase.counts[f"{model}: {part}distinct disks{rest}"]
         for part, rest in (("", ""), ("further ", " of crashes in recovery"))
@@ -171,7 +171,7 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
 
 @pytest.mark.parametrize(
     ("first_session", "points"),
-    [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.must_reach(C_8)))],
+    [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.coverage_goals(C_8)))],
 )
 def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
     table: TestCase, first_session: tuple[int, ...], points: tuple[str, ...]
@@ -190,7 +190,7 @@ def test_the_hardened_commit_is_safe_when_syncs_fail(table: TestCase, first_sess
 
 
 @pytest.mark.parametrize("follows", ["a kill", "a failed sync"])
-def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_lives_on(
+def test_a_recovery_that_does_not_store_the_version_again_is_found_where_the_page_cache_survives(
     table: TestCase, follows: str
 ) -> None:
     kept = tuple(action for action in HARDENED.recovery if action is not RecoveryAction.STORE_VERSION_AGAIN)
@@ -230,8 +230,8 @@ def test_a_commit_killed_before_the_sync_of_a_longer_txn_costs_no_later_one(is_s
         second_session=(1,),
         start=start,
     )
-    position = "tornproof.impl.write.recovery:_store_version_again"
-    with nullcontext() if is_size_synced else replaced(position, version_again_and_not_the_size):
+    location = "tornproof.impl.write.recovery:_store_version_again"
+    with nullcontext() if is_size_synced else replaced(location, version_again_and_not_the_size):
         judge = PowerJudge(case)
         exploration = ModelExploration(judge, C_4096, dataclasses.replace(FEW, stops_at_first=True))
         sessions = LaterSessions(case, exploration)
@@ -251,7 +251,7 @@ def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
 def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: TestCase) -> None:
     phase = phase_of(table, A, has_time=calls_at_most(50))
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
-    assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ moments", phase.bound)
+    assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ points", phase.bound)
 
 
 def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> None:
@@ -274,7 +274,7 @@ def test_of_more_crash_points_than_asked_for_every_nth_is_visited_and_the_bound_
         every = -(-count // points_max)
         phase = phase_of(case, A, points=(), settings=dataclasses.replace(FEW, points_max=points_max))
         assert phase.counts["A: crash points"] == len(range(0, count, every)) <= points_max
-        assert not phase.complete and f" at one in {every} of the moments" in phase.bound
+        assert not phase.complete and f" at one in {every} of the points" in phase.bound
     assert phase_of(case, A, points=(), settings=dataclasses.replace(FEW, points_max=count)) == whole
 
 

@@ -1,4 +1,4 @@
-"""Examinations remembered by what they read: they must say what stepping says, on disks of every kind."""
+"""Memoised examinations give the facts that stepping gives, on disks of every kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
-from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, committing, settling
+from tornproof.harness.explorers.power_cuts.examination import SAW, Stage, commit_body, recovery_body
 from tornproof.harness.explorers.power_cuts.judge import recovered
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.explorers.power_cuts.memo import Examiner
@@ -26,7 +26,7 @@ from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made
 from tornproof.impl.storage.interface import Storage
 
 
-def test_the_memory_says_what_stepping_says_on_every_disk_of_a_run_without_barriers() -> None:
+def test_memoised_facts_are_those_of_stepping_on_every_disk_of_a_run_without_barriers() -> None:
     start = made_image()
     target = TableTarget(encode=remembered_encoder())
     case = TestCase(
@@ -43,21 +43,21 @@ def test_the_memory_says_what_stepping_says_on_every_disk_of_a_run_without_barri
             disks |= {picked.disk: None for picked in legal_disks(point.kernel, model, Limits(disk_count=30))}
     assert len(disks) > 100
     with remembered_decoding():
-        memory, commits = (
-            Examiner(settling(target, MADE_PATH)),
-            Examiner(committing(target, MADE_PATH, [case.operations[3]])),
+        recoveries, commits = (
+            Examiner(recovery_body(target, MADE_PATH)),
+            Examiner(commit_body(target, MADE_PATH, [case.operations[3]])),
         )
         outcomes = set()
         for disk in disks:
-            facts = memory.examine(disk)
-            assert facts.answers() == memory.step(disk)[0].answers()
-            assert memory.examine(disk) is facts
+            facts = recoveries.examine(disk)
+            assert facts.answers() == recoveries.step(disk)[0].answers()
+            assert recoveries.examine(disk) is facts
             outcomes.add(facts.rejected and facts.rejected[0])
             if facts.rejected is None:
                 after = recovered(disk, facts)
                 assert commits.examine(after).answers() == commits.step(after)[0].answers()
         assert {None, Stage.READ} <= outcomes
-        memory.close()
+        recoveries.close()
         commits.close()
 
 
@@ -73,38 +73,38 @@ def examiner(read: object) -> Examiner:
     return Examiner(body)
 
 
-def seen(memory: Examiner, disk: Disk) -> object:
-    return memory.examine(disk).seen[Stage.READ]
+def seen(examining: Examiner, disk: Disk) -> object:
+    return examining.examine(disk).seen[Stage.READ]
 
 
-def test_disks_that_differ_where_nobody_reads_are_stepped_once() -> None:
+def test_disks_that_differ_where_nothing_reads_are_stepped_once() -> None:
     def read(storage: Storage) -> bytes:
         with storage.open_for_reading("f") as file:
             return file.pread(2, 1)
 
-    memory = examiner(read)
-    assert seen(memory, disk_of(f=b"abcdef", g=b"")) == b"bc"
-    assert seen(memory, disk_of(f=b"xbcxyz!", g=b"other")) == b"bc"
-    assert memory.stepped_count == 1
-    assert seen(memory, disk_of(f=b"abxdef", g=b"")) == b"bx"
-    assert seen(memory, disk_of(f=b"ab", g=b"")) == b"b"
-    assert memory.stepped_count == 3
-    assert seen(memory, disk_of(f=b"abcdef", h=b"")) == b"bc"
-    assert memory.stepped_count == 4
+    examining = examiner(read)
+    assert seen(examining, disk_of(f=b"abcdef", g=b"")) == b"bc"
+    assert seen(examining, disk_of(f=b"xbcxyz!", g=b"other")) == b"bc"
+    assert examining.stepped_count == 1
+    assert seen(examining, disk_of(f=b"abxdef", g=b"")) == b"bx"
+    assert seen(examining, disk_of(f=b"ab", g=b"")) == b"b"
+    assert examining.stepped_count == 3
+    assert seen(examining, disk_of(f=b"abcdef", h=b"")) == b"bc"
+    assert examining.stepped_count == 4
 
 
-def test_what_a_program_has_written_itself_is_not_asked_of_the_disk_but_the_size_is() -> None:
+def test_what_a_process_has_written_itself_is_not_read_from_the_disk_but_the_size_is() -> None:
     def read(storage: Storage) -> tuple[bytes, int]:
         with storage.open_for_writing("f") as file:
             file.pwrite(b"new", 2)
             return file.pread(4, 1), file.size_bytes()
 
-    memory = examiner(read)
-    assert seen(memory, disk_of(f=b"abcdef")) == (b"bnew", 6)
-    assert seen(memory, disk_of(f=b"xbxxxx")) == (b"bnew", 6)
-    assert memory.stepped_count == 1
-    assert seen(memory, disk_of(f=b"abcdefg")) == (b"bnew", 7)
-    assert seen(memory, disk_of(f=b"a")) == (b"\0new", 5)
+    examining = examiner(read)
+    assert seen(examining, disk_of(f=b"abcdef")) == (b"bnew", 6)
+    assert seen(examining, disk_of(f=b"xbxxxx")) == (b"bnew", 6)
+    assert examining.stepped_count == 1
+    assert seen(examining, disk_of(f=b"abcdefg")) == (b"bnew", 7)
+    assert seen(examining, disk_of(f=b"a")) == (b"\0new", 5)
 
 
 def test_a_truncation_makes_what_follows_known() -> None:
@@ -114,11 +114,11 @@ def test_a_truncation_makes_what_follows_known() -> None:
             file.truncate(3)
             return file.pread(9, 0)
 
-    memory = examiner(read)
-    assert seen(memory, disk_of(f=b"abc")) == b"a\0\0"
-    assert seen(memory, disk_of(f=b"axx")) == b"a\0\0"
-    assert memory.stepped_count == 1
-    assert seen(memory, disk_of(f=b"xbc")) == b"x\0\0"
+    examining = examiner(read)
+    assert seen(examining, disk_of(f=b"abc")) == b"a\0\0"
+    assert seen(examining, disk_of(f=b"axx")) == b"a\0\0"
+    assert examining.stepped_count == 1
+    assert seen(examining, disk_of(f=b"xbc")) == b"x\0\0"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_truncation_makes_what_follows_known() -> None:
         ([(3, 3)], []),
     ],
 )
-def test_no_byte_is_looked_at_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     disk = disk_of(f=bytes(8))
     kernel = disk.kernel()
     known = Known(disk.tree.positions(), kernel)

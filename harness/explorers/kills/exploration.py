@@ -24,7 +24,7 @@ KILLED_RECOVERY = "a kill inside a recovery"
 FAILED_CALL = "a call of a commit failed"
 POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL)
 COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
-NEVER_CAME = "failing calls never came"
+NEVER_MADE = "failing calls were never made"
 ALL = 1 << 62
 
 _NONE: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class Exploration:
                 self._find(violation, origin)
                 continue
             if failed is None:
-                self._left[NEVER_CAME] += 1
+                self._left[NEVER_MADE] += 1
                 continue
             self._reached[FAILED_CALL] += 1
             self._visit(*failed, origin)
@@ -224,7 +224,7 @@ class Exploration:
     def _describe(self, origin: Origin) -> tuple[str, tuple[object, ...]]:
         """Describe the injected fault, and return the part of it that belongs to the signature."""
         kill_count = origin.recovery_kill_count
-        recovery = f", and {kill_count} time{'s' * (kill_count > 1)} in recovery" if kill_count else ""
+        recovery = f", with {kill_count} kill{'s' * (kill_count > 1)} in recovery" if kill_count else ""
         if origin.failure is not None:
             call, fault = origin.failure.call, origin.failure.fault
             sentence = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
@@ -247,7 +247,7 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     left += not_begun
     findings = {signature: found for each in reversed(results) for signature, found in each.findings.items()}
     missing = [name for name in COVERAGE_GOALS if not reached[name]]
-    skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_CAME)
+    skipped = "".join(f"; {count} {name} were not tried" for name, count in sorted(left.items()) if name != NEVER_MADE)
     phase = Phase(
         name=PHASE,
         explored=len(seen),
@@ -262,5 +262,5 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
     )
     return phase.doubted(
         f"never reached: {', '.join(missing)}" if missing and not left and not findings else "",
-        f"{left[NEVER_CAME]} {NEVER_CAME}: the target is not deterministic" if left[NEVER_CAME] else "",
+        f"{left[NEVER_MADE]} {NEVER_MADE}: the target is not deterministic" if left[NEVER_MADE] else "",
     )

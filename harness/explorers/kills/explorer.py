@@ -123,7 +123,7 @@ def _replay(judge: Judge, origin: Origin) -> None:
         at = trace.started[origin.failure.operation]
         failed = judge.fail(replay_prefix(trace.start, trace.steps, at), origin.failure)
         if failed is None:
-            raise ValueError("the call never came")
+            raise ValueError("the call is never made")
         storage, low, high = failed
     seen = 0
     for kill in kills:

@@ -169,9 +169,10 @@ class Judge:
                 yield from failures(operation, calls)
 
     def fail(self, storage: MemoryStorage, failure: Failure) -> tuple[MemoryStorage, int, int] | None:
-        """Let a call of a commit fail, and return the disk then and its bounds, or None if the call never came.
+        """Let a call of a commit fail, and return the disk after it and its bounds, or None if the call is never made.
 
-        The life goes on after the failure: what the refused writer gave back, the next one can have. Uses the disk up.
+        The process survives the failure: another writer must be able to take what the failed one released, such as
+        locks. Uses the disk up.
         """
         faulty = FaultyStorage(storage)
         is_acknowledged = False
@@ -189,14 +190,14 @@ class Judge:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         left = storage.copy()
         with (
-            self._orderly(Property.OPENS, "opening another writer after the refusal"),
+            self._orderly(Property.OPENS, "opening another writer after the failed one"),
             self._target.open_writer(storage.fork_process(), self._path),
         ):
             pass
         return left, failure.operation + is_acknowledged, failure.operation + 1
 
     def _go_on(self, storage: MemoryStorage, index: int) -> None:
-        """Open a second time, do the remaining operations and compare the end, once for each recovered state."""
+        """Open a second time, do the remaining operations and compare the end; cached for each recovered state."""
         key = storage.digest(), index
         if key not in self._ends:
             self._ends[key] = None

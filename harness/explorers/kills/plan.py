@@ -125,7 +125,7 @@ class Cuts:
                 f"around multiples of {BLOCK_BYTES} ({PAGE_BYTES} above {MANY_BYTES} bytes) and at {SAMPLE_COUNT} "
                 "lengths between"
             )
-        return f"writes cut behind their first byte, in the middle, before their last, and at every {self.nth}th length"
+        return f"writes cut after their first byte, in the middle, before their last, and at every {self.nth}th length"
 
 
 def all_cuts(step: Call) -> Sequence[int]:

@@ -21,7 +21,7 @@ from tornproof.harness.simulator.persistence.models import Choice, Model
 
 PHASE = "power"
 SHOWN_COUNT = 8
-"""The first disks of each crash point, which alone are checked for coverage points."""
+"""So many disks of each crash point are checked for coverage points."""
 NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
 
 

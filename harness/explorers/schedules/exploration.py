@@ -121,13 +121,13 @@ class Exploration:
         self, process_group: ProcessGroup, trace: Trace, process_index: int, has_time: HasTime
     ) -> ReductionCounts:
         reduction = ReaderReduction(process_group.processes[process_index], process_index, process_group.judge)
-        come = reduction.search(trace, [reduction.root()], has_time=has_time)
-        ends = [state for state in come if state.is_at_end]
+        states = reduction.search(trace, [reduction.root()], has_time=has_time)
+        ends = [state for state in states if state.is_at_end]
         for state in ends:
             progress = trace.progresses[-1]._replace(observations=state.progress.observations)
             self._ended(World(process_group, trace.kernels[-1], [state.node], progress))
             for violation in state.progress.violations:
-                self._find(violation, process_group, partial(schedule_of, process_index, come, state, len(trace) - 1))
+                self._find(violation, process_group, partial(schedule_of, process_index, states, state, len(trace) - 1))
         return ReductionCounts(len(ends), reduction.is_done)
 
     def _ended(self, world: World) -> Outcome:

@@ -104,7 +104,7 @@ class KeepsLock(Locked):
     gives_back = False
 
 
-def test_a_lock_that_a_rejected_writer_keeps_shuts_the_next_one_out() -> None:
+def test_a_lock_that_a_failed_writer_keeps_is_found_because_the_next_writer_cannot_open() -> None:
     assert violated(Locked()) == set()
     assert violated(KeepsLock()) == {Property.OPENS}
 
@@ -279,7 +279,7 @@ class KeepsLog(Toy):
         super().recover(storage, path)
 
 
-def test_recoveries_that_never_repeat_themselves_are_killed_so_often_and_no_further() -> None:
+def test_recoveries_that_always_leave_another_disk_are_killed_up_to_the_limit() -> None:
     phase = explored(KeepsLog())
     assert phase.verdict is Verdict.VALID
     assert phase.counts["recoveries killed no further"] > 0
@@ -303,7 +303,7 @@ class Unsteady(Toy):
 
 def test_a_fault_that_never_fires_leaves_no_verdict() -> None:
     phase = explored(Unsteady())
-    assert phase.verdict is Verdict.UNKNOWN and "failing calls never came" in phase.note
+    assert phase.verdict is Verdict.UNKNOWN and "failing calls were never made" in phase.note
 
 
 class Failing(Toy):
@@ -344,7 +344,7 @@ def test_an_exploration_starts_from_a_given_state() -> None:
     assert phase.counts["cut writes"] == len("beforeafter") - 1
 
 
-def test_no_operations_are_no_exploration() -> None:
+def test_without_operations_there_is_no_verdict() -> None:
     phase = explore_crashes(Toy(), [], path="toy")
     assert phase.verdict is Verdict.UNKNOWN and "never reached" in phase.note
 
@@ -352,7 +352,7 @@ def test_no_operations_are_no_exploration() -> None:
 # Bounds
 
 
-def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
+def test_what_a_time_limit_left_out_is_said_in_the_bound() -> None:
     phase, whole = explored(Toy(), calls_at_most(10)), explored(Toy())
     assert (phase.verdict, phase.complete, whole.complete) == (Verdict.VALID, False, True)
     tried = {name: phase.counts.get(name, 0) for name in (WHOLE, FAILING, CUT)}
@@ -362,7 +362,7 @@ def test_what_a_ceiling_left_is_said_as_a_smaller_bound() -> None:
     assert 0 < phase.explored < whole.explored
 
 
-def test_a_finding_counts_even_where_the_ceiling_was_low() -> None:
+def test_a_finding_counts_even_with_a_low_time_limit() -> None:
     assert explored(HeaderFirst(), calls_at_most(10)).verdict is Verdict.INVALID
 
 
@@ -433,7 +433,7 @@ def test_a_control_that_is_not_detected_makes_the_verdict_unknown(monkeypatch: p
 @pytest.mark.parametrize(
     "target", [*(target for target, _ in CONTROLS), Flickers(), KeepsLock()], ids=lambda target: target.name
 )
-def test_every_finding_is_seen_again_from_its_evidence_as_text_and_not_on_a_sound_target(target: Toy) -> None:
+def test_every_finding_is_replayed_from_its_evidence_as_json_and_not_on_a_sound_target(target: Toy) -> None:
     phase = explored(target)
     assert phase.findings
     for finding in phase.findings:
@@ -454,7 +454,7 @@ def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
     assert (finding.evidence["acknowledged"], finding.evidence["started"]) == (1, 2)
     assert finding.evidence["step_kind"] == "truncate" and finding.evidence["path"] == "toy/new"
     assert finding.sentence.startswith(
-        "Killed after 7 steps, before the call to truncate toy/new, and 1 time in recovery"
+        "Killed after 7 steps, before the call to truncate toy/new, with 1 kill in recovery"
     )
 
 

@@ -138,7 +138,7 @@ def test_the_fence_after_the_version_is_missed_from_the_second_commit_on() -> No
 
 
 @pytest.mark.parametrize("variant", always_if(IS_SMALL, VARIANTS[1:]), ids=lambda variant: variant.name)
-def test_what_is_missing_lets_a_reader_take_a_mixed_record(variant: MemoryVariant) -> None:
+def test_a_missing_fence_lets_a_reader_accept_a_mixed_record(variant: MemoryVariant) -> None:
     assert Property.WRONG_SNAPSHOT in explored(variant)[WEAK].detected
 
 
@@ -209,7 +209,7 @@ def test_points_of_weak_memory_are_not_reached_under_stronger_models() -> None:
     assert explored(NO_FINAL_LOOK)[WEAK].reached[MIXED] == 0
 
 
-def test_what_a_ceiling_cut_is_said_in_the_bound() -> None:
+def test_a_time_limit_is_said_in_the_bound_of_memory() -> None:
     phase = explore(has_time=calls_at_most(5))
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert phase.bound.startswith("some executions under sequential consistency") and phase.explored < 20

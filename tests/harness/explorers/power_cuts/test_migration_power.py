@@ -133,7 +133,7 @@ def test_a_run_that_trusts_a_name_that_it_finds_is_detected(legacy: DiskImage) -
 
 
 def lost_after_another_run(case: TestCase) -> set[str]:
-    """Kill a run at every step and let another one come to its end: what power cuts that lose names then break."""
+    """Return what power cuts that lose names violate after a kill at any step and a complete second run."""
     judge, process_group = PowerJudge(case), case.process_group()
     done = (*case.first_session, *case.first_session)
     violated = set()
@@ -174,9 +174,7 @@ def test_a_missing_step_is_found_in_the_models_that_need_it_and_in_no_other(lega
             assert replay_power(migration_case(legacy, PATH), finding) is not Verdict.INVALID
 
 
-def test_half_of_a_kept_pm_stands_in_the_way_of_a_run_that_does_not_clear_it(
-    legacy: DiskImage, questdb_data: Path
-) -> None:
+def test_half_of_a_kept_pm_makes_a_run_fail_that_does_not_clear_it(legacy: DiskImage, questdb_data: Path) -> None:
     broken = in_day(legacy, _pm=golden(questdb_data)[:1000])
     with wrapped(*MIGRATION[KEPT_NOT_CLEARED]):
         phase = phase_of(migration_case(broken, PATH), A, settings=FIRST)
@@ -192,7 +190,7 @@ def test_a_second_run_that_makes_a_sound_pm_anew_loses_its_history(questdb_data:
     assert {finding.property for finding in phase.findings} == {Property.COMMIT}
 
 
-def test_a_size_that_is_taken_for_the_token_is_found_behind_a_killed_writer(
+def test_a_size_that_is_taken_for_the_token_is_found_after_a_killed_writer(
     legacy: DiskImage, questdb_data: Path
 ) -> None:
     file = f"{PATH}/{DAY}/{DATA_FILE}"
@@ -200,7 +198,7 @@ def test_a_size_that_is_taken_for_the_token_is_found_behind_a_killed_writer(
     longer = legacy.with_file(file, data + b"PAR1")
     assert phase_of(migration_case(longer, PATH), A).verdict is Verdict.VALID
     with wrapped(*MIGRATION[END_OF_FILE]):
-        # Where nothing stands behind the token the defect does nothing.
+        # Where nothing follows the token the defect has no effect.
         assert phase_of(migration_case(legacy, PATH), A).verdict is Verdict.VALID
         with pytest.raises(NotExplorableError, match=r"NotMigratedError"):
             phase_of(migration_case(longer, PATH), A)

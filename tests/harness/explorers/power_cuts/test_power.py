@@ -137,7 +137,7 @@ def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Mo
 @pytest.mark.parametrize(
     "evidence", [{}, {"cuts": [{"step": 0}]}, {"cuts": [{"step": 9999, "choice": "[]"}], "origin": {}}]
 )
-def test_evidence_of_nothing_cannot_be_replayed(evidence: dict[str, object]) -> None:
+def test_invalid_evidence_cannot_be_replayed(evidence: dict[str, object]) -> None:
     finding = Finding(property="", phase="power", sentence="", evidence=evidence)
     assert replay_power(toy_case(Toy()), finding) is Verdict.UNKNOWN
 
@@ -163,7 +163,7 @@ def test_the_hardened_commit_is_safe_and_explored_completely(table: TestCase, mo
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", [A, B, C_4096, C_512, CDIR], ids=str)
-def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(table: TestCase, model: Model) -> None:
+def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_crashed(table: TestCase, model: Model) -> None:
     once, twice = (phase_of(table, model, settings=Settings(nested_depth=depth)) for depth in (1, 2))
     assert (twice.verdict, twice.findings) == (Verdict.VALID, ())
     assert twice.explored >= once.explored
@@ -173,7 +173,7 @@ def test_the_hardened_commit_is_safe_when_two_recoveries_in_a_row_are_cut_off(ta
     ("first_session", "points"),
     [((0,), (power_points.TORN,)), nightly((0, 1, 2), tuple(power_points.coverage_goals(C_8)))],
 )
-def test_torn_sectors_are_a_sample_and_the_phase_says_of_how_many(
+def test_torn_sectors_are_sampled_and_the_phase_says_of_how_many(
     table: TestCase, first_session: tuple[int, ...], points: tuple[str, ...]
 ) -> None:
     phase = phase_of(dataclasses.replace(table, first_session=first_session), C_8, points=points)
@@ -219,7 +219,7 @@ def version_again_and_not_the_size(storage: Storage, table_path: str, version: i
 
 
 @pytest.mark.parametrize("is_size_synced", [True, False])
-def test_a_commit_killed_before_the_sync_of_a_longer_txn_costs_no_later_one(is_size_synced: bool) -> None:
+def test_a_commit_killed_before_the_sync_of_a_longer_txn_loses_no_later_one(is_size_synced: bool) -> None:
     # Its `_txn` has no room for another record.
     start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()
     case = TestCase(
@@ -248,13 +248,13 @@ def test_a_point_that_is_never_reached_makes_a_verdict_unknown() -> None:
     assert phase_of(toy_case(Toy()), B, points=()).verdict is Verdict.VALID
 
 
-def test_a_model_that_was_cut_is_not_complete_and_the_bound_says_how_far_it_came(table: TestCase) -> None:
+def test_a_model_without_enough_time_is_not_complete_and_the_bound_says_how_far_it_got(table: TestCase) -> None:
     phase = phase_of(table, A, has_time=calls_at_most(50))
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
     assert re.search(r"A a sample of \d+ of \d+ disks at the first \d+ points", phase.bound)
 
 
-def test_the_bound_names_the_model_that_is_done_and_the_one_that_was_cut() -> None:
+def test_the_bound_names_the_complete_model_and_the_one_without_enough_time() -> None:
     case = toy_case(Toy())
     phase = explore_power(case, has_time=calls_at_most(20), models=[A, C_8], points=())
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False), phase.note

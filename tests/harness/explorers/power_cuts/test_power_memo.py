@@ -107,7 +107,7 @@ def test_what_a_process_has_written_itself_is_not_read_from_the_disk_but_the_siz
     assert seen(examining, disk_of(f=b"a")) == (b"\0new", 5)
 
 
-def test_a_truncation_makes_what_follows_known() -> None:
+def test_what_follows_a_truncation_is_not_read_from_the_disk() -> None:
     def read(storage: Storage) -> bytes:
         with storage.open_for_writing("f") as file:
             file.truncate(1)

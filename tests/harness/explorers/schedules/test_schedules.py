@@ -48,7 +48,7 @@ def test_two_commits_beside_a_reader_are_valid_and_complete_by_both_methods() ->
         assert phase.reached[point], point
 
 
-def test_a_pinned_reader_and_a_purge_get_in_each_others_way_and_nothing_breaks() -> None:
+def test_a_pinned_reader_and_a_purge_block_each_other_and_nothing_breaks() -> None:
     phase = explored(table_case([PURGE], readers=2, style="pinned"))
 
     assert (phase.verdict, phase.complete) == (Verdict.VALID, True)
@@ -97,7 +97,7 @@ def test_a_follower_meets_the_orphan_whose_token_the_retry_gets() -> None:
         (LooksOnce(), NUMBERS, Property.WRONG_SNAPSHOT),
     ],
 )
-def test_the_schedule_of_a_finding_violates_the_same_again(
+def test_the_schedule_of_a_finding_violates_the_same_property_again(
     target: Target, operations: tuple[Any, ...], violated: str
 ) -> None:
     case = control_case(target, operations)
@@ -113,7 +113,7 @@ def test_the_schedule_of_a_finding_violates_the_same_again(
     process_group.close()
 
 
-def test_of_too_many_schedules_the_first_are_run_and_a_sample_besides() -> None:
+def test_of_too_many_schedules_the_first_ones_and_a_sample_are_run() -> None:
     phase = explored(control_case(Record(), NUMBERS, reader_count=3), schedules_max=200)
 
     # Readers that only read are still covered by the reader reduction.
@@ -124,7 +124,7 @@ def test_of_too_many_schedules_the_first_are_run_and_a_sample_besides() -> None:
     assert 0 < phase.counts["distinct sampled schedules"] <= phase.explored
 
 
-def test_each_method_of_sampling_has_its_share() -> None:
+def test_each_sampling_method_runs_equally_many_schedules() -> None:
     counts = explored(control_case(Record(), NUMBERS)).counts
 
     shares = {count for name, count in counts.items() if name.startswith(("uniform", "PCT"))}

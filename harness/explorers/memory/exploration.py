@@ -115,7 +115,7 @@ class Explored:
     """The result of an exploration.
 
     An execution is the sequence of values that the reader's loads returned, and is counted by the number of its end.
-    `broken` are the executions that broke a property, and `detected` is the first of them.
+    `broken` are the executions that broke each property, and `detected` has the last state of the first of them.
     """
 
     executions: set[int] = field(default_factory=set)

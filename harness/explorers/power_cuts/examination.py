@@ -14,6 +14,8 @@ from tornproof.harness.simulator.process.simulated_process import Body, Say
 from tornproof.impl.storage.interface import Storage
 
 BEGUN, SAW, REJECTED = "begun", "saw", "refused"
+SESSION = 0
+"""The only process of a power cut's world: its index there and its number in the kernel."""
 
 
 class Stage(enum.StrEnum):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.examination import Bounds, Facts, Verdict
-from tornproof.harness.explorers.power_cuts.judge import SESSION, PowerJudge
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Verdict
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, sync_whole_file
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel

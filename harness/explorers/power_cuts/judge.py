@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tornproof.harness.explorers.power_cuts.examination import (
+    SESSION,
     Bounds,
     Facts,
     Verdict,
@@ -16,8 +17,6 @@ from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import tree_of
 from tornproof.harness.simulator.process.case import TestCase
-
-SESSION = 0
 
 
 class PowerJudge:

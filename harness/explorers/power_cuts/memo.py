@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, Facts, Stage
+from tornproof.harness.explorers.power_cuts.examination import BEGUN, REJECTED, SAW, SESSION, Facts, Stage
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer, Kernel
@@ -16,7 +16,6 @@ from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import Tree
 from tornproof.harness.simulator.process.simulated_process import Body, Node, Process
 
-_SESSION = 0
 _REPEATED = STEPS | {CallKind.OPEN_FOR_READING, CallKind.MAP, CallKind.CLOSE, CallKind.UNMAP}
 _READS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED, CallKind.LOAD, CallKind.VIEW})
 _WRITES = frozenset({CallKind.PWRITE, CallKind.STORE, CallKind.TRUNCATE})
@@ -113,7 +112,7 @@ class _Run:
         if self._stage is Stage.RECOVER and call.kind in _REPEATED:
             self._recovery.append(call)
         before = kernel.entry_changes
-        answer = node.make_call(kernel, _SESSION)
+        answer = node.make_call(kernel, SESSION)
         if self._stage is Stage.RECOVER and kernel.entry_changes is not before:
             self._recovery_changes = True
         return answer
@@ -142,11 +141,11 @@ class _Run:
         """Note the bytes that the answer depends on, and those that are overwritten."""
         kind = call.kind
         if kind in _READS:
-            self.known.read(call, _SESSION)
+            self.known.read(call, SESSION)
         elif kind in _SIZES:
-            self.known.size(call, _SESSION)
+            self.known.size(call, SESSION)
         elif kind in _WRITES:
             is_compared = self._stage is Stage.RECOVER_AGAIN or kind is CallKind.STORE
-            is_same = self.known.write(call, _SESSION, is_compared=is_compared)
+            is_same = self.known.write(call, SESSION, is_compared=is_compared)
             if self._stage is Stage.RECOVER and not (is_compared and is_same):
                 self._recovery_changes = True

@@ -109,7 +109,7 @@ def reached_by_disk(point: CrashPoint, latest: Disk, disk: Disk, model: Model) -
 
 
 def _is_torn(point: CrashPoint, disk: Disk) -> bool:
-    """Return whether a sector of a file differs from all its earlier contents."""
+    """Return whether a sector of a file differs from all that it ever held."""
     files = disk.files()
     for path, number in point.kernel.paths():
         content, versions = files.get(path, b""), point.kernel.files[number].versions

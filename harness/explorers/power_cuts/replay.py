@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.power_cuts.examination import Bounds
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import (
     DIES,
     EVICTED,
-    SESSION,
     begin_session,
     evicted_of,
     second_process_group,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
-from tornproof.harness.explorers.power_cuts.examination import Bounds, Verdict
+from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Verdict
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
@@ -24,7 +24,6 @@ from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 
-SESSION = 0
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 
 

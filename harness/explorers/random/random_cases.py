@@ -21,12 +21,12 @@ from tornproof.harness.explorers.random.random_runs import (
     COMMITS_MAX,
     READERS_MAX,
     TRANSITIONS_MAX,
-    Moves,
     Trace,
     random_scenarios,
     random_traces,
     run_trace,
 )
+from tornproof.harness.explorers.random.seeded_trace import CUT, FAILED, FAULT_FREE, KILLED, Moves
 from tornproof.harness.search.crash_world import Sessions
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Violation
@@ -40,7 +40,6 @@ CONTROL, CONTROL_EXAMPLES = "questdb-9.4.2", 40
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
 """Keeps the seeds of the batches of different runs distinct."""
-KILLED, CUT, FAILED, FAULT_FREE = "process killed", "power cut", "sync failed", "nothing befell the writer"
 AFTER_CRASH, BESIDE = "a second life committed", "a reader read beside the writer"
 COVERAGE_GOALS = (KILLED, CUT, FAILED, FAULT_FREE, AFTER_CRASH, BESIDE)
 GOALS_FROM_RUNS = 200

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
+from tornproof.harness.explorers.random.seeded_trace import Moves
 from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import POWER_MODELS, Model
@@ -17,7 +18,6 @@ COMMITS_MAX, READERS_MAX, TRANSITIONS_MAX, TRANSITION_MAX, HOURS = 3, 2, 5, 120,
 DISKS_TRIED_MAX = 64
 KINDS = ("append", "merge", "new", "several", "rewrite", "drop", "abandon", "purge")
 Transitions: TypeAlias = list[tuple[int, int]]
-Moves: TypeAlias = list[tuple[Any, ...]]
 
 
 class Crash(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from tornproof.harness.counterexamples.log import step_text
 from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.explorers.random.seeded_events import Recorder
+from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS
 from tornproof.harness.explorers.schedules.points import Points
 from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
 from tornproof.harness.search.outcome import path_to
@@ -36,7 +37,6 @@ from tornproof.harness.systems.scenario import Scenario
 
 FAULT_FREE, KILLED, CUT, FAILED = "nothing befell the writer", "process killed", "power cut", "sync failed"
 SOUND_DISK, OLD_DISK, MIXED_DISK = "all that was written", "as little as is legal", "a mixture"
-PCT_DEPTHS = (2, 3, 4)
 CHANGING_SHARE = 0.75
 """The share of crashes just before or after a call that changes files; the others are before any call."""
 Moves = list[tuple[Any, ...]]
@@ -129,7 +129,7 @@ class Trace:
         kinds = [node.call.kind for node in path_to(end.nodes[WRITER_PLACE]) if node.call is not None]
         syncs = [index for index, kind in enumerate(kinds) if kind in FAILING]
         if injected_fault.is_failing and not syncs:
-            # A writer that never syncs can only die.
+            # A writer that never syncs can only be killed.
             injected_fault = InjectedFault(name=KILLED, model=A)
         if injected_fault.is_failing:
             self._take(self._all_sessions[True])

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from tornproof.harness.common.system import Target
-from tornproof.harness.explorers.schedules.exploration import METHODS, UNIFORM, Exploration
+from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS, UNIFORM, Exploration
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
@@ -16,7 +16,6 @@ from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 LETTERS = (b"one", b"t")
 NUMBERS = (5, 7, 9)
 ROUNDS = 60
-PCT_DEPTHS = tuple(method for method in METHODS if method != UNIFORM)
 BROKEN: tuple[tuple[Target, tuple[Any, ...], str], ...] = (
     (HeaderFirst(), LETTERS, Property.REJECTED),
     (AcknowledgesFirst(), LETTERS, Property.STALE),

@@ -24,7 +24,8 @@ from tornproof.harness.simulator.process.world import ProcessGroup, World
 
 PHASE = "schedules"
 UNIFORM = 0
-METHODS = (UNIFORM, 2, 3, 4)
+PCT_DEPTHS = (2, 3, 4)
+METHODS = (UNIFORM, *PCT_DEPTHS)
 """How schedules are sampled: uniformly at random, or by PCT with this depth."""
 PROGRESS_EVERY = 256
 

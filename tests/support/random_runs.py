@@ -1,4 +1,4 @@
-"""Random runs of test cases: schedules and crashes of every kind, as the moves that a decision log is made of."""
+"""Random runs of test cases: schedules, and crashes of every kind, as moves from which a decision log is made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def table_case(preset: str = "hardened", *, readers: int = 2, reads: int = 1, **
 
 @dataclasses.dataclass(slots=True)
 class Trace:
-    """A random run; a crash is "kill", "fail" (a sync) or a model of persistence."""
+    """A random run; a crash is "kill", "fail" (a sync) or a persistence model."""
 
     sessions: Sessions
     chance: np.random.Generator
@@ -72,20 +72,20 @@ class Trace:
 
     def run(self) -> World:
         world = self.sessions.case.begin(self.sessions.first)
-        process_index, crash_at = -1, self._later()
+        index, crash_at = -1, self._later()
         while not world.progress.violations:
             enabled = world.enabled
             if self.crashes and (not enabled or len(self.moves) >= crash_at):
                 crashed = self._crash(world)
                 if crashed is not None:
-                    world, process_index, crash_at = crashed, -1, self._later()
+                    world, index, crash_at = crashed, -1, self._later()
                     continue
             if not enabled:
                 break
-            if process_index not in enabled or self.chance.random() < self.switch_probability:
-                process_index = enabled[int(self.chance.integers(len(enabled)))]
-            world.step(process_index)
-            self.moves.append((process_index, 1))
+            if index not in enabled or self.chance.random() < self.switch_probability:
+                index = enabled[int(self.chance.integers(len(enabled)))]
+            world.step(index)
+            self.moves.append((index, 1))
         return world
 
     def _later(self) -> int:
@@ -117,7 +117,7 @@ def traces(
     switch_probability: float = 0.15,
     step_count_max: int = 60,
 ) -> Iterator[tuple[World, Moves]]:
-    """Yield the ends of random runs and the moves to them, for ever."""
+    """Yield the worlds at the end of random runs, for ever."""
     chance = np.random.default_rng(seed)
     with remembered_decoding(), closing(Sessions.of(case, fails="fail" in crashes)) as sessions:
         while True:
@@ -143,11 +143,11 @@ def found(case: TestCase, *crashes: str | Model, **settings: Any) -> Finding:
 
 @functools.cache
 def turned_finding() -> Finding:
-    """Return the finding of a reader that was scheduled between the header of `_pm` and its body."""
+    """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
     return found(table_case(protocol=HEADER_BEFORE_BODY))
 
 
 @functools.cache
 def cut_finding(model: Model = C_8) -> Finding:
-    """Return the finding of a power cut that a commit of the specification does not survive."""
+    """Return the finding of a power cut that a commit by the specification does not survive."""
     return found(table_case("specification"), model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Any
+from typing import Any, ClassVar
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -47,6 +47,9 @@ class TestCase:
 
     The second life is one after a crash. Without `start` the target makes its own start state.
     """
+
+    __test__: ClassVar[bool] = False
+    """Keeps pytest from collecting the class."""
 
     target: Target
     path: str

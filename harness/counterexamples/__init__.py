@@ -1,4 +1,4 @@
-"""A run that broke a property as data: its decisions, run again, made smaller and explained.
+"""A run that broke a property, as data: its decisions, which are replayed, shrunk and explained.
 
 It imports `search` and the rooms before it. Begin with `log.py`, then `run.py`.
 """

@@ -1,4 +1,4 @@
-"""What each byte of a file is at a moment, by fields: what a power cut could take, or what it took."""
+"""The state of each byte of a file, by fields: what a power cut could lose, or what it lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 
 SCALAR_BYTES = 8
-"""A field of up to this size is of one state."""
+"""A field of up to this size has one state."""
 RANGE_COUNT_MAX = 400
 GAP_BYTES = 8
 """Changes this near to each other are one range."""
@@ -30,8 +30,8 @@ FIELDS_MAX = 4
 SEVERAL = "several fields"
 STATES = ("durable", "written", "kept", "lost", "torn", "no name")
 DURABLE, WRITTEN, KEPT, LOST, TORN, NO_NAME = range(len(STATES))
-"""Before a power cut bytes are durable, or written to the page cache; after one, what was written is kept, lost, torn
-to a part of both, or in a file that lost its name."""
+"""Before a power cut bytes are durable, or written to the page cache; after one, written bytes are kept, lost, torn (a
+part of both), or in a file that lost its name."""
 _GROUP = re.compile(r"((?:newest generation: )?row group \d+) .*|([a-z]+) [A-Z][A-Z0-9_]*")
 
 States = npt.NDArray[np.uint8]
@@ -39,7 +39,7 @@ Each = TypeVar("Each")
 
 
 class Range(NamedTuple):
-    """Bytes [start, end) of one state and one field."""
+    """Bytes [start, end) with one state and one field."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Range(NamedTuple):
 
 
 def states_before(state: FileState, *, has_name: bool) -> States:
-    """Return what each byte of a file in the page cache is; without a durable name nothing of it is durable."""
+    """Return the state of each byte of a file in the page cache; without a durable name nothing of it is durable."""
     size_bytes = len(state.content)
     latest = _padded(state.content, size_bytes)
     is_loose = np.full(size_bytes, not has_name)
@@ -58,12 +58,12 @@ def states_before(state: FileState, *, has_name: bool) -> States:
 
 
 def states_after(state: FileState, left: bytes, *, has_name: bool) -> States:
-    """Return what became of each byte at a power cut that left these contents of a file."""
+    """Return the state of each byte of a file after a power cut that left this content."""
     size_bytes = max(len(state.content), len(left))
     old, new, held = (_padded(each, size_bytes) for each in (state.versions[0], state.content, left))
     is_kept, is_lost = held == new, held == old
-    fate = np.select([is_kept & is_lost, is_kept, is_lost], [DURABLE if has_name else KEPT, KEPT, LOST], TORN)
-    return fate.astype(np.uint8)
+    states = np.select([is_kept & is_lost, is_kept, is_lost], [DURABLE if has_name else KEPT, KEPT, LOST], TORN)
+    return states.astype(np.uint8)
 
 
 def whole(state: int, size_bytes: int) -> States:
@@ -74,26 +74,26 @@ def whole(state: int, size_bytes: int) -> States:
 def file_map(file: str, states: States, fields: RegionMap | None, read: Iterable[tuple[int, int]]) -> dict[str, Any]:
     """Return a file's bytes as JSON: ranges from 0 to its size, and which of them were read.
 
-    A field of which a part is kept and another lost is torn. Above `RANGE_COUNT_MAX` ranges, "coarse" says that fields
-    go by their kind, and where that is not enough, that neighbours are one range.
+    A field that is kept in part and lost in part is torn. Above `RANGE_COUNT_MAX` ranges, the document is "coarse":
+    fields are named by their kind, and if that is not enough, neighbours are joined.
     """
     size_bytes = len(states)
     labels = [""] * size_bytes if fields is None else list(map(fields.label, range(size_bytes)))
     ranges = _merged(each for run in _runs(labels) for each in _in_field(states, run, labels[run[0]]))
-    looks = merged_ranges((start, min(end, size_bytes)) for start, end in read)
+    reads = merged_ranges((start, min(end, size_bytes)) for start, end in read)
     document: dict[str, Any] = {"file": file, "size_bytes": size_bytes}
-    if max(len(ranges), len(looks)) > RANGE_COUNT_MAX:
+    if max(len(ranges), len(reads)) > RANGE_COUNT_MAX:
         ranges = _merged(each._replace(field=_kind(each.field)) for each in ranges)
         ranges = _in_groups(ranges, _joined)
-        looks = _in_groups(looks, lambda group: (group[0][0], group[-1][1]))
+        reads = _in_groups(reads, lambda group: (group[0][0], group[-1][1]))
         document["coarse"] = True
     document["ranges"] = [{**each._asdict(), "state": STATES[each.state]} for each in ranges]
-    document["read"] = [{"start": start, "end": end} for start, end in looks]
+    document["read"] = [{"start": start, "end": end} for start, end in reads]
     return document
 
 
 def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges in order, without empty ones; those that touch each other are one."""
+    """Return the ranges in order, without empty ones; those that touch or overlap are joined."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(each for each in ranges if each[0] < each[1]):
         if merged and start <= merged[-1][1]:
@@ -104,32 +104,32 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _padded(content: bytes, size_bytes: int) -> npt.NDArray[np.int16]:
-    """Return a file's bytes up to a size; what it does not have is -1."""
+    """Return a file's bytes up to a size; -1 past its end."""
     padded = np.full(size_bytes, -1, np.int16)
     padded[: len(content)] = np.frombuffer(content, np.uint8, min(len(content), size_bytes))
     return padded
 
 
 def _runs(values: Sequence[object]) -> Iterable[tuple[int, int]]:
-    """Yield the ranges of places at which values are equal."""
-    edges = [position for position in range(1, len(values)) if values[position] != values[position - 1]]
+    """Yield the ranges of indexes with equal values."""
+    edges = [index for index in range(1, len(values)) if values[index] != values[index - 1]]
     return pairwise([0, *edges, len(values)]) if values else ()
 
 
 def _in_field(states: States, run: tuple[int, int], label: str) -> list[Range]:
-    """Return the ranges of one field: of one state where it is small or torn, else without small gaps."""
+    """Return the ranges of one field: one state if it is small or torn, else without small gaps."""
     first, last = run
     held = states[first:last].tolist()
     changed = set(held) - {DURABLE}
     if label and last - first <= SCALAR_BYTES and changed:
         held = [TORN if len(changed) > 1 else changed.pop()] * len(held)
     elif label and label not in UNREACHED and {KEPT, LOST} <= changed:
-        # Bytes that nothing refers to are no field that could be torn.
+        # Bytes that nothing refers to are not a field, and cannot be torn.
         held = [state if state == DURABLE else TORN for state in held]
     ranges = [Range(first + start, first + end, held[start], label) for start, end in _runs(held)]
-    for position in range(1, len(ranges) - 1):
-        if ranges[position].state == DURABLE and ranges[position].end - ranges[position].start < GAP_BYTES:
-            ranges[position] = ranges[position]._replace(state=ranges[position - 1].state)
+    for index in range(1, len(ranges) - 1):
+        if ranges[index].state == DURABLE and ranges[index].end - ranges[index].start < GAP_BYTES:
+            ranges[index] = ranges[index]._replace(state=ranges[index - 1].state)
     return ranges
 
 
@@ -144,7 +144,7 @@ def _merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def _kind(label: str) -> str:
-    """Return what fields of one kind have in common: the row group, or the record that they are in."""
+    """Return the row group or the record that a field is in."""
     found = _GROUP.fullmatch(label)
     return label if found is None else found[1] or found[2]
 
@@ -152,11 +152,11 @@ def _kind(label: str) -> str:
 def _in_groups(ranges: Sequence[Each], join: Callable[[Sequence[Each]], Each]) -> list[Each]:
     """Join neighbours until there are no more than `RANGE_COUNT_MAX`."""
     width = -(-len(ranges) // RANGE_COUNT_MAX) or 1
-    return [join(ranges[position : position + width]) for position in range(0, len(ranges), width)]
+    return [join(ranges[start : start + width]) for start in range(0, len(ranges), width)]
 
 
 def _joined(group: Sequence[Range]) -> Range:
-    """Return neighbours as one; of several states it is what says that not all is well."""
+    """Return neighbours as one range; of several states, one that is not durable, or torn."""
     states, fields = {each.state for each in group}, {each.field for each in group}
     if len(states) > 1:
         states = {WRITTEN} if states <= {DURABLE, WRITTEN} else states - {DURABLE}
@@ -165,39 +165,39 @@ def _joined(group: Sequence[Range]) -> Range:
 
 
 def crash_ranges(kernel: Kernel, disk: Disk, path: str) -> list[dict[str, Any]]:
-    """Return, for each file that was not durable, ranges with what became of them.
+    """Return the ranges of each file that were not durable at a power cut, with their state after it.
 
-    "kept" is on disk though nobody had waited for that, "lost" is as before, "torn" is a part of both or neither. Names
-    that did not get to the disk are of the state "no name".
+    "kept" is on disk though no sync had returned, "lost" is as before, "torn" is a part of both or neither. A file
+    whose name is not on disk has the state "no name".
     """
     regions = dict(_regions(kernel.image(), path))
     left = disk.files()
     ranges: list[dict[str, Any]] = []
-    for position, number in sorted(kernel.paths()):
+    for file_path, number in sorted(kernel.paths()):
         state = kernel.files[number]
-        file = position.removeprefix(f"{path}/")
-        if position not in left:
+        file = file_path.removeprefix(f"{path}/")
+        if file_path not in left:
             ranges.append({"file": file, "start": 0, "end": len(state.content), "state": "no name", "fields": []})
             continue
         for start, end in _differences(state.versions[0], state.content):
             found = {"file": file, "start": start, "end": end}
-            found["state"] = _fate(state.versions[0], state.content, left[position], start, end)
-            ranges.append({**found, "fields": _fields(regions.get(position), start, end)})
+            found["state"] = _state_after(state.versions[0], state.content, left[file_path], start, end)
+            ranges.append({**found, "fields": _fields(regions.get(file_path), start, end)})
     return ranges
 
 
 def _differences(old: bytes, new: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the ranges in which two contents differ; what only one of them has is a range of its own."""
+    """Yield the ranges in which two contents differ; the part past the end of the shorter one is its own range."""
     shared = min(len(old), len(new))
-    positions = np.flatnonzero(np.frombuffer(old, np.uint8, shared) != np.frombuffer(new, np.uint8, shared))
-    for group in np.split(positions, np.flatnonzero(np.diff(positions) > GAP_BYTES) + 1):
+    offsets = np.flatnonzero(np.frombuffer(old, np.uint8, shared) != np.frombuffer(new, np.uint8, shared))
+    for group in np.split(offsets, np.flatnonzero(np.diff(offsets) > GAP_BYTES) + 1):
         if len(group):
             yield int(group[0]), int(group[-1]) + 1
     if len(old) != len(new):
         yield shared, max(len(old), len(new))
 
 
-def _fate(old: bytes, new: bytes, left: bytes, start: int, end: int) -> str:
+def _state_after(old: bytes, new: bytes, left: bytes, start: int, end: int) -> str:
     held = left[start:end]
     if held == new[start:end]:
         return "kept"
@@ -212,7 +212,7 @@ def _fields(regions: RegionMap | None, start: int, end: int) -> list[str]:
 
 
 def _regions(image: DiskImage, path: str) -> Iterator[tuple[str, RegionMap]]:
-    """Yield maps of the files that can be told apart as they stand in the page cache."""
+    """Yield the region maps of the files that decode, as they are in the page cache."""
     txn = f"{path}/{TXN_FILE}"
     if txn not in image.files:
         return

@@ -1,6 +1,6 @@
-"""A situation as JSON that holds all it needs: the target and what it encoded, the start files, and the operations.
+"""A test case as JSON, complete: the target and what it encoded, the files of the start, and the operations.
 
-There is no way for a file to name code.
+A file cannot name code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tornproof.impl.write.commit import Action, Protocol, RecoveryAction
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 
 COUNT_MAX = 1_000
-"""Of operations, readers and reads; a finding is small, and any file may say that it is one."""
+"""Of operations and reads: a real finding is small, and a file may be from anywhere."""
 TOYS = {
     each.name: each
     for each in (
@@ -48,17 +48,17 @@ TOYS = {
     )
 }
 ORDERS = ("update", "rewrite", "publish")
-# What else an encoder was told is known by what it made.
+# The other options of an encoder do not matter, because the row groups that it made are stored.
 SIZES = ("row_group_row_count_max", "rewrite_unused_ratio", "rewrite_unused_bytes")
 _FIELDS = fields(TableOperation)
 
 
 class UnknownTargetError(Exception):
-    """There is no way to make this target from what is written."""
+    """The target, or its rules, cannot be made from the document."""
 
 
 def case_document(case: TestCase) -> dict[str, Any]:
-    """Return a situation as JSON."""
+    """Return a test case as JSON."""
     image = case.kernel().image()
     return {
         "path": case.path,
@@ -74,16 +74,16 @@ def case_document(case: TestCase) -> dict[str, Any]:
 
 
 def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCase:
-    """Return the situation, for `target` where only its own test can make that.
+    """Return the test case; a `target` that only its own test can make is handed in.
 
-    Raises UnknownTargetError, and for what is no situation KeyError, TypeError, ValueError, zlib.error, CorruptError,
+    Raises UnknownTargetError, and for an invalid document KeyError, TypeError, ValueError, zlib.error, CorruptError,
     pa.ArrowInvalid.
     """
-    room_bytes = UNPACKED_LIMIT_BYTES
+    left_bytes = UNPACKED_LIMIT_BYTES
     files: dict[str, bytes] = {}
     for path, text in document["start_files"].items():
-        files[path] = unpacked(text, room_bytes)
-        room_bytes -= len(files[path])
+        files[path] = unpacked(text, left_bytes)
+        left_bytes -= len(files[path])
     operations = tuple(map(operation_from, document["operations"]))
     readers = tuple(
         Readers(count=int(each["count"]), read_count=int(each["read_count"]), style=str(each["style"]))
@@ -91,7 +91,7 @@ def case_of(document: Mapping[str, Any], target: Target | None = None) -> TestCa
     )
     sessions = tuple(tuple(map(int, document[session])) for session in ("first_life", "second_life"))
     if any(not 0 <= number < len(operations) for session in sessions for number in session):
-        raise ValueError("a life has operations that there are not")
+        raise ValueError("a session has operations that do not exist")
     if max([len(operations), *(each.count * each.read_count for each in readers)], default=0) > COUNT_MAX:
         raise ValueError(f"more than {COUNT_MAX} operations or reads")
     return TestCase(
@@ -125,22 +125,22 @@ def _rules_of(document: Mapping[str, Any], path: str) -> TraceRules:
 
 
 def _image(files: dict[str, bytes], directories: list[str]) -> DiskImage:
-    """Return an image with the directories of its files, and those in which no file is."""
+    """Return an image with the directories of its files, and with empty ones."""
     image = DiskImage.of_files(files)
     empty = {f"{directory}/x": b"" for directory in map(str, directories) if directory not in image.directories}
     return DiskImage(files, DiskImage.of_files({**files, **empty}).directories)
 
 
 def with_memory(target: Target) -> Target:
-    """Return the target with an encoder that encodes nothing twice and tells what it used."""
+    """Return the target with an encoder that remembers the row groups that it made."""
     if not isinstance(target, TableTarget):
         return target
-    encode = target.encode.afresh() if isinstance(target.encode, EncoderMemory) else EncoderMemory(target.encode)
+    encode = target.encode.renewed() if isinstance(target.encode, EncoderMemory) else EncoderMemory(target.encode)
     return replace(target, encode=encode)
 
 
 def target_document(target: Target) -> dict[str, Any]:
-    """Return a target as JSON; of one that cannot be written down, the name."""
+    """Return a target as JSON; only the name of one that cannot be stored."""
     if isinstance(target, TableTarget) and (preset := _preset_of(target)) is not None:
         return _table_document(target, preset)
     if type(target) in TOYS.values():
@@ -149,7 +149,7 @@ def target_document(target: Target) -> dict[str, Any]:
 
 
 def target_of(document: Mapping[str, Any]) -> Target:
-    """Return the target; raises UnknownTargetError, and KeyError, TypeError, ValueError for what is no document."""
+    """Return the target; raises UnknownTargetError, and KeyError, TypeError, ValueError for an invalid document."""
     match document["kind"]:
         case "table":
             return _table_of(document)
@@ -159,7 +159,7 @@ def target_of(document: Mapping[str, Any]) -> Target:
 
 
 def operation_document(operation: Any) -> Any:
-    """Return an operation as JSON; one that is neither a table's nor plain data can be looked at and no more."""
+    """Return an operation as JSON; one that is neither a table's nor plain data cannot be read back."""
     if isinstance(operation, TableOperation):
         return {"table": {each.name: _field_document(getattr(operation, each.name)) for each in _FIELDS}}
     try:
@@ -169,14 +169,14 @@ def operation_document(operation: Any) -> Any:
 
 
 def operation_from(document: Any) -> Any:
-    """Return the operation; raises KeyError, TypeError, ValueError, pa.ArrowInvalid for what is none."""
+    """Return the operation; raises KeyError, TypeError, ValueError, pa.ArrowInvalid for an invalid document."""
     if not isinstance(document, dict) or "table" not in document:
         return operation_of(document, None)
     return TableOperation(**{name: _field_of(value) for name, value in document["table"].items()})
 
 
 def _field_document(value: Any) -> Any:
-    """Write tables, numbers, and whether something is done."""
+    """Return a table, a number, a boolean or a tuple of them as JSON."""
     if isinstance(value, tuple):
         return [_field_document(each) for each in value]
     return {"arrow": base64.b64encode(arrow_bytes(value)).decode()} if isinstance(value, pa.Table) else value
@@ -205,7 +205,7 @@ def _table_document(target: TableTarget, preset: Preset) -> dict[str, Any]:
 
 
 def _preset_of(target: TableTarget) -> Preset | None:
-    """Return the preset whose functions the target has, the one of its own name first; None where none has."""
+    """Return the preset with the functions of the target, preferably that of its name; None if there is none."""
     named = [PRESETS[target.name]] if target.name in PRESETS else []
     encode = target.encode.inner if isinstance(target.encode, EncoderMemory) else target.encode
     fitting = [
@@ -213,13 +213,13 @@ def _preset_of(target: TableTarget) -> Preset | None:
         for preset in (*named, *PRESETS.values())
         if _in_order_of(preset.protocol, target.protocol) == target.protocol and preset.reader == target.reader
     ]
-    # An encoder with a memory of somebody else's does what the preset's own does.
+    # If no preset has the same encoder, any that fits will do: the row groups are stored.
     same = [preset for preset in fitting if preset.encode == encode]
     return next(iter([*same, *fitting]), None)
 
 
 def _in_order_of(protocol: Protocol, other: Protocol) -> Protocol:
-    """Return a protocol with the actions of another one, and its own functions."""
+    """Return a protocol with its own functions and the actions of another one."""
     changes: dict[str, Any] = {name: getattr(other, name) for name in (*ORDERS, "recovery", "remembers")}
     return replace(protocol, **changes)
 
@@ -233,8 +233,8 @@ def _table_of(document: Mapping[str, Any]) -> TableTarget:
     protocol = replace(preset.protocol, **orders, recovery=recovery, remembers=bool(actions["remembers"]))
     encode: RowGroupEncoder = EncoderMemory.of_document(document["encoded"], preset.encode)
     if document["options"]["row_group_row_count_max"] < 1:
-        raise ValueError("a row group has rows")
+        raise ValueError("row_group_row_count_max is less than 1")
     if document["options"].keys() - set(SIZES):
-        raise ValueError(f"a writer's sizes are {', '.join(SIZES)}")
+        raise ValueError(f"options other than {', '.join(SIZES)}")
     options = WriterOptions(**document["options"])
     return TableTarget.of(preset, name=str(document["name"]), protocol=protocol, encode=encode, options=options)

@@ -1,4 +1,4 @@
-"""Row groups as they were encoded when a finding was made, because another release of the encoder gives other bytes."""
+"""Row groups as they were encoded when a finding was made: another release of the encoder may give other bytes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _NUMBERS = ("codec", "encodings", "num_values", "byte_range_start", "total_compr
 
 
 class EncoderMemory:
-    """An encoder that encodes nothing twice, and that knows what it was given to begin with."""
+    """An encoder that remembers its row groups, and may be given some to begin with."""
 
     def __init__(self, inner: RowGroupEncoder, known: Mapping[str, EncodedRowGroup] | None = None) -> None:
-        """Ask `inner` for what is not known."""
+        """Encode with `inner` what is not known."""
         self.inner = inner
         self._known = dict(known or {})
         self.used: dict[str, EncodedRowGroup] = {}
 
     def __call__(self, stored: pa.Table, *, bounds: Any, **settings: Any) -> EncodedRowGroup:
-        """Return the row group, new or known."""
+        """Return the row group, encoded now or before."""
         if settings:
             return self.inner(stored, bounds=bounds, **settings)
         key = _key(stored, bounds)
@@ -37,25 +37,23 @@ class EncoderMemory:
             self._known[key] = self.inner(stored, bounds=bounds)
         return self.used.setdefault(key, self._known[key])
 
-    def afresh(self) -> EncoderMemory:
-        """Return one that knows the same and has used nothing of it."""
+    def renewed(self) -> EncoderMemory:
+        """Return an encoder that knows the same row groups and has used none of them."""
         return EncoderMemory(self.inner, self._known)
 
     def document(self) -> dict[str, Any]:
-        """Return what was used as JSON."""
+        """Return the row groups that were used, as JSON."""
         return {key: _document_of(self.used[key]) for key in sorted(self.used)}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], inner: RowGroupEncoder) -> EncoderMemory:
-        """Read it back; raises KeyError, TypeError, ValueError, zlib.error, CorruptError for what is none."""
+        """Read it back; raises KeyError, TypeError, ValueError, zlib.error, CorruptError for an invalid document."""
         return cls(inner, {key: _group_of(each) for key, each in document.items()})
 
 
 def _key(stored: pa.Table, bounds: Mapping[str, Any]) -> str:
-    """Name rows by their values, which no release of a library changes."""
-    columns = [
-        (field.name, str(field.type), stored[position].to_pylist()) for position, field in enumerate(stored.schema)
-    ]
+    """Return a digest of the values, which no release of a library changes."""
+    columns = [(field.name, str(field.type), stored[index].to_pylist()) for index, field in enumerate(stored.schema)]
     return blake2b(repr((columns, sorted(bounds.items()))).encode(), digest_size=KEY_BYTES).hexdigest()
 
 

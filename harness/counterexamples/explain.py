@@ -1,4 +1,4 @@
-"""Why a property was broken, as data: what happened in three lanes, what was lost, and which one change mends it."""
+"""Why a property was broken, as data: three lanes of events, the bytes that were lost, and the nearest passing run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.lanes import NOTABLE, LaneRecorder
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, PowerCut, moved_to, step_text, text_of
-from tornproof.harness.counterexamples.moment import StateRecorder
 from tornproof.harness.counterexamples.replay_engine import Observer, disk_after
 from tornproof.harness.counterexamples.run import Replayer, Signature
-from tornproof.harness.counterexamples.shrink import Plan
+from tornproof.harness.counterexamples.shrink import StepRecorder
 from tornproof.harness.counterexamples.smaller import Candidate
+from tornproof.harness.counterexamples.state_recorder import StateRecorder
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.counterexamples.words import counts_of, sentences
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -45,7 +45,7 @@ NOTABLE_WORDS = {kind.value for kind in NOTABLE} - {CallKind.OPEN_FOR_WRITING.va
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A passing run that differs in one decision: which, what becomes of it, that in words, and what happens then."""
+    """A passing run that differs in one decision: that decision, what replaces it, the change in words, and the run."""
 
     deviation: Deviation
     moved: Deviation | None
@@ -63,7 +63,7 @@ class Neighbour:
 
 
 class _All(Observer):
-    """Lets several watchers see one run."""
+    """Passes one run to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
@@ -78,15 +78,15 @@ class _All(Observer):
 
 
 def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
-    """Return the evidence of a case that breaks the property, as JSON."""
+    """Return why a case breaks the property, as JSON."""
     case, log = candidate.case, candidate.log
     with Replayer(case) as replayer:
-        lanes, plan = LaneRecorder(case.path, log), Plan()
+        lanes, recorder = LaneRecorder(case.path, log), StepRecorder()
         state = StateRecorder(case)
-        result = replayer.play(log, wanted=wanted, observer=_All(lanes, plan, state))
+        result = replayer.play(log, wanted=wanted, observer=_All(lanes, recorder, state))
         violation = result.violation(wanted)
         assert violation is not None, "only what happens can be explained"
-        neighbour = next(_neighbours(replayer, log, plan), None)
+        neighbour = next(_neighbours(replayer, log, recorder), None)
         last = next(reversed(log.deviations), None)
         files, left_out_count = state.files()
         explanation = {
@@ -97,15 +97,15 @@ def explain(candidate: Candidate, wanted: Signature) -> dict[str, Any]:
             "steps": result.step_count,
             "decisions": [text_of(deviation) for deviation in log.deviations],
             "lanes": lanes.document(last if neighbour is None else neighbour.deviation),
-            "bytes": _bytes(candidate, plan.kernels),
+            "bytes": _bytes(candidate, recorder.kernels),
             "files": files,
             "files_at": state.text,
             "files_left_out": left_out_count,
-            "cause": _cause(replayer, log, plan, neighbour),
+            "cause": _cause(replayer, log, recorder, neighbour),
             "neighbour": None if neighbour is None else neighbour.document(),
         }
-        reported = {"explanation": explanation, "log": log.document(), "situation": counts_of(case)}
-        return {**explanation, "story": sentences(wanted.property, reported)}
+        evidence = {"explanation": explanation, "log": log.document(), "situation": counts_of(case)}
+        return {**explanation, "story": sentences(wanted.property, evidence)}
 
 
 def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[str, Any]]:
@@ -117,36 +117,38 @@ def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[
     return ranges
 
 
-def _neighbours(replayer: Replayer, log: DecisionLog, plan: Plan) -> Iterator[Neighbour]:
-    """Yield the runs with one decision a step earlier or left out in which nothing is broken, the last decision first.
+def _neighbours(replayer: Replayer, log: DecisionLog, recorder: StepRecorder) -> Iterator[Neighbour]:
+    """Yield the runs that break nothing with one decision a step earlier or left out, the last decision first.
 
-    A decision stands where it still does harm, so a step earlier it mostly does none.
+    The shrinker has moved each decision to the first step at which it does harm, so a step earlier it mostly does none.
     """
-    for position in reversed(range(len(log.deviations))):
-        deviation = log.deviations[position]
-        earlier = plan.before(deviation.at)
+    for index in reversed(range(len(log.deviations))):
+        deviation = log.deviations[index]
+        earlier = recorder.before(deviation.at)
         ways = [(moved_to(deviation, earlier), "one step earlier")] if earlier is not None else []
         for moved, change in [*ways, (None, "left out")]:
             kept = () if moved is None else (moved,)
-            other = DecisionLog((*log.deviations[:position], *kept, *log.deviations[position + 1 :]))
+            other = DecisionLog((*log.deviations[:index], *kept, *log.deviations[index + 1 :]))
             lanes = LaneRecorder(replayer.case.path, other)
             try:
                 result = replayer.play(other, observer=lanes)
             except NotExplorableError:
-                # Nobody can say what is right there, so that it is none that passes.
+                # What is right there is unknown, so this run does not count as passing.
                 continue
             if not result.violations and (moved is None or moved in result.applied):
                 yield Neighbour(deviation, moved, change, lanes)
 
 
-def _cause(replayer: Replayer, log: DecisionLog, plan: Plan, neighbour: Neighbour | None) -> dict[str, str] | None:
-    """Return what the client of the decision had done just before it, and what it had not done yet."""
+def _cause(
+    replayer: Replayer, log: DecisionLog, recorder: StepRecorder, neighbour: Neighbour | None
+) -> dict[str, str] | None:
+    """Return what the process of the decision had done just before it, and what it had not done yet."""
     if not log.deviations:
         return None
     deviation = log.deviations[-1] if neighbour is None else neighbour.deviation
     at, process = deviation.at, deviation.at.process
-    done = plan.until(at)
-    without = Plan()
+    done = recorder.until(at)
+    without = StepRecorder()
     with suppress(NotExplorableError):
         replayer.play(DecisionLog(tuple(each for each in log.deviations if each is not deviation)), observer=without)
     todo = without.since(at)

@@ -1,4 +1,4 @@
-"""What happened in a run as rows of three lanes over time: the writer, the readers, and what that did to the disk."""
+"""A run as rows of three lanes over time: the writer, the readers, and the state of the disk."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tornproof.harness.counterexamples.replay_engine import Observer
 from tornproof.harness.counterexamples.step_names import END, Step, kind_of
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 from tornproof.harness.simulator.process.world import World
 
 NOTABLE = CHANGES | BARRIERS
 READ_ONLY_CALLS = {CallKind.PREAD, CallKind.LOAD, CallKind.READ_MAPPED, CallKind.VIEW, CallKind.LISTDIR}
-SAID = {
-    programs.ACKNOWLEDGED: "acknowledged",
-    programs.FAILED: "fails",
-    programs.SEEN: "sees",
-    programs.REJECTED: "is refused",
-    programs.RECOVERED: "finds",
+MARKS = {
+    bodies.ACKNOWLEDGED: "acknowledged",
+    bodies.FAILED: "fails",
+    bodies.SEEN: "sees",
+    bodies.REJECTED: "is refused",
+    bodies.RECOVERED: "finds",
 }
 HAPPENS = {Switch: "switch", Fail: "fail", Kill: "kill", PowerCut: "power"}
-"""How rows call what a decision does."""
+"""The words of rows for each kind of decision."""
 
 
 @dataclass(slots=True)
 class Row:
-    """What one client does in one operation before another one goes on, and the decisions that take effect in it."""
+    """What one process does in one operation until another one runs, and the decisions that take effect there."""
 
     process: str
     operation: str
@@ -41,7 +41,7 @@ class Row:
     steps: set[Step] = field(default_factory=set)
 
     def document(self, decisive: Deviation | None, *, is_decisive: bool) -> dict[str, Any]:
-        """Return the row as JSON; of several decisions it names the decisive one, else the last."""
+        """Return the row as JSON; of several decisions it names the decisive one, else the last one."""
         named = decisive if decisive in self.decisions else next(reversed(self.decisions), None)
         return {
             "lane": "writer" if kind_of(self.process) == "writer" else "readers",
@@ -59,19 +59,19 @@ class LaneRecorder(Observer):
     """Writes the rows of a run."""
 
     def __init__(self, path: str, log: DecisionLog) -> None:
-        """Wait for the run of a log on the table at `path`."""
+        """Wait for a run of the log on the table at `path`."""
         self._prefix = f"{path}/"
         self._switches = [each for each in log.deviations if isinstance(each, Switch)]
         self._has_ended = False
         self.rows: list[Row] = []
 
     def document(self, decisive: Deviation | None) -> list[dict[str, Any]]:
-        """Return the rows as JSON; one is decisive, by a decision of the run or of one that differs in it."""
-        position = self._decisive_position(decisive)
-        return [row.document(decisive, is_decisive=number == position) for number, row in enumerate(self.rows)]
+        """Return the rows as JSON; one is decisive, by a decision of this run or of its neighbour."""
+        decisive_index = self._decisive_index(decisive)
+        return [row.document(decisive, is_decisive=index == decisive_index) for index, row in enumerate(self.rows)]
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
-        """Add a call to the row of its client and operation."""
+        """Add a call to the row of its process and operation."""
         row = self._row(step)
         row.steps.add(step)
         self._has_ended = node.call is None
@@ -81,12 +81,12 @@ class LaneRecorder(Observer):
             row.disk = self._on_disk(world.kernel)
         elif call.kind in READ_ONLY_CALLS and kind_of(step.process) == "reader":
             row.does.append(f"read {file}")
-        row.ends += [_said(mark) for mark in node.marks if mark.kind in SAID]
+        row.ends += [_mark_text(mark) for mark in node.marks if mark.kind in MARKS]
         if node.outcome:
             row.ends.append(node.outcome)
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
-        """Say what goes wrong."""
+        """Add a decision to the row in which it takes effect."""
         row = self._row(deviation.at)
         row.decisions.append(deviation)
         match deviation:
@@ -102,11 +102,9 @@ class LaneRecorder(Observer):
                 pass
 
     def _on_disk(self, kernel: Kernel) -> str:
-        """Say what a power cut could take."""
+        """Say what a power cut could lose."""
         loose = sorted(
-            position.removeprefix(self._prefix)
-            for position, number in kernel.paths()
-            if not kernel.files[number].is_durable
+            path.removeprefix(self._prefix) for path, number in kernel.paths() if not kernel.files[number].is_durable
         )
         names = [f"{len(kernel.entry_changes)} changes of names"] if kernel.entry_changes else []
         return f"not durable: {', '.join([*loose, *names])}" if loose or names else "all durable"
@@ -114,12 +112,12 @@ class LaneRecorder(Observer):
     def _row(self, step: Step) -> Row:
         last = self.rows[-1] if self.rows else None
         if last is None or (last.process, last.operation) != (step.process, step.operation):
-            decisions = [] if last is None else self._transition(last, step.process)
+            decisions = [] if last is None else self._switches_from(last, step.process)
             self.rows.append(Row(step.process, step.operation, decisions=decisions))
         return self.rows[-1]
 
-    def _transition(self, last: Row, process: str) -> list[Deviation]:
-        """Return the decision by which a client goes on after another one, if it is not the policy that lets it."""
+    def _switches_from(self, last: Row, process: str) -> list[Deviation]:
+        """Return the decision by which a process runs after another one, none where the policy lets it."""
         for switch in self._switches:
             is_at_end = switch.at.operation == END
             if (switch.at.process, switch.to, is_at_end) == (last.process, process, self._has_ended):
@@ -127,26 +125,26 @@ class LaneRecorder(Observer):
                 return [switch]
         return []
 
-    def _decisive_position(self, decisive: Deviation | None) -> int:
+    def _decisive_index(self, decisive: Deviation | None) -> int:
         """Return the row in which a decision takes effect, else that of its step, else the last one.
 
-        In a run without the decision its client makes that step.
+        In a run without the decision, its process takes that step.
         """
-        positions = range(len(self.rows))
-        taken = [position for position in positions if decisive in self.rows[position].decisions]
+        indexes = range(len(self.rows))
+        taken = [index for index in indexes if decisive in self.rows[index].decisions]
         if decisive is not None and not taken:
             at = decisive.at
-            taken = [position for position in positions if at in self.rows[position].steps]
-            taken = taken or [position for position in reversed(positions) if self.rows[position].process == at.process]
+            taken = [index for index in indexes if at in self.rows[index].steps]
+            taken = taken or [index for index in reversed(indexes) if self.rows[index].process == at.process]
         return next(iter(taken), len(self.rows) - 1)
 
 
-def _said(mark: Mark) -> str:
-    return SAID[mark.kind] + (f" {mark.value}" if mark.kind != programs.ACKNOWLEDGED else "")
+def _mark_text(mark: Mark) -> str:
+    return MARKS[mark.kind] + (f" {mark.value}" if mark.kind != bodies.ACKNOWLEDGED else "")
 
 
 def _counted(texts: Iterable[str]) -> list[str]:
-    """Return the texts, those in a row that are equal as one with their count."""
+    """Return the texts; equal neighbours become one with their count."""
     counted: list[tuple[str, int]] = []
     for text in texts:
         if counted and counted[-1][0] == text:

@@ -1,7 +1,7 @@
 """A run as a value: a default policy, and the ordered decisions that differ from it.
 
-By default each client runs to its end in the order of the cast, no call fails, nothing crashes, and all that was
-written is on disk. A decision is keyed by the name of a step (docs/how-it-works.md).
+By default each process runs to its end, in the order of the process group; no call fails, nothing crashes, and all that
+was written is on disk. A decision is keyed by the name of a step (docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tornproof.impl.storage.interface import StorageReason
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Before that step client `to` goes on instead, until its end or its next decision."""
+    """Before that step, process `to` runs instead, until its end or its next decision."""
 
     at: Step
     to: str
@@ -27,7 +27,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """That call is refused; of a sync nothing gets to the disk."""
+    """That call fails; a sync that fails brings nothing to the disk."""
 
     at: Step
     reason: StorageReason
@@ -35,16 +35,16 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The writer's process dies before that step, and the next life begins; readers live on."""
+    """The writer dies before that step, and its next session begins; readers live on."""
 
     at: Step
 
 
 @dataclass(frozen=True, slots=True)
 class PowerCut:
-    """Everything dies before that step; of the disk there is left what a model of persistence allows.
+    """All processes die before that step; the disk keeps what a persistence model allows.
 
-    `choice` says which of that, as JSON in its shortest form.
+    `choice` says which of the allowed disks, as JSON in its shortest form.
     """
 
     at: Step
@@ -81,12 +81,12 @@ class DecisionLog:
 
     @property
     def crash_count(self) -> int:
-        """How many processes were killed, and how often the power was cut."""
+        """How many kills and power cuts there are."""
         return sum(isinstance(each, Kill | PowerCut) for each in self.deviations)
 
     @property
     def switch_count(self) -> int:
-        """How often another client went on than the policy says."""
+        """How often another process runs than the policy says."""
         return sum(isinstance(each, Switch) for each in self.deviations)
 
 
@@ -96,7 +96,7 @@ def shortest(document: Any) -> str:
 
 
 def moved_to(deviation: Deviation, at: Step) -> Deviation:
-    """Return the decision at another step."""
+    """Return the same decision at another step."""
     return replace(deviation, at=at)
 
 
@@ -104,14 +104,14 @@ _PLAIN = re.compile(r"[\w./+\-]+")
 _PROCESS = r"[a-z]+(?: \d+)?(?:\.\d+)?"
 _KINDS = "|".join(re.escape(kind) for kind in sorted(CallKind, key=len, reverse=True))
 _LINE = re.compile(
-    rf"(?P<client>{_PROCESS})@(?:{END}|(?P<operation>[a-z]+(?: [a-z]+)?(?: \d+)?): "
+    rf"(?P<process>{_PROCESS})@(?:{END}|(?P<operation>[a-z]+(?: [a-z]+)?(?: \d+)?): "
     rf'(?P<call>{_KINDS})(?: (?P<file>[\w./+\-]+|"(?:[^"\\]|\\.)*"))? #(?P<occurrence>\d+)) '
     rf"(?P<what>-> |fails: |is killed|loses power: )(?P<rest>.*)"
 )
 
 
 def step_text(step: Step) -> str:
-    """Return a step as a line of a log names it."""
+    """Return a step as a line of a log writes it."""
     if step.operation == END:
         return f"{step.process}@{END}"
     file = step.file if not step.file or _PLAIN.fullmatch(step.file) else json.dumps(step.file)
@@ -153,10 +153,10 @@ def parse_deviation(line: str) -> Deviation:
 
 def _parsed_step(found: re.Match[str]) -> Step:
     if found["call"] is None:
-        return Step(found["client"], END)
+        return Step(found["process"], END)
     file = found["file"] or ""
     return Step(
-        found["client"],
+        found["process"],
         found["operation"],
         found["call"],
         json.loads(file) if file.startswith('"') else file,
@@ -166,7 +166,7 @@ def _parsed_step(found: re.Match[str]) -> Step:
 
 def _reason(name: str) -> StorageReason:
     if name not in StorageReason.__members__:
-        raise ValueError(f"no reason for a refusal: {name!r}")
+        raise ValueError(f"no reason for a failed call: {name!r}")
     return StorageReason[name]
 
 
@@ -184,9 +184,9 @@ def _document_of(deviation: Deviation) -> dict[str, Any]:
 
 
 def _deviation_of(document: dict[str, Any]) -> Deviation:
-    position = document["at"]
-    process, operation, call, file = (str(position[name]) for name in Step._fields[:4])
-    at = Step(process, operation, call, file, int(position["occurrence"]))
+    step = document["at"]
+    process, operation, call, file = (str(step[name]) for name in Step._fields[:4])
+    at = Step(process, operation, call, file, int(step["occurrence"]))
     match document["kind"]:
         case "switch":
             return Switch(at, str(document["to"]))

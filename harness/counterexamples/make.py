@@ -1,4 +1,4 @@
-"""A finding of what an explorer has seen: made small, explained, and with all that it takes to see it again."""
+"""Makes the finding of a violation that an explorer saw: shrunk, explained, and with all that a replay needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finding_of(
 ) -> Finding:
     """Return the finding of a violation in a run, which is a log or the moves of a schedule (see `from_schedule`).
 
-    Raises NotReproducedError where the run does not break the same property by the same part of the cast.
+    Raises NotReproducedError if the run does not break the same property in the same kind of process.
     """
     with remembered_decoding():
         case = replace(case, target=with_memory(case.target))
@@ -54,7 +54,7 @@ def finding_or_moves(
     phase: str,
     scenario: str | None = None,
 ) -> Finding:
-    """Return the finding of a violation, or where no log shows the same once more, what was seen as it was seen."""
+    """Return the finding of a violation; if no log reproduces it, the moves as they were made."""
     moves = list(moves)
     try:
         return finding_of(case, moves, violation, phase=phase, scenario=scenario)
@@ -63,7 +63,7 @@ def finding_or_moves(
 
 
 def as_seen(moves: Iterable[Sequence[Any]], violation: Violation, *, phase: str, note: str) -> Finding:
-    """Return a finding that is not made small, and why."""
+    """Return a finding that is not shrunk; `note` says why."""
     evidence = {"moves": [list(map(str, move)) for move in moves], "note": note}
     return Finding(property=violation.property, phase=phase, sentence=_sentence(violation), evidence=evidence)
 
@@ -73,7 +73,7 @@ def _sentence(violation: Violation) -> str:
 
 
 def _finding(shrunk: Shrunk, before: Candidate, wanted: Signature, phase: str, scenario: str | None) -> Finding:
-    # What is written down is what this one case used.
+    # The document has only the row groups that this case used.
     target = with_memory(shrunk.candidate.case.target)
     candidate = replace(shrunk.candidate, case=replace(shrunk.candidate.case, target=target))
     with Replayer(candidate.case) as replayer:
@@ -101,15 +101,15 @@ def _finding(shrunk: Shrunk, before: Candidate, wanted: Signature, phase: str, s
 
 
 def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> Finding:
-    """Return a finding of the schedules or power explorer as one of a decision log, made small.
+    """Return a finding of the schedules or power explorer as one with a decision log, shrunk.
 
-    Where no log shows it, because only the explorer's own judge sees it, the finding stays, with the situation.
+    If no log reproduces it, because only the explorer's own judge sees it, the finding stays, with the test case.
     """
     watched = case if case.readers else replace(case, readers=(Readers(),))
     if finding.property not in OF_SINGLE_STEPS:
-        # What a wrong answer takes is told without the steps that led to it being against a rule.
+        # A wrong answer has to be shown by itself, without steps that break a rule before it.
         watched = replace(watched, rules=NO_RULES)
-    # The same property is best, however it is told.
+    # The same property is preferred; else any that this run breaks.
     for violated in (finding.property, ""):
         for moves in _moves(watched, finding.evidence):
             try:
@@ -117,13 +117,13 @@ def as_log(case: TestCase, finding: Finding, *, scenario: str | None = None) -> 
                 if violation is not None:
                     return finding_of(watched, moves, violation, phase=finding.phase, scenario=scenario)
             except (NotReproducedError, UnknownTargetError, ValueError):
-                # Another way of telling it may do.
+                # Other moves may reproduce it.
                 continue
     return with_case(case, finding, scenario=scenario)
 
 
 def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) -> Finding:
-    """Return a finding whose file holds all that its explorer needs to see it again."""
+    """Return a finding whose file holds all that its explorer needs to replay it."""
     try:
         document = case_document(case)
     except (UnknownTargetError, TypeError):
@@ -133,7 +133,7 @@ def with_case(case: TestCase, finding: Finding, *, scenario: str | None = None) 
 
 def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:
     if "schedule" in evidence:
-        yield [tuple(transition) for transition in evidence["schedule"]]
+        yield [tuple(move) for move in evidence["schedule"]]
     elif "cuts" in evidence and not evidence.get("origin"):
         moves: Moves = []
         for number, cut in enumerate(evidence["cuts"]):
@@ -141,14 +141,14 @@ def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:
             step = cut["step"] if number else evidence["step"]
             model = model_named(choice.model)
             moves += [(WRITER_PLACE, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
-        # Without any cut nobody is disturbed, and there is no move.
+        # Without any cut the run is fault-free, and there is no move.
         yield moves
-        # A reader may come before the recovery: once it has its turn, it goes on to its end.
+        # A reader may run before the recovery: once it is switched to, it runs to its end.
         yield [*moves, ("step", READER_PLACE)]
 
 
 def _violation(case: TestCase, moves: Moves, violated: str) -> Violation | None:
-    """Return how a run by these moves breaks a property, or any where that is ""."""
+    """Return how a run with these moves breaks a property; any property if `violated` is ""."""
     with remembered_decoding(), Replayer(case) as replayer:
         log = from_schedule(case, moves)
         parts = [Signature(violated, part) for part in PARTS] if violated else [None]

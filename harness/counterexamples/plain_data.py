@@ -1,4 +1,4 @@
-"""Bytes and plain data as JSON, without a way for a file to name code, or to unpack to more than there is room for."""
+"""Bytes and plain data as JSON: a file can neither name code nor unpack to more than a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def packed(content: bytes) -> str:
 
 
 def unpacked(text: str, limit_bytes: int = UNPACKED_LIMIT_BYTES) -> bytes:
-    """Return the bytes again; raises ValueError, TypeError and zlib.error for other text, or too many of them."""
+    """Return the bytes; raises ValueError, TypeError and zlib.error for other text, or for too many bytes."""
     inflater = zlib.decompressobj()
     content = inflater.decompress(base64.b64decode(text), limit_bytes)
     if inflater.unconsumed_tail:
@@ -39,7 +39,7 @@ def document_of(operation: Any) -> Any:
 
 
 def operation_of(document: Any, operations: Sequence[Any] | None) -> Any:
-    """Return what `document_of` was given, or the operation of the list that an index means."""
+    """Return what `document_of` was given; an index stands for an operation of the list."""
     if not isinstance(document, dict):
         return document
     ((kind, content),) = document.items()

@@ -1,4 +1,4 @@
-"""What each byte of a table's files is called: a field of a layout, a column chunk, a part of data.parquet."""
+"""Names the bytes of a table's files: a field of a layout, a column chunk, a part of data.parquet."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ UNREACHED = frozenset({OUTSIDE, PAST_PUBLISHED_END, PAST_TOKEN, UNUSED})
 """Bytes that nothing refers to."""
 LEADING_MAGIC, FOOTER, FOOTER_LENGTH, TRAILING_MAGIC = "magic", "footer (Thrift)", "footer length", "magic at the end"
 OF_NEWEST = "newest generation: "
-"""How labels begin of what only the newest published generation refers to."""
+"""Begins the labels of bytes that only the newest published generation refers to."""
 UNNAMED = Partition(
     timestamp=0, row_count=0, name_txn=-1, token=0, flags=0, entry_offset_bytes=0, row_count_offset_bytes=0
 )
-"""Stands for the entry of a directory that `_txn` does not name."""
+"""The entry that is assumed for a directory that `_txn` does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Region:
 
 
 class RegionMap:
-    """Finds the label of a byte; of overlapping regions the one given first counts, the rest is `fallback`."""
+    """Finds the label of a byte: the first given region that holds it names it, else `fallback`."""
 
     def __init__(self, regions: Iterable[Region], size_bytes: int, fallback: str) -> None:
-        """Cut the file into pieces with one label each."""
+        """Split the file into pieces with one label each."""
         regions = list(regions)
         edges = sorted({0, *(min(edge, size_bytes) for region in regions for edge in (region.start, region.end))})
         self._starts = edges
@@ -63,7 +63,7 @@ class RegionMap:
             self._labels[first:last] = [region.label] * (last - first)
 
     def label(self, offset_bytes: int) -> str:
-        """Return what the byte at `offset_bytes` is called."""
+        """Return the label of the byte at `offset_bytes`."""
         return self._labels[bisect.bisect_right(self._starts, offset_bytes) - 1]
 
 
@@ -71,11 +71,11 @@ def txn_regions(content: bytes) -> RegionMap:
     """Name the bytes of a `_txn` that decodes."""
     base = txn_layout.BaseHeader.unpack(content, 0, file="_txn")
     live, other = area_of(base, base.version), area_of(base, base.version + 1)
-    position = live.record_offset + RECORD_BYTES
-    table_start = position + live.symbols_size + SIZE_BYTES
+    symbols_start = live.record_offset + RECORD_BYTES
+    table_start = symbols_start + live.symbols_size + SIZE_BYTES
     regions = _fields(txn_layout.BaseHeader.layout, 0)
     regions += _fields(txn_layout.TransactionRecord.layout, live.record_offset)
-    regions.append(Region(position, table_start - SIZE_BYTES, "symbol counts"))
+    regions.append(Region(symbols_start, table_start - SIZE_BYTES, "symbol counts"))
     regions += _fields(txn_layout.PartitionTableSize.layout, table_start - SIZE_BYTES)
     for start in range(table_start, table_start + live.partitions_size, ENTRY_BYTES):
         regions += _fields(txn_layout.PartitionEntry.layout, start, prefix="partition ")
@@ -150,7 +150,7 @@ def _footer_regions(location: FooterPosition, prefix: str) -> list[Region]:
 
 
 def fields_of(image: DiskImage, start: DiskImage, path: str) -> dict[str, RegionMap]:
-    """Return maps of the files that can be told apart, by path; what cannot now is called as in the image `start`."""
+    """Return the maps of the files that decode, by path; a file that does not is named as in the image `start`."""
     return dict(_table_fields(start, path)) | dict(_table_fields(image, path))
 
 
@@ -193,7 +193,7 @@ def _resolved(files: PartitionFiles, partition: Partition) -> ResolvedPartition 
 
 
 def _newest(files: PartitionFiles) -> ResolvedPartition | None:
-    """Return a partition as the newest published generation has it, whatever `_txn` says."""
+    """Return a partition by its newest published generation, whatever `_txn` says."""
     with suppress(TornproofError):
         content = read_published(files).content
         location = locate_footer(content, len(content), file=files.pm_label)

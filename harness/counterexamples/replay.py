@@ -1,4 +1,4 @@
-"""A finding's log once more: whether the same property is broken again, and with the same evidence."""
+"""Replays a finding's log: is the same property broken again, with the same evidence?"""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ UNUSABLE = (
     zlib.error,
     pa.ArrowException,
 )
-"""What a file that anybody may have written can lead to."""
+"""The errors that a file from anywhere can cause."""
 ADDED = frozenset({"story", "files", "files_at", "files_left_out"})
-"""What the explanation in an older file lacks."""
+"""The parts of an explanation that older files lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The verdict: VALID where a run without gaps breaks nothing; `note` says why it is UNKNOWN.
+    """The verdict: VALID if all decisions applied and nothing broke; `note` says why it is UNKNOWN.
 
-    `evidence` is that of the run now, and `is_same` says whether the finding has the same.
+    `evidence` is that of this run, and `is_same` says whether the finding has the same.
     """
 
     verdict: Verdict
@@ -57,21 +57,21 @@ class Replayed:
 
 
 def is_simulated(evidence: Mapping[str, Any]) -> bool:
-    """Say whether a finding is one of a decision log."""
+    """Say whether the evidence holds a decision log."""
     return "log" in evidence and "situation" in evidence
 
 
 def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
-    """Run a finding's log; for a target that the finding does not hold, such as one with a fault, that is handed in.
+    """Run a finding's log; a target that the finding cannot hold, such as one with a fault, is handed in.
 
-    Raises what is in `UNUSABLE` for a finding that cannot be replayed.
+    Raises the errors in `UNUSABLE` for a finding that cannot be replayed.
     """
     evidence = finding.evidence
     case = case_of(evidence["situation"], target)
     log = DecisionLog.of_document(evidence["log"])
     exact = Signature(finding.property, str(evidence["part"]), str(evidence["kind"]))
     with remembered_decoding(), Replayer(case) as replayer:
-        # Words may change, so that the property and the part are enough.
+        # Another release may word what was seen differently, so property and part are enough.
         for wanted in (exact, exact._replace(kind="")):
             result = replayer.play(log, wanted=wanted)
             violation = result.violation(wanted)
@@ -89,9 +89,9 @@ def replay_log(finding: Finding, target: Target | None = None) -> Replayed:
 
 
 def _as_before(again: dict[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Return evidence of now in the form of a file that may be older.
+    """Return new evidence in the form of a file that may be older.
 
-    The first release to write logs told no story, mapped no files, had no lanes of the neighbour, and wrote a row of
+    The first release that wrote logs had no story, no maps of files and no lanes of the neighbour, and wrote a row of
     the lanes as the texts of its cells.
     """
     now, before = again["explanation"], evidence.get("explanation")

@@ -1,4 +1,4 @@
-"""A run as it goes on: who is at work in which life, what decisions do to that, and what a power cut leaves."""
+"""A run while it is replayed: which process runs in which session, how decisions apply, and what a power cut leaves."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tornproof.impl.storage.interface import StorageReason
 
 
 class NoSuchDiskError(Exception):
-    """A choice names what the disk cannot hold at that moment."""
+    """A choice names what the disk cannot hold in that state."""
 
 
-def written(choice: Choice | str) -> str:
+def choice_text(choice: Choice | str) -> str:
     """Return a choice, or the text of one, as JSON without its model."""
     return shortest(json.loads(choice if isinstance(choice, str) else choice.text())[1:])
 
@@ -44,7 +44,7 @@ def disk_after(kernel: Kernel, model: str, text: str) -> Disk:
 
 
 def adapted(kernel: Kernel, model: str, text: str) -> str:
-    """Return the choice that means the same, as far as there is that, in a case that was made smaller."""
+    """Return the nearest choice for another state of the files, such as that of a smaller case."""
     choice = read_choice(model, text)
     numbers = dict(kernel.paths())
     unnumbered = {without_numbers(path): path for path in numbers}
@@ -56,11 +56,11 @@ def adapted(kernel: Kernel, model: str, text: str) -> str:
             old = tuple((block, min(version, last)) for block, version in blocks)
             files[there] = FileChoice(min(size, last), min(base, last), old)
     names = choice.names and tuple(name for name in choice.names if name < len(kernel.entry_changes))
-    return written(Choice(choice.model, names, tuple(files.items())))
+    return choice_text(Choice(choice.model, names, tuple(files.items())))
 
 
 def _is_there(chosen: tuple[str, FileChoice]) -> bool:
-    """Refuse numbers that Python would count from the end."""
+    """Reject numbers that Python would count from the end."""
     _, (size, base, blocks) = chosen
     return min([size, base, *(number for pair in blocks for number in pair)]) >= 0
 
@@ -69,40 +69,41 @@ HASH_BYTES = 16
 
 
 class Observer:
-    """Sees a run happen; this one looks away."""
+    """Is told what happens in a run; this one ignores it."""
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
-        """See a call that was answered, where the client stands now, and the world after it."""
+        """Receive a call that was answered, the node of the process after it, and the world."""
 
     def deviated(self, deviation: Deviation, kernel: Kernel) -> None:
-        """See a decision, with the files as they are right before it."""
+        """Receive a decision, and the files right before it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplayProcesses:
-    """A situation's clients, which learn once for all runs, and the names of their steps."""
+    """The processes of a test case, whose nodes all runs share, and the names of their steps."""
 
     sessions: Sessions
     names: StepNames
     digests: dict[Node, bytes] = field(default_factory=dict)
 
     def digest(self, node: Node) -> bytes:
-        """Return a digest of how a client came to a node from the one before."""
+        """Return a digest of the step that led to a node."""
         known = self.digests.get(node)
         if known is None:
             call = None if node.parent is None else node.parent.call
-            reported = [(mark.kind, str(mark.value)) for mark in node.marks]
+            marks = [(mark.kind, str(mark.value)) for mark in node.marks]
             text = "" if call is None else f"{call.kind} {call.path} {call.target_path} {call.offset_bytes}"
-            known = blake2b(f"{text} {_words(node.answer)} {reported} {node.outcome}".encode(), digest_size=8).digest()
+            text = f"{text} {type(node.answer).__name__} {node.answer!s} {marks} {node.outcome}"
+            known = blake2b(text.encode(), digest_size=8).digest()
             self.digests[node] = known
         return known
 
 
 class ReplayEngine:
-    """A world, the names of its clients in their lives, and who goes on."""
+    """A world, the names of its processes in their sessions, and which of them runs."""
 
     def __init__(self, processes: ReplayProcesses, observer: Observer, *, adapts: bool = False) -> None:
-        """Begin at the situation's start; with `adapts`, a power cut leaves what is nearest to the choice."""
+        """Begin at the start of the test case; with `adapts`, a power cut leaves what is nearest to its choice."""
         self._adapts = adapts
         self.processes = processes
         self.world: World = processes.sessions.case.begin(processes.sessions.first)
@@ -111,38 +112,38 @@ class ReplayEngine:
         self._sessions = [1] * len(self.world.nodes)
         self._observer = observer
         self._hash = blake2b(digest_size=HASH_BYTES)
-        self._name()
+        self._name_processes()
 
     @property
     def following(self) -> int | None:
-        """Who goes on by the policy: the same client, at its end the first that can; None where nobody can."""
+        """Who runs next by the policy: the same process, at its end the first that can; None at the end of all."""
         if self.world.nodes[self.current].call is not None:
             return self.current
         return next(iter(self.world.enabled), None)
 
     @property
     def trace_hash(self) -> str:
-        """A digest of all that happened so far."""
+        """A digest of the run so far."""
         return self._hash.hexdigest()
 
-    def process(self, position: int) -> str:
-        """Return the name of a client in its life."""
-        return self._processes[position]
+    def name_of(self, index: int) -> str:
+        """Return the name of a process, with its session."""
+        return self._names[index]
 
-    def position_of(self, process: str) -> int | None:
-        """Return where a client stands, or None for one that there is not now."""
-        return self._processes.index(process) if process in self._processes else None
+    def index_of(self, name: str) -> int | None:
+        """Return the index of a process by its name, None if no process has it now."""
+        return self._names.index(name) if name in self._names else None
 
     def next_step(self) -> Step:
-        """Return the name of what the current client is about to do."""
-        return self.processes.names.name(self._processes[self.current], self.world.nodes[self.current])
+        """Return the name of the current process's next step."""
+        return self.processes.names.name(self._names[self.current], self.world.nodes[self.current])
 
     def advance(self) -> None:
-        """Let the current client make its call."""
+        """Let the current process make its call."""
         self._call(None)
 
     def deviate(self, deviation: Deviation) -> Deviation | None:
-        """Carry out a decision before the current client's next step, and return it; None where it means nothing."""
+        """Apply a decision before the current process's next step, and return it; None where it does not apply."""
         match deviation:
             case Switch(to=to):
                 return deviation if self._switch(to) else None
@@ -169,38 +170,34 @@ class ReplayEngine:
                 self.world = self.processes.sessions.after_power_cut(kernel, self.world.progress)
                 self._sessions = [session + 1 for session in self._sessions]
         self.current = WRITER_PLACE
-        self._name()
+        self._name_processes()
         return deviation
 
     def _switch(self, to: str) -> bool:
-        position = self.position_of(to)
-        if position is None or position == self.current:
+        index = self.index_of(to)
+        if index is None or index == self.current:
             return False
-        self.current = position
+        self.current = index
         return True
 
     def _call(self, reason: StorageReason | None) -> None:
-        position, world = self.current, self.world
-        step, call = self.next_step(), world.call(position)
+        index, world = self.current, self.world
+        step, call = self.next_step(), world.call(index)
         if reason is None:
-            world.step(position)
+            world.step(index)
         else:
-            file = world.kernel.file_of(position, call) if call.kind in BARRIERS else None
+            file = world.kernel.file_of(index, call) if call.kind in BARRIERS else None
             if file is not None:
                 world.kernel.files[file] = world.kernel.files[file].failed()
-            world.answer(position, Rejected(reason))
-        node = world.nodes[position]
+            world.answer(index, Rejected(reason))
+        node = world.nodes[index]
         self.step_count += 1
-        self._hash.update(bytes([position]) + self.processes.digest(node))
+        self._hash.update(bytes([index]) + self.processes.digest(node))
         self._observer.stepped(step, call, node, world)
 
-    def _name(self) -> None:
+    def _name_processes(self) -> None:
         processes = self.world.process_group.processes
-        self._processes = [
+        self._names = [
             session_name(process.name, session) for process, session in zip(processes, self._sessions, strict=True)
         ]
-        self._hash.update("/".join(self._processes).encode())
-
-
-def _words(answer: object) -> str:
-    return f"{type(answer).__name__} {answer!s}"
+        self._hash.update("/".join(self._names).encode())

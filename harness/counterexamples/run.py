@@ -1,4 +1,4 @@
-"""Runs a decision log on a situation, and makes one of a schedule that an explorer has gone through."""
+"""Runs a decision log on a test case, and converts the schedule of an explorer into a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.replay_engine import Observer, ReplayEngine, ReplayProcesses, written
+from tornproof.harness.counterexamples.replay_engine import Observer, ReplayEngine, ReplayProcesses, choice_text
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
 from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_PLACE, Sessions
 from tornproof.harness.simulator.process.case import TestCase
@@ -19,9 +19,9 @@ NOBODY = Observer()
 
 
 class Signature(NamedTuple):
-    """What makes two violations the same one: the property, which part of the cast broke it, and what was seen.
+    """What makes two violations the same: the property, the kind of process that broke it, and what was seen.
 
-    `kind` is what was seen without its numbers; an empty one is any.
+    `part` is "writer" or "reader"; `kind` is what was seen, without numbers, and "" stands for any.
     """
 
     property: str
@@ -30,18 +30,18 @@ class Signature(NamedTuple):
 
     @classmethod
     def of(cls, violation: Violation) -> Self:
-        """Return that of a violation."""
+        """Return the signature of a violation."""
         return cls(violation.property, kind_of(violation.process), _without_numbers(violation.sentence))
 
     def fits(self, violation: Violation) -> bool:
-        """Say whether a violation is such a one."""
+        """Say whether a violation has this signature."""
         other = Signature.of(violation)
         return self == (other if self.kind else other._replace(kind=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to, and which decisions of its log did (not) apply; `step_count` calls were answered."""
+    """The outcome of a run, and which decisions of its log did (not) apply; `step_count` calls were answered."""
 
     violations: tuple[Violation, ...]
     trace_hash: str
@@ -55,12 +55,12 @@ class RunResult:
 
 
 class Replayer:
-    """Runs logs on one situation, whose clients learn once for all of them. Close it after use."""
+    """Runs logs on one test case, whose nodes all runs share. To be closed after use."""
 
     def __init__(self, case: TestCase) -> None:
         """Wait for logs."""
         self.case = case
-        self._troupes: dict[bool, ReplayProcesses] = {}
+        self._processes: dict[bool, ReplayProcesses] = {}
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -68,15 +68,15 @@ class Replayer:
 
     def __exit__(self, *exception: object) -> None:
         """End all greenlets."""
-        for processes in self._troupes.values():
+        for processes in self._processes.values():
             processes.sessions.close()
 
     def engine(self, *, fails: bool, observer: Observer = NOBODY, adapts: bool = False) -> ReplayEngine:
         """Return the start of a run, in which calls may fail or not."""
-        if fails not in self._troupes:
+        if fails not in self._processes:
             sessions = Sessions.of(self.case, fails=fails)
-            self._troupes[fails] = ReplayProcesses(sessions=sessions, names=StepNames(self.case.path))
-        return ReplayEngine(self._troupes[fails], observer, adapts=adapts)
+            self._processes[fails] = ReplayProcesses(sessions=sessions, names=StepNames(self.case.path))
+        return ReplayEngine(self._processes[fails], observer, adapts=adapts)
 
     def play(
         self,
@@ -86,9 +86,9 @@ class Replayer:
         observer: Observer = NOBODY,
         adapts: bool = False,
     ) -> RunResult:
-        """Run a log up to the first violation that is wanted, or without a wish to the first one, or to the end.
+        """Run a log to its end, or to the first violation with the wanted signature, or to any if none is wanted.
 
-        With `adapts`, a power cut of a larger case leaves what is nearest to its choice.
+        With `adapts`, a power cut leaves what is nearest to its choice, which may be that of a larger case.
         """
         fails = any(isinstance(each, Fail) for each in log.deviations)
         engine = self.engine(fails=fails, observer=observer, adapts=adapts)
@@ -128,12 +128,12 @@ def _is_over(violations: Sequence[Violation], wanted: Signature | None) -> bool:
 
 
 def _without_numbers(sentence: str) -> str:
-    """Leave out what a smaller case may change: numbers and digests, and what stood in a file where it should not."""
+    """Leave out what a smaller case may change: numbers, digests, and the content that was found instead."""
     return re.sub(r"\b[0-9a-f]*\d[0-9a-fTx.]*\b", "#", sentence.partition(": expected ")[0])
 
 
 class _Queue:
-    """The decisions of a log that are still to come, each of which is taken once."""
+    """The decisions of a log that are still to come; each is taken once."""
 
     def __init__(self, log: DecisionLog) -> None:
         self._log = log
@@ -151,12 +151,12 @@ class _Queue:
         return self._log.deviations[self._taken]
 
     def is_of_use(self, engine: ReplayEngine, deviation: Deviation) -> bool:
-        """Say whether a client that is switched to has a call left, or a decision at its end."""
+        """Say whether the process that is switched to has a call left, or a decision at its end."""
         if not isinstance(deviation, Switch):
             return True
-        position = engine.position_of(deviation.to)
-        return position is not None and (
-            engine.world.nodes[position].call is not None or bool(self._pending.get(Step(deviation.to, END)))
+        index = engine.index_of(deviation.to)
+        return index is not None and (
+            engine.world.nodes[index].call is not None or bool(self._pending.get(Step(deviation.to, END)))
         )
 
     def note(self, applied: Deviation | None) -> None:
@@ -164,27 +164,26 @@ class _Queue:
             self._applied[self._taken] = applied
 
     def outcome(self) -> tuple[tuple[Deviation, ...], tuple[Deviation, ...]]:
-        numbered = enumerate(self._log.deviations)
-        dropped = tuple(each for number, each in numbered if number not in self._applied)
+        dropped = tuple(each for number, each in enumerate(self._log.deviations) if number not in self._applied)
         return tuple(self._applied[number] for number in sorted(self._applied)), dropped
 
 
 def from_schedule(case: TestCase, moves: Iterable[Sequence[Any]]) -> DecisionLog:
-    """Return the log of a run that went by these moves.
+    """Return the log of the run with these moves.
 
-    A move is (place, count of steps), ("step", place), ("kill",) of the writer, ("fail",) of the writer's next call or
-    ("fail", place, reason), or ("power", model, choice). Raises ValueError for moves that nobody can make.
+    A move is (index of a process, count of steps), ("step", index), ("kill",) of the writer, ("fail",) of the writer's
+    next call or ("fail", index, reason), or ("power", model, choice). Raises ValueError for impossible moves.
     """
     with Replayer(case) as replayer:
-        atoms = list(_atoms(moves))
-        recorder = _Recorder(replayer.engine(fails=any(atom[0] == "fail" for atom in atoms)))
-        last_crash = max((number for number, atom in enumerate(atoms) if atom[0] in ("kill", "power")), default=-1)
-        for number, atom in enumerate(atoms):
-            recorder.write(atom, is_before_crash=number < last_crash)
+        singles = list(_single_moves(moves))
+        recorder = _Recorder(replayer.engine(fails=any(move[0] == "fail" for move in singles)))
+        last_crash = max((number for number, move in enumerate(singles) if move[0] in ("kill", "power")), default=-1)
+        for number, move in enumerate(singles):
+            recorder.write(move, is_before_crash=number < last_crash)
         return DecisionLog(tuple(recorder.deviations))
 
 
-def _atoms(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+def _single_moves(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     for move in moves:
         if isinstance(move[0], int):
             yield from [("step", move[0])] * move[1]
@@ -193,45 +192,44 @@ def _atoms(moves: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 
 class _Recorder:
-    """Goes through a schedule and writes down what the policy would not do."""
+    """Goes through a schedule and records what the policy would not do."""
 
     def __init__(self, engine: ReplayEngine) -> None:
         self._engine = engine
         self.deviations: list[Deviation] = []
 
-    def write(self, atom: Sequence[Any], *, is_before_crash: bool) -> None:
+    def write(self, move: Sequence[Any], *, is_before_crash: bool) -> None:
         engine = self._engine
-        match atom:
-            case ["step", position]:
-                if engine.world.nodes[position].call is None:
-                    raise ValueError(f"{engine.process(position)} has no step left")
-                self._transition_to(position, is_before_crash=is_before_crash)
+        match move:
+            case ["step", index]:
+                if engine.world.nodes[index].call is None:
+                    raise ValueError(f"{engine.name_of(index)} has no step left")
+                self._switch_to(index, is_before_crash=is_before_crash)
                 engine.advance()
             case ["kill"]:
-                self._transition_to(WRITER_PLACE, is_before_crash=False)
+                self._switch_to(WRITER_PLACE, is_before_crash=False)
                 self._deviate(Kill(engine.next_step()))
             case ["fail", *rest]:
-                position, reason = rest or (WRITER_PLACE, FAILED_SYNC.reason)
-                self._transition_to(position, is_before_crash=is_before_crash)
+                index, reason = rest or (WRITER_PLACE, FAILED_SYNC.reason)
+                self._switch_to(index, is_before_crash=is_before_crash)
                 self._deviate(Fail(engine.next_step(), StorageReason(reason)))
             case ["power", model, choice]:
-                # All die, but only the writer's steps say what there was to lose.
-                self._transition_to(WRITER_PLACE, is_before_crash=False)
-                self._deviate(PowerCut(engine.next_step(), str(model), written(choice)))
+                # All processes die, but only the writer's steps say what there was to lose.
+                self._switch_to(WRITER_PLACE, is_before_crash=False)
+                self._deviate(PowerCut(engine.next_step(), str(model), choice_text(choice)))
             case _:
-                raise ValueError(f"no move: {atom!r}")
+                raise ValueError(f"no move: {move!r}")
 
-    def _transition_to(self, position: int, *, is_before_crash: bool) -> None:
-        """Switch where the policy goes on with somebody else.
+    def _switch_to(self, index: int, *, is_before_crash: bool) -> None:
+        """Let a process run, and record a switch where the policy would let another one run.
 
-        At the end of a client the turn is written down even so where a crash is to come, because that may be keyed by
-        the same end.
+        At the end of a process the switch is recorded in any case before a crash, which may be keyed by the same end.
         """
         engine = self._engine
         has_ended = engine.world.nodes[engine.current].call is None
-        if position != engine.current and (engine.following != position or (has_ended and is_before_crash)):
-            self.deviations.append(Switch(engine.next_step(), engine.process(position)))
-        engine.current = position
+        if index != engine.current and (engine.following != index or (has_ended and is_before_crash)):
+            self.deviations.append(Switch(engine.next_step(), engine.name_of(index)))
+        engine.current = index
 
     def _deviate(self, deviation: Deviation) -> None:
         self.deviations.append(deviation)

@@ -1,4 +1,4 @@
-"""The one shrinker: a case is made smaller as long as the same property is broken by the same part of the cast."""
+"""The one shrinker: a case is made smaller while the same kind of process still breaks the same property."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tornproof.harness.simulator.process.world import World
 
 STEP_BUDGET = 1_000_000
 STEPS_OF_A_RUN = 100
-"""What beginning a run costs beside its steps."""
+"""What starting a run costs, in steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """The smallest case that was found, its run, and what that took; not `is_smallest` where the budget ended first."""
+    """The smallest case that was found, its run, and the cost; not `is_smallest` if the budget ended first."""
 
     candidate: Candidate
     result: RunResult
@@ -44,7 +44,7 @@ class NotReproducedError(Exception):
 
 
 def shrink(case: TestCase, log: DecisionLog, wanted: Signature, *, step_budget: int = STEP_BUDGET) -> Shrunk:
-    """Make a case smaller within a budget of steps; raises NotReproducedError."""
+    """Return the smallest case within a budget of steps; raises NotReproducedError."""
     shrinker = _Shrinker(Candidate(case, log), wanted, step_budget)
     try:
         is_smallest = shrinker.run()
@@ -53,15 +53,15 @@ def shrink(case: TestCase, log: DecisionLog, wanted: Signature, *, step_budget: 
         shrinker.close()
 
 
-class _BudgetEndsError(Exception):
+class _BudgetExhaustedError(Exception):
     pass
 
 
-class Plan(Observer):
-    """Which steps each client did, and the files before each decision."""
+class StepRecorder(Observer):
+    """Keeps the steps of each process, and the files before each power cut."""
 
     def __init__(self) -> None:
-        """Wait for a run."""
+        """Begin with no steps."""
         self.steps: dict[str, list[Step]] = {}
         self.kernels: dict[Deviation, Kernel] = {}
 
@@ -75,17 +75,17 @@ class Plan(Observer):
             self.kernels[deviation] = kernel.fork()
 
     def until(self, step: Step) -> list[Step]:
-        """Return what the same client did before a step."""
+        """Return the steps of the same process before a step."""
         steps = self.steps.get(step.process, [])
         return steps[: steps.index(step)] if step in steps else steps
 
     def since(self, step: Step) -> list[Step]:
-        """Return the step, and what the same client did after it."""
+        """Return the step, and those of the same process after it."""
         steps = self.steps.get(step.process, [])
         return steps[steps.index(step) :] if step in steps else []
 
     def before(self, step: Step) -> Step | None:
-        """Return the step that the same client did right before."""
+        """Return the step of the same process right before."""
         return next(reversed(self.until(step)), None)
 
 
@@ -111,16 +111,16 @@ class _Shrinker:
                 self._drop_deviations()
                 self._simplify_choices()
                 self._move_earlier()
-        except _BudgetEndsError:
+        except _BudgetExhaustedError:
             return False
         return True
 
     def result(self, *, is_smallest: bool) -> Shrunk:
-        """Number the operations anew, and run the case for the last time."""
+        """Renumber the operations, and run the case once more."""
         candidate = compact(self._case)
         with Replayer(candidate.case) as replayer:
             result = replayer.play(candidate.log, wanted=self._wanted)
-        assert result.violation(self._wanted) is not None, "numbering operations anew changes nothing"
+        assert result.violation(self._wanted) is not None, "renumbering operations changes nothing"
         return Shrunk(
             candidate=candidate,
             result=result,
@@ -134,15 +134,15 @@ class _Shrinker:
         self._replayer.__exit__()
 
     def _accepts(self, candidate: Candidate) -> bool:
-        """Run a case, and go on with what of its log applied if it breaks the same property."""
+        """Run a case; if it breaks the same property, continue from it with the decisions that applied."""
         if self._step_count > self._budget:
-            raise _BudgetEndsError
+            raise _BudgetExhaustedError
         is_other = candidate.case is not self._replayer.case
         replayer = Replayer(candidate.case) if is_other else self._replayer
         try:
             result = replayer.play(candidate.log, wanted=self._wanted, adapts=True)
         except NotExplorableError:
-            # What is smaller may fail by itself, which is another finding.
+            # A smaller case may fail without any decision, which is another finding.
             result = None
         self._run_count += 1
         self._step_count += STEPS_OF_A_RUN + (result.step_count if result else 0)
@@ -155,18 +155,18 @@ class _Shrinker:
         return holds
 
     def _try_all(self, smaller: Callable[[Candidate], Iterable[Candidate]]) -> None:
-        """Take each smaller case that still breaks the property, and look for smaller ones of that."""
+        """Accept smaller cases until none of them breaks the property."""
         while any(self._accepts(candidate) for candidate in smaller(self._case)):
             pass
 
     def _drop_deviations(self) -> None:
-        """Leave decisions out, many at once first; then two at once, because a turn and its return go together."""
+        """Leave decisions out, many at once first; then pairs, because a switch and the switch back go together."""
         width = len(self._case.log.deviations)
         while width:
-            position = 0
-            while position < len(self._case.log.deviations):
-                if not self._accepts(self._leaving_out(range(position, position + width))):
-                    position += width
+            index = 0
+            while index < len(self._case.log.deviations):
+                if not self._accepts(self._leaving_out(range(index, index + width))):
+                    index += width
             width //= 2
         while any(self._accepts(self._leaving_out(pair)) for pair in self._pairs()):
             pass
@@ -177,41 +177,41 @@ class _Shrinker:
             for second in range(first + 1, count):
                 yield first, second
 
-    def _leaving_out(self, positions: Iterable[int]) -> Candidate:
-        gone = set(positions)
-        kept = (each for position, each in enumerate(self._case.log.deviations) if position not in gone)
+    def _leaving_out(self, indexes: Iterable[int]) -> Candidate:
+        gone = set(indexes)
+        kept = (each for index, each in enumerate(self._case.log.deviations) if index not in gone)
         return Candidate(self._case.case, DecisionLog(tuple(kept)))
 
     def _simplify_choices(self) -> None:
-        """Let more persist in power cuts."""
-        for position, deviation in enumerate(self._case.log.deviations):
+        """Let power cuts keep more."""
+        for index, deviation in enumerate(self._case.log.deviations):
             if isinstance(deviation, PowerCut):
-                while any(self._accepts(self._replaced(position, each)) for each in self._simpler(position)):
+                while any(self._accepts(self._replaced(index, each)) for each in self._simpler(index)):
                     pass
 
-    def _simpler(self, position: int) -> Iterator[Deviation]:
-        deviation = self._case.log.deviations[position]
+    def _simpler(self, index: int) -> Iterator[Deviation]:
+        deviation = self._case.log.deviations[index]
         assert isinstance(deviation, PowerCut)
-        kernel = self._walked().kernels[deviation]
+        kernel = self._recorded().kernels[deviation]
         for choice in simpler_choices(kernel, deviation.model, deviation.choice):
             yield PowerCut(deviation.at, deviation.model, choice)
 
     def _move_earlier(self) -> None:
-        """Move each decision back to the first step at which it still does it, so that the step before is the cause."""
-        for position in range(len(self._case.log.deviations)):
-            while self._moves_back(position):
+        """Move each decision back to the first step at which it does harm: the step before is the cause."""
+        for index in range(len(self._case.log.deviations)):
+            while self._moves_back(index):
                 pass
 
-    def _moves_back(self, position: int) -> bool:
+    def _moves_back(self, index: int) -> bool:
         deviations = self._case.log.deviations
-        before = self._walked().before(deviations[position].at) if position < len(deviations) else None
-        return before is not None and self._accepts(self._replaced(position, moved_to(deviations[position], before)))
+        before = self._recorded().before(deviations[index].at) if index < len(deviations) else None
+        return before is not None and self._accepts(self._replaced(index, moved_to(deviations[index], before)))
 
-    def _replaced(self, position: int, deviation: Deviation) -> Candidate:
+    def _replaced(self, index: int, deviation: Deviation) -> Candidate:
         deviations = self._case.log.deviations
-        return Candidate(self._case.case, DecisionLog((*deviations[:position], deviation, *deviations[position + 1 :])))
+        return Candidate(self._case.case, DecisionLog((*deviations[:index], deviation, *deviations[index + 1 :])))
 
-    def _walked(self) -> Plan:
-        plan = Plan()
-        self._replayer.play(self._case.log, wanted=self._wanted, observer=plan)
-        return plan
+    def _recorded(self) -> StepRecorder:
+        recorder = StepRecorder()
+        self._replayer.play(self._case.log, wanted=self._wanted, observer=recorder)
+        return recorder

@@ -1,4 +1,4 @@
-"""Smaller cases than a given one: with an operation, a reader or a read less, the log renamed to fit; simpler cuts."""
+"""Smaller cases than a given one: an operation, a reader or a read less, with the log adapted; simpler power cuts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Kill, PowerCut, Switch
-from tornproof.harness.counterexamples.replay_engine import read_choice, written
+from tornproof.harness.counterexamples.replay_engine import choice_text, read_choice
 from tornproof.harness.counterexamples.step_names import Step, kind_of
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -21,21 +21,21 @@ Rename = Callable[[Step], Step]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A situation, and a log that is run on it."""
+    """A test case, and a log to run on it."""
 
     case: TestCase
     log: DecisionLog
 
     @property
     def operation_count(self) -> int:
-        """How many commits the lives try together."""
+        """How many commits both sessions try."""
         return len(self.case.first_session) + len(self.case.second_session)
 
 
 def with_fewer_operations(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the case without each of its operations; the others keep their numbers.
 
-    What was to come in the operation is left out, or comes in one that is beside it.
+    The decisions in that operation are left out, or move to the operation before or after it.
     """
     case = candidate.case
     for rest, number, near in _without_one(case.second_session):
@@ -45,20 +45,20 @@ def with_fewer_operations(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _without_one(operations: Operations) -> Iterator[tuple[Operations, int, Operations]]:
-    """Yield the operations without one, that one, and those beside it; the last one first."""
-    for position in reversed(range(len(operations))):
-        before, after = operations[:position], operations[position + 1 :]
-        yield (*before, *after), operations[position], (*before[-1:], *after[:1])
+    """Yield the operations without one, that one, and its neighbours; the last one first."""
+    for index in reversed(range(len(operations))):
+        before, after = operations[:index], operations[index + 1 :]
+        yield (*before, *after), operations[index], (*before[-1:], *after[:1])
 
 
 def _with_log(case: TestCase, log: DecisionLog, gone: int, near: Operations) -> Iterator[Candidate]:
     yield Candidate(case, log)
     for other in near:
-        yield Candidate(case, renamed(log, partial(_elsewhere, gone=gone, other=other)))
+        yield Candidate(case, renamed(log, partial(_in_other_operation, gone=gone, other=other)))
 
 
 def without_crash(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield the case without its one crash: the second life's operations are the first one's, or follow them."""
+    """Yield the case without its one crash: the second session's operations replace the first one's, or follow them."""
     case = candidate.case
     if candidate.log.crash_count != 1:
         return
@@ -75,20 +75,19 @@ def without_crash(candidate: Candidate) -> Iterator[Candidate]:
 def with_fewer_readers(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the case without each reader, and with each that reads more than once reading once less."""
     readers = _single(candidate.case.readers)
-    for position in reversed(range(len(readers))):
-        number = position + 1
-        fewer = replace(candidate.case, readers=(*readers[:position], *readers[position + 1 :]))
-        yield Candidate(fewer, DecisionLog(tuple(_without_process(candidate.log.deviations, f"reader {number}"))))
-    for position, reader in enumerate(readers):
+    for index in reversed(range(len(readers))):
+        fewer = replace(candidate.case, readers=(*readers[:index], *readers[index + 1 :]))
+        yield Candidate(fewer, DecisionLog(tuple(_without_process(candidate.log.deviations, f"reader {index + 1}"))))
+    for index, reader in enumerate(readers):
         if reader.read_count > 1:
             shorter = replace(reader, read_count=reader.read_count - 1)
-            fewer = replace(candidate.case, readers=(*readers[:position], shorter, *readers[position + 1 :]))
+            fewer = replace(candidate.case, readers=(*readers[:index], shorter, *readers[index + 1 :]))
             yield Candidate(fewer, candidate.log)
-            yield Candidate(fewer, renamed(candidate.log, partial(_read_before, process=f"reader {position + 1}")))
+            yield Candidate(fewer, renamed(candidate.log, partial(_read_before, process=f"reader {index + 1}")))
 
 
 def compact(candidate: Candidate) -> Candidate:
-    """Return the case with its operations numbered anew, and only those that somebody tries."""
+    """Return the case with only the operations that a session tries, renumbered from 0."""
     case = candidate.case
     used = sorted({*case.first_session, *case.second_session})
     number_of = {old: new for new, old in enumerate(used)}
@@ -108,7 +107,7 @@ def compact(candidate: Candidate) -> Candidate:
 
 
 def renamed(log: DecisionLog, rename: Rename) -> DecisionLog:
-    """Return the log with its steps renamed, and clients that are switched to in the same way."""
+    """Return the log with its steps renamed, and the processes that are switched to as well."""
     return DecisionLog(tuple(_renamed(each, rename) for each in log.deviations))
 
 
@@ -117,7 +116,7 @@ def _renamed(deviation: Deviation, rename: Rename) -> Deviation:
     return replace(moved, to=rename(Step(moved.to, "")).process) if isinstance(moved, Switch) else moved
 
 
-def _elsewhere(step: Step, gone: int, other: int) -> Step:
+def _in_other_operation(step: Step, gone: int, other: int) -> Step:
     return step._replace(operation=f"commit {other}") if step.operation == f"commit {gone}" else step
 
 
@@ -126,7 +125,7 @@ def _single(readers: Iterable[Readers]) -> tuple[Readers, ...]:
 
 
 def _without_process(deviations: Iterable[Deviation], gone: str) -> Iterator[Deviation]:
-    """Leave a client out: who switched to it switches to whom it switched to then; later readers move up."""
+    """Leave a process out: a switch to it goes to the process that it switched to; later readers move up."""
     waiting: Switch | None = None
     for each in deviations:
         if each.at.process.split(".")[0] == gone:
@@ -160,22 +159,22 @@ def _read_before(step: Step, process: str) -> Step:
 
 
 def simpler_choices(kernel: Kernel, model: str, text: str) -> Iterator[str]:
-    """Yield choices of the same model by which more persists: many blocks at once first, then single ones."""
+    """Yield choices of the same model that keep more: many blocks at once first, then single ones."""
     choice = read_choice(model, text)
     names, files = choice.names, choice.files
     if names is not None:
-        yield written(choice._replace(names=None))
+        yield choice_text(choice._replace(names=None))
         missing = set(range(len(kernel.entry_changes))) - set(names)
         for name in sorted(missing) if len(missing) > 1 else ():
-            yield written(choice._replace(names=tuple(sorted({*names, name}))))
+            yield choice_text(choice._replace(names=tuple(sorted({*names, name}))))
     states = {path: kernel.files[number] for path, number in kernel.paths()}
-    for position in range(len(files)):
-        yield written(choice._replace(files=(*files[:position], *files[position + 1 :])))
-    for position, (path, chosen) in enumerate(files):
+    for index in range(len(files)):
+        yield choice_text(choice._replace(files=(*files[:index], *files[index + 1 :])))
+    for index, (path, chosen) in enumerate(files):
         if path in states:
             for simpler in _simpler_files(states[path], model_named(model), chosen):
-                changed = (*files[:position], (path, simpler), *files[position + 1 :])
-                yield written(choice._replace(files=changed))
+                changed = (*files[:index], (path, simpler), *files[index + 1 :])
+                yield choice_text(choice._replace(files=changed))
 
 
 def _simpler_files(state: FileState, model: Model, chosen: FileChoice) -> Iterator[FileChoice]:
@@ -193,7 +192,7 @@ def _simpler_files(state: FileState, model: Model, chosen: FileChoice) -> Iterat
 
 
 def _old_blocks(state: FileState, block_bytes: int, chosen: FileChoice) -> tuple[tuple[int, int], ...]:
-    """Return which blocks hold something else than at the last version, with their versions."""
+    """Return the blocks that differ from the last version, with their versions."""
     size_bytes = len(state.versions[chosen.size])
     versions = dict(chosen.blocks)
     old = []

@@ -1,6 +1,6 @@
-"""Steps by name: which client, within which operation, which call of which file, and the how-manieth of these.
+"""Names of steps: the process, its operation, the call, the file, and an occurrence number among equal ones.
 
-A name outlives changes of the implementation that a number of a step does not.
+A name survives changes of the implementation that would shift a step number.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import re
 from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.process import bodies as programs
-from tornproof.harness.simulator.process import simulated_process
+from tornproof.harness.simulator.process import bodies, simulated_process
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
 OPEN, LOOK, CLOSE, END = "open", "look", "close", "end"
@@ -18,7 +17,7 @@ _DIRECTORY_NUMBER = re.compile(r"\.\d+(?=/|$)")
 
 
 class Step(NamedTuple):
-    """A step of a client; `call` is what a `CallKind` says and `file` is relative to the table.
+    """A step of a process; `call` is the value of a `CallKind`, `file` is relative to the table.
 
     At the end of a process the operation is `END`, and there is no call.
     """
@@ -36,17 +35,17 @@ def without_numbers(path: str) -> str:
 
 
 def session_name(process: str, session: int) -> str:
-    """Return the name of a client in a life: the first one needs no number."""
+    """Return the name of a process in a session; the first session has no number."""
     return process if session == 1 else f"{process}.{session}"
 
 
 def kind_of(process: str) -> str:
-    """Return which part a client has, as "writer" or "reader"."""
+    """Return the kind of a process: "writer" or "reader"."""
     return re.split(r"[ .]", process)[0]
 
 
 class StepNames:
-    """Names the steps of one situation's clients, each moment once."""
+    """Names the steps of one test case's processes, each node once."""
 
     def __init__(self, path: str) -> None:
         """Name files relative to the table at `path`."""
@@ -55,20 +54,20 @@ class StepNames:
         self._known: dict[Node, tuple[str, str, str, int]] = {}
 
     def name(self, process: str, node: Node) -> Step:
-        """Return the name of a client's next step; `client` says the life, too."""
+        """Return the name of a process's next step; `process` includes the session."""
         known = self._known.get(node)
         if known is None:
             known = self._known[node] = self._named(node)
         return Step(process, *known)
 
     def operation(self, node: Node) -> str:
-        """Return the operation that a moment is in."""
-        path = []
+        """Return the operation that a node is in."""
+        unknown = []
         at: Node | None = node
         while at is not None and at not in self._operations:
-            path.append(at)
+            unknown.append(at)
             at = at.parent
-        for each in reversed(path):
+        for each in reversed(unknown):
             before = OPEN if each.parent is None else self._operations[each.parent]
             self._operations[each] = _after(before, each.marks)
         return self._operations[node]
@@ -92,18 +91,18 @@ class StepNames:
 
 
 def _after(operation: str, marks: tuple[Mark, ...]) -> str:
-    """Return the operation that a client is in after it has said something."""
+    """Return the operation that a process is in after these marks."""
     for mark in marks:
         match mark.kind:
-            case programs.OPENED:
+            case bodies.OPENED:
                 operation = LOOK
-            case programs.RECOVERED | programs.ACKNOWLEDGED | programs.FAILED:
+            case bodies.RECOVERED | bodies.ACKNOWLEDGED | bodies.FAILED:
                 operation = CLOSE
-            case programs.COMMIT:
+            case bodies.COMMIT:
                 operation = f"commit {mark.value}"
             case simulated_process.READ:
                 operation = f"read {_number(operation) + 1}"
-            case programs.SEEN | programs.REJECTED:
+            case bodies.SEEN | bodies.REJECTED:
                 operation = f"after {operation}"
     return operation
 

@@ -1,4 +1,4 @@
-"""The evidence of a finding in words; all of them are made from its data."""
+"""The evidence of a finding in words, made from its data alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LANES = ("writer", "readers", "disk")
 
 
 def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
-    """Return what was broken, how it came about, and what would have been enough to avoid it."""
+    """Return what was broken, how it happened, and the nearest run that passes."""
     explained = evidence["explanation"]
     deviations = DecisionLog.of_document(evidence["log"]).deviations
     then = [f"Then {_then(each)}." for each in deviations] or ["Then nothing out of the ordinary happens."]
@@ -28,7 +28,7 @@ def sentences(violated: str, evidence: Mapping[str, Any]) -> list[str]:
 
 
 def lane_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return a row of the lanes as texts: the writer's lane, the readers' one and the disk's."""
+    """Return a row of the lanes as texts: writer, readers, disk."""
     doing = "; ".join([*row["does"], *row["ends"]])
     text = f"{row['client']}, {row['operation']}" + (f": {doing}" if doing else "")
     lanes = [text, ""] if row["lane"] == "writer" else ["", text]
@@ -36,7 +36,7 @@ def lane_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
-    """Return what became of each range of bytes that was not durable at a power cut."""
+    """Return what happened to each range of bytes that was not durable at a power cut."""
     return [
         f"{each['state']:>7}  {each['file']} [{each['start']}, {each['end']})"
         + (f"  {', '.join(each['fields'])}" if each["fields"] else "")
@@ -45,7 +45,7 @@ def byte_lines(evidence: Mapping[str, Any]) -> list[str]:
 
 
 def counts_of(case: TestCase) -> dict[str, Any]:
-    """Return as much of a situation's document as sentences take."""
+    """Return the part of a test case's document that sentences need."""
     return {
         "first_life": list(case.first_session),
         "second_life": list(case.second_session),
@@ -66,19 +66,19 @@ def _count(number: int, noun: str) -> str:
 
 
 def _then(deviation: Deviation) -> str:
-    position = _position(deviation.at)
+    where = _where(deviation.at)
     match deviation:
         case Switch(to=to):
-            return f"{to} goes on {position}"
+            return f"{to} goes on {where}"
         case Fail(reason=reason):
             return f"a call of {deviation.at.process} fails ({reason}): {_call(deviation.at)}"
         case Kill():
-            return f"the process of {deviation.at.process} is killed {position}"
+            return f"the process of {deviation.at.process} is killed {where}"
         case PowerCut(model=model):
-            return f"the power is cut {position}, and the disk keeps what model {model} allows"
+            return f"the power is cut {where}, and the disk keeps what model {model} allows"
 
 
-def _position(at: Step) -> str:
+def _where(at: Step) -> str:
     if at.operation == END:
         return f"after the end of {at.process}"
     return f"while {at.process} stands in '{at.operation}' before: {_call(at)}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import WarmRunner, sentence_of
-from random_runs import cut_finding, turned_finding
+from random_runs import cut_finding, switched_finding
 
 from tornproof.cli.findings import LOG_FORMAT, load_finding, save_findings
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -19,7 +19,7 @@ TIMES = 10
 
 
 def saved(folder: Path, finding: Finding | None = None) -> Path:
-    findings = (finding or turned_finding(),)
+    findings = (finding or switched_finding(),)
     phase = Phase(
         name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, seconds=0, findings=findings
     )
@@ -39,7 +39,7 @@ def test_a_finding_of_a_log_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert {"scenario", "situation", "log", "property", "evidence"} < document.keys()
     assert "start_files" not in document
     loaded, _, _ = load_finding(file)
-    assert loaded == turned_finding()
+    assert loaded == switched_finding()
 
 
 def test_it_is_seen_again_ten_times_of_ten_with_the_same_evidence(tornproof: WarmRunner, tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ def test_it_is_seen_again_ten_times_of_ten_with_the_same_evidence(tornproof: War
     assert len({run.out for run in runs}) == 1
     document = runs[0].document
     assert (document["verdict"], document["same_evidence"], document["note"]) == ("INVALID", True, "")
-    assert document["explanation"] == turned_finding().evidence["explanation"]
+    assert document["explanation"] == switched_finding().evidence["explanation"]
 
 
 def test_it_is_explained(tornproof: WarmRunner, tmp_path: Path) -> None:
     run = tornproof("replay", saved(tmp_path))
     assert (run.code, run.err) == (1, "")
     for part in (
-        turned_finding().sentence,
+        switched_finding().sentence,
         "Broken: ",
         "Let a writer",
         "Then reader 1",
@@ -93,7 +93,7 @@ def test_a_log_that_breaks_nothing_is_exit_0(tornproof: WarmRunner, tmp_path: Pa
 
 
 def test_a_log_that_does_not_apply_is_exit_3_and_says_so(tornproof: WarmRunner, tmp_path: Path) -> None:
-    log = [{**turned_finding().evidence["log"][0], "to": "reader 7"}]
+    log = [{**switched_finding().evidence["log"][0], "to": "reader 7"}]
     run = tornproof("replay", edited(saved(tmp_path), log=log))
     assert (run.code, run.err) == (3, "")
     assert "1 of its decisions does not apply: writer@commit 0" in run.out

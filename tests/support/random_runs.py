@@ -142,8 +142,8 @@ def found(case: TestCase, *crashes: str | Model, **settings: Any) -> Finding:
 
 
 @functools.cache
-def turned_finding() -> Finding:
-    """Return the finding of a reader whose turn came between the header of `_pm` and its body."""
+def switched_finding() -> Finding:
+    """Return the finding of a reader that runs between the header of `_pm` and its body."""
     return found(table_case(protocol=HEADER_BEFORE_BODY))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from file_maps import Map, is_whole
 from hypothesis import given
@@ -20,7 +21,6 @@ from tornproof.harness.counterexamples.byte_map import (
     merged_ranges,
     states_after,
     states_before,
-    whole,
 )
 from tornproof.harness.counterexamples.regions import PAST_TOKEN, Region, RegionMap
 from tornproof.harness.simulator.filesystem.file_state import FileState
@@ -32,8 +32,8 @@ REGIONS = st.builds(Region, st.integers(0, 24), st.integers(0, 30), st.sampled_f
 @given(CONTENT, st.lists(CONTENT, min_size=1, max_size=3), st.booleans())
 def test_bytes_are_durable_where_the_disk_can_hold_nothing_else(new: bytes, versions: list[bytes], named: bool) -> None:
     states = states_before(FileState(new, tuple(versions)), has_name=named)
-    for position, state in enumerate(states.tolist()):
-        sure = named and all(version[position : position + 1] == new[position : position + 1] for version in versions)
+    for offset, state in enumerate(states.tolist()):
+        sure = named and all(version[offset : offset + 1] == new[offset : offset + 1] for version in versions)
         assert state == (DURABLE if sure else WRITTEN)
 
 
@@ -41,8 +41,8 @@ def test_bytes_are_durable_where_the_disk_can_hold_nothing_else(new: bytes, vers
 def test_a_byte_is_kept_or_lost_by_what_is_left_of_it(old: bytes, new: bytes, left: bytes) -> None:
     states = states_after(FileState(new, (old, new)), left, has_name=True)
     assert len(states) == max(len(new), len(left))
-    for position, state in enumerate(states.tolist()):
-        was, written, held = (each[position : position + 1] for each in (old, new, left))
+    for offset, state in enumerate(states.tolist()):
+        was, written, held = (each[offset : offset + 1] for each in (old, new, left))
         assert (state in (DURABLE, KEPT), state in (DURABLE, LOST)) == (held == written, held == was)
 
 
@@ -53,8 +53,8 @@ def test_a_map_is_whole_whatever_the_file_is(
     states = states_after(FileState(new, (old, new)), left, has_name=False)
     found = file_map("f", states, RegionMap(regions, len(states), "rest"), read)
     assert is_whole(found)
-    looked_at = {position for each in found["read"] for position in range(each["start"], each["end"])}
-    assert looked_at == {position for start, end in read for position in range(start, min(end, len(states)))}
+    marked = {offset for each in found["read"] for offset in range(each["start"], each["end"])}
+    assert marked == {offset for start, end in read for offset in range(start, min(end, len(states)))}
 
 
 def states_of(old: bytes, new: bytes, left: bytes, *regions: Region) -> list[tuple[int, int, str]]:
@@ -83,20 +83,14 @@ def test_a_small_field_is_of_one_state_and_small_gaps_are_none() -> None:
 
 
 def chunk_map(count: int, *states: int) -> Map:
-    """Return the map of a file of so many row groups, of ten fields each in turn of these states."""
+    """Return the map of a file of `count` row groups with ten fields each, in these states by turns."""
+    size_bytes = 10 * count
     regions = [
-        Region(position, position + 1, f'row group {position // 10} column "{position % 10}"')
-        for position in range(10 * count)
+        Region(offset, offset + 1, f'row group {offset // 10} column "{offset % 10}"') for offset in range(size_bytes)
     ]
-    transitions = whole(DURABLE, 10 * count)
-    for position in range(10 * count):
-        transitions[position] = states[position % len(states)]
-    return file_map(
-        "f",
-        transitions,
-        RegionMap(regions, len(transitions), ""),
-        [(position, position + 1) for position in range(0, count, 2)],
-    )
+    by_turns = np.resize(np.array(states, np.uint8), size_bytes)
+    read = [(offset, offset + 1) for offset in range(0, count, 2)]
+    return file_map("f", by_turns, RegionMap(regions, size_bytes, ""), read)
 
 
 def test_a_map_of_many_fields_is_coarse_and_still_whole() -> None:
@@ -119,7 +113,7 @@ def test_a_map_of_many_fields_is_coarse_and_still_whole() -> None:
         ((KEPT, TORN), TORN),
     ],
 )
-def test_ranges_that_are_joined_say_that_not_all_is_well(states: tuple[int, ...], state: int) -> None:
+def test_joined_ranges_show_that_something_was_not_durable(states: tuple[int, ...], state: int) -> None:
     found = chunk_map(RANGE_COUNT_MAX + 1, *states)
     assert is_whole(found) and {each["state"] for each in found["ranges"][:-1]} == {STATES[state]}
 

@@ -1,11 +1,11 @@
-"""What is said of a finding is made of its evidence, and names the step that matters."""
+"""The explanation of a finding follows from its evidence, and names the decisive step."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, table_case, toy_case, turned_finding
+from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case
 
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.byte_map import crash_ranges
@@ -37,8 +37,8 @@ def test_every_property_has_a_clause() -> None:
     assert CLAUSES.keys() == names
 
 
-def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_come() -> None:
-    cause = explanation(turned_finding())["cause"]
+def test_the_cause_is_the_step_before_the_switch_and_the_one_that_was_still_to_come() -> None:
+    cause = explanation(switched_finding())["cause"]
     assert cause["client"] == "writer"
     assert cause["done"].startswith("commit 0: store a word 2024-01-01T")
     assert cause["done"].endswith("/_pm #1")
@@ -46,7 +46,7 @@ def test_the_cause_is_the_step_before_the_turn_and_the_one_that_was_still_to_com
 
 
 def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
-    for finding in (turned_finding(), cut_finding()):
+    for finding in (switched_finding(), cut_finding()):
         case = case_of(finding.evidence["situation"])
         log = DecisionLog.of_document(finding.evidence["log"])
         neighbour = explanation(finding)["neighbour"]
@@ -59,15 +59,15 @@ def test_the_nearest_neighbour_passes_by_one_step_of_one_decision() -> None:
         assert (result.violations, result.dropped) == ((), ())
 
 
-def test_a_neighbour_that_breaks_it_too_is_none() -> None:
+def test_a_run_that_breaks_the_property_too_is_no_neighbour() -> None:
     case = table_case(protocol=VERSION_BEFORE_RECORD)
     log = DecisionLog.parse("writer@commit 0: store a word _txn #14 -> reader 1")
     (violation,) = run_log(case, log).violations
     assert explain(Candidate(case, log), Signature.of(violation))["neighbour"]["change"] == "left out"
 
 
-def test_lanes_tell_who_did_what_when_and_what_was_durable() -> None:
-    rows = explanation(turned_finding())["lanes"]
+def test_lanes_show_who_did_what_when_and_what_was_durable() -> None:
+    rows = explanation(switched_finding())["lanes"]
     assert [row["lane"] for row in rows] == ["writer", "writer", "readers"]
     assert (rows[0]["client"], rows[0]["operation"]) == ("writer", "open")
     assert rows[1]["does"][-1].startswith("store a word")
@@ -84,7 +84,7 @@ def decisive(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
 
 
 def test_the_decisive_row_is_where_the_decision_takes_effect_that_the_neighbour_changes() -> None:
-    rows, beside = explanation(turned_finding())["lanes"], explanation(turned_finding())["neighbour"]["lanes"]
+    rows, beside = explanation(switched_finding())["lanes"], explanation(switched_finding())["neighbour"]["lanes"]
     assert decisive(rows) == decisive(beside) == ("reader 1", "read 1", "switch")
     assert rows[-1]["ends"][0].startswith("is refused") and not any("is refused" in str(row["ends"]) for row in beside)
     assert decisive(explanation(cut_finding())["lanes"])[2] == "power"
@@ -106,7 +106,7 @@ def test_where_the_decision_is_left_out_its_step_is_decisive_and_without_any_the
     assert decisive(lanes.document(at_the_end)) == ("writer", "open", "")
 
 
-def test_a_turn_by_the_policy_is_no_switch() -> None:
+def test_a_process_that_runs_by_the_policy_is_no_switch() -> None:
     case = table_case(readers=1)
     log = DecisionLog.parse("writer@commit 0: write _txn #1 -> reader 1")
     lanes = LaneRecorder(case.path, log)
@@ -114,19 +114,19 @@ def test_a_turn_by_the_policy_is_no_switch() -> None:
         replayer.play(log, observer=lanes)
     happens = [(row["client"], row["happens"]) for row in lanes.document(None)]
     assert not any(happened for _, happened in happens) and happens[-1] == ("reader 1", "")
-    turned = LaneRecorder(case.path, log)
-    turned.rows.append(Row("writer", "commit 0"))
-    turned.deviated(Kill(Step("reader 1", "read 1")), case.kernel())
-    assert [type(each) for each in turned.rows[-1].decisions] == [Switch, Kill]
+    switched = LaneRecorder(case.path, log)
+    switched.rows.append(Row("writer", "commit 0"))
+    switched.deviated(Kill(Step("reader 1", "read 1")), case.kernel())
+    assert [type(each) for each in switched.rows[-1].decisions] == [Switch, Kill]
 
 
-def test_the_story_is_the_sentences() -> None:
-    for finding in (turned_finding(), cut_finding()):
+def test_the_narrative_is_the_sentences() -> None:
+    for finding in (switched_finding(), cut_finding()):
         assert explanation(finding)["story"] == sentences(finding.property, finding.evidence)
 
 
 def test_the_sentences_say_let_then_because_however_and_the_nearest_run() -> None:
-    broken, let, then, because, nearest = sentences(turned_finding().property, turned_finding().evidence)
+    broken, let, then, because, nearest = sentences(switched_finding().property, switched_finding().evidence)
     assert broken == f"Broken: {Property.REJECTED} ({CLAUSES[Property.REJECTED]})."
     assert let == "Let a writer commit 1 operation beside 1 reader."
     assert then.startswith("Then reader 1 goes on while writer stands in 'commit 0' before: write")
@@ -165,20 +165,20 @@ def kernel_of(old: bytes, *later: bytes) -> Kernel:
     return kernel
 
 
-def injected_faults(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
+def states_after_cut(kernel: Kernel, choice: str) -> list[tuple[int, int, str]]:
     ranges = crash_ranges(kernel, disk_after(kernel, "C-8", choice), "t")
     return [(each["start"], each["end"], each["state"]) for each in ranges]
 
 
 def test_ranges_are_kept_lost_and_torn() -> None:
     kernel = kernel_of(b"a" * 64, b"b" * 16 + b"a" * 16 + b"c" * 16 + b"a" * 16 + b"d" * 8)
-    assert injected_faults(kernel, "[null,{}]") == [(0, 16, "kept"), (32, 48, "kept"), (64, 72, "kept")]
-    assert injected_faults(kernel, '[null,{"t/f":[0,0,[]]}]') == [(0, 16, "lost"), (32, 48, "lost"), (64, 72, "lost")]
-    assert injected_faults(kernel, '[null,{"t/f":[1,1,[[0,0]]]}]')[0] == (0, 16, "torn")
-    assert injected_faults(kernel_of(b"a" * 64), "[null,{}]") == []
+    assert states_after_cut(kernel, "[null,{}]") == [(0, 16, "kept"), (32, 48, "kept"), (64, 72, "kept")]
+    assert states_after_cut(kernel, '[null,{"t/f":[0,0,[]]}]') == [(0, 16, "lost"), (32, 48, "lost"), (64, 72, "lost")]
+    assert states_after_cut(kernel, '[null,{"t/f":[1,1,[[0,0]]]}]')[0] == (0, 16, "torn")
+    assert states_after_cut(kernel_of(b"a" * 64), "[null,{}]") == []
 
 
-def test_a_name_that_did_not_get_to_the_disk_is_said() -> None:
+def test_a_name_that_did_not_reach_the_disk_is_reported() -> None:
     kernel = kernel_of(b"a")
     directory, name = kernel.way("t/new")
     kernel.files[77] = FileState(b"xy")

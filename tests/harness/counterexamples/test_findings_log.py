@@ -1,4 +1,4 @@
-"""A run is a value: its log says the same as text and as JSON, and does the same on every day."""
+"""A run is a value: its log is the same as text and as JSON, and gives the same run every time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_no_log_is_rejected(document: list[dict[str, object]]) -> None:
         DecisionLog.of_document(document)
 
 
-def test_without_decisions_each_client_runs_to_its_end_in_the_order_of_the_cast() -> None:
+def test_without_decisions_each_process_runs_to_its_end_in_the_order_of_the_process_group() -> None:
     case = toy_case(Toy(), **WITH_READERS)
     result = run_log(case, DecisionLog())
     assert (result.violations, result.applied, result.dropped) == ((), (), ())
@@ -92,16 +92,13 @@ def test_without_decisions_each_client_runs_to_its_end_in_the_order_of_the_cast(
     assert result.step_count == len(moves)
 
 
-def test_a_step_is_named_by_client_operation_call_file_and_occurrence() -> None:
+def test_a_step_is_named_by_process_operation_call_file_and_occurrence() -> None:
     case = table_case(readers=1)
-    transition, transition_back = (
-        "writer@commit 1: store a word _txn #7 -> reader 1",
-        "reader 1@read 1: read _txn #1 -> writer",
-    )
-    log = DecisionLog.parse(f"{transition}\n{transition_back}")
+    switch, switch_back = "writer@commit 1: store a word _txn #7 -> reader 1", "reader 1@read 1: read _txn #1 -> writer"
+    log = DecisionLog.parse(f"{switch}\n{switch_back}")
     result = run_log(case, log)
     assert (result.applied, result.violations) == (log.deviations, ())
-    longer = DecisionLog.parse(f"{transition.replace('#7', '#700')}\n{transition_back.replace('read 1', 'read 2')}")
+    longer = DecisionLog.parse(f"{switch.replace('#7', '#700')}\n{switch_back.replace('read 1', 'read 2')}")
     assert run_log(case, longer).dropped == longer.deviations
 
 
@@ -146,7 +143,7 @@ def test_a_log_of_any_schedule_does_what_the_schedule_did(crashes: tuple[str | M
         assert result.step_count == sum(isinstance(move[0], int) or move[0] == "fail" for move in moves)
 
 
-def test_moves_that_nobody_can_make_are_rejected() -> None:
+def test_impossible_moves_are_rejected() -> None:
     for moves in ([(0, 10_000)], [("dance",)], [("fail", 0, "boredom")]):
         with pytest.raises(ValueError, match=r"no step left|no move|not a valid"):
             from_schedule(toy_case(Toy()), moves)
@@ -166,7 +163,7 @@ def test_a_trace_is_the_same_in_every_process() -> None:
     (_, moves) = next((world, moves) for world, moves in traces(case) if world.progress.violations)
     log = from_schedule(case, moves)
     hashes = {run_log(case, log).trace_hash for _ in range(3)}
-    # This process hashes by chance, or as somebody told it; that one does not.
+    # The hashes of this process may be randomized; those of the other one are not.
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests/support'}", "PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", BODY], env=environment, capture_output=True, text=True, check=True)
     hashes.add(done.stdout.strip())

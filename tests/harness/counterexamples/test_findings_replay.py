@@ -1,4 +1,4 @@
-"""A finding of the simulator is a file that shows the same thing again, or says that it cannot."""
+"""A finding of the simulator is a file that replays to the same finding, or to UNKNOWN with the reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from random_runs import (
     broken_run,
     cut_finding,
     found,
+    switched_finding,
     table_case,
     toy_case,
-    turned_finding,
 )
 
 from tornproof.harness.common.verdict import Finding, Verdict
@@ -61,7 +61,7 @@ def toy_finding() -> Finding:
     return found(toy_case(HeaderFirst(), readers=(Readers(),)))
 
 
-FINDINGS = [turned_finding, killed_finding, cut_finding, toy_finding]
+FINDINGS = [switched_finding, killed_finding, cut_finding, toy_finding]
 EACH = pytest.mark.parametrize("find", FINDINGS)
 
 
@@ -71,20 +71,20 @@ def reread(finding: Finding) -> Finding:
 
 def changed(finding: Finding, *path: str | int, to: Any) -> Finding:
     copy = reread(finding)
-    position: Any = copy.evidence
+    inner: Any = copy.evidence
     for name in path[:-1]:
-        position = position[name]
-    position[path[-1]] = to
+        inner = inner[name]
+    inner[path[-1]] = to
     return copy
 
 
 @pytest.mark.parametrize("find", sampled(2, FINDINGS))
-def test_a_finding_is_seen_again_ten_times_of_ten_with_the_same_evidence_in_few_steps(
+def test_a_finding_replays_ten_times_of_ten_with_the_same_evidence_in_few_steps(
     find: Callable[[], Finding], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finding = reread(find())
     step, steps = World.step, count()
-    monkeypatch.setattr(World, "step", lambda world, position: (next(steps), step(world, position))[1])
+    monkeypatch.setattr(World, "step", lambda world, index: (next(steps), step(world, index))[1])
     for times in range(1, 1 + TIMES):
         replayed = replay_planted(finding)
         assert next(steps) < times * STEPS_MAX
@@ -97,11 +97,11 @@ def test_a_log_that_breaks_nothing_is_valid(find: Callable[[], Finding]) -> None
     assert replay_planted(changed(find(), "log", to=[])).verdict is VALID
 
 
-def test_a_mended_writer_is_valid_where_all_decisions_still_apply() -> None:
+def test_a_repaired_writer_is_valid_where_all_decisions_still_apply() -> None:
     protocol = case_document(replace(table_case(), target=with_memory(TableTarget())))["target"]["protocol"]
-    assert replay_planted(turned_finding()).verdict is INVALID
-    mended = changed(turned_finding(), "situation", "target", "protocol", to=protocol)
-    assert replay_planted(mended).verdict is VALID
+    assert replay_planted(switched_finding()).verdict is INVALID
+    repaired = changed(switched_finding(), "situation", "target", "protocol", to=protocol)
+    assert replay_planted(repaired).verdict is VALID
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_a_mended_writer_is_valid_where_all_decisions_still_apply() -> None:
 )
 def test_a_decision_that_does_not_apply_is_unknown(line: str) -> None:
     (lost,) = DecisionLog.parse(line).document()
-    replayed = replay_planted(changed(turned_finding(), "log", to=[*turned_finding().evidence["log"], lost]))
+    replayed = replay_planted(changed(switched_finding(), "log", to=[*switched_finding().evidence["log"], lost]))
     assert replayed.verdict is UNKNOWN
     assert line in replayed.note
 
 
 def test_another_property_or_part_is_not_the_same() -> None:
-    assert replay_planted(replace(reread(turned_finding()), property=Property.STALE)).verdict is VALID
-    assert replay_planted(changed(turned_finding(), "part", to="writer")).verdict is VALID
+    assert replay_planted(replace(reread(switched_finding()), property=Property.STALE)).verdict is VALID
+    assert replay_planted(changed(switched_finding(), "part", to="writer")).verdict is VALID
 
 
 def test_other_words_are_the_same_property_with_other_evidence() -> None:
-    replayed = replay_planted(changed(turned_finding(), "kind", to="as it was said before"))
+    replayed = replay_planted(changed(switched_finding(), "kind", to="as it was said before"))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
-    replayed = replay_planted(changed(turned_finding(), "explanation", "seen", to="something else"))
+    replayed = replay_planted(changed(switched_finding(), "explanation", "seen", to="something else"))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
 
 
@@ -143,7 +143,7 @@ def as_first_written(finding: Finding) -> Finding:
 
 
 @EACH
-def test_a_file_of_an_older_release_is_seen_again_by_what_it_says(find: Callable[[], Finding]) -> None:
+def test_a_file_of_an_older_release_replays_with_the_evidence_that_it_has(find: Callable[[], Finding]) -> None:
     finding = find()
     older = as_first_written(finding)
     replayed = replay_planted(older)
@@ -155,13 +155,13 @@ def test_a_file_of_an_older_release_is_seen_again_by_what_it_says(find: Callable
 
 
 @pytest.mark.parametrize("name", ["story", "files", "files_at", "files_left_out", "lanes", "bytes"])
-def test_what_a_file_says_beside_the_run_is_compared_too(name: str) -> None:
+def test_the_whole_explanation_of_a_file_is_compared(name: str) -> None:
     replayed = replay_planted(changed(cut_finding(), "explanation", name, to=[]))
     assert (replayed.verdict, replayed.is_same) == (INVALID, False)
 
 
 def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> None:
-    case = case_of(reread(turned_finding()).evidence["situation"])
+    case = case_of(reread(switched_finding()).evidence["situation"])
     assert isinstance(case.target, TableTarget) and isinstance(case.target.encode, EncoderMemory)
     calls = count()
     inner = case.target.encode.inner
@@ -171,14 +171,14 @@ def test_row_groups_are_those_of_the_finding_whatever_the_encoder_does_now() -> 
         return inner(*arguments, **settings)
 
     case.target.encode.inner = counted
-    result = run_log(case, DecisionLog.of_document(turned_finding().evidence["log"]))
+    result = run_log(case, DecisionLog.of_document(switched_finding().evidence["log"]))
     assert result.violations and next(calls) == 0
-    encoded = turned_finding().evidence["situation"]["target"]["encoded"]
-    assert replay_planted(changed(turned_finding(), "situation", "target", "encoded", to={})).verdict is INVALID
+    encoded = switched_finding().evidence["situation"]["target"]["encoded"]
+    assert replay_planted(changed(switched_finding(), "situation", "target", "encoded", to={})).verdict is INVALID
     assert encoded
     key = next(iter(encoded))
     torn = changed(
-        turned_finding(), "situation", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1
+        switched_finding(), "situation", "target", "encoded", key, "row_count", to=encoded[key]["row_count"] + 1
     )
     assert not replay_planted(torn).is_same
 
@@ -216,7 +216,7 @@ class OwnToy(HeaderFirst):
     name = "own"
 
 
-def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_over() -> None:
+def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_in() -> None:
     finding = reread(found(toy_case(OwnToy(), readers=(Readers(),))))
     assert replay_planted(finding).verdict is UNKNOWN
     assert replay_planted(finding, OwnToy()).verdict is INVALID
@@ -224,10 +224,10 @@ def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_over() -> None:
 
 
 class OwnRules(TraceRules):
-    """Rules that nobody has written down."""
+    """Rules that only this test has."""
 
 
-def test_rules_that_are_not_known_are_unknown() -> None:
+def test_a_finding_by_rules_of_a_test_is_unknown() -> None:
     case = replace(toy_case(HeaderFirst(), readers=(Readers(),)), rules=OwnRules())
     assert replay_planted(reread(found(case))).verdict is UNKNOWN
 
@@ -244,7 +244,7 @@ def test_rules_of_a_table_come_back() -> None:
         assert replay_planted(changed(finding, "situation", "rules", to=rules)).verdict is VALID
 
 
-def test_an_operation_that_cannot_be_written_down_makes_a_finding_that_cannot_be_replayed() -> None:
+def test_a_finding_with_an_operation_that_json_cannot_hold_is_unknown() -> None:
     class Letters(bytes):
         """Bytes of a kind of its own."""
 
@@ -290,7 +290,7 @@ JUNK = st.sampled_from(
 
 
 @given(st.sampled_from(PATHS), JUNK)
-def test_a_finding_that_somebody_has_changed_never_crashes_the_replay(path: tuple[str, ...], junk: Any) -> None:
+def test_a_finding_that_was_edited_never_crashes_the_replay(path: tuple[str, ...], junk: Any) -> None:
     finding = (
         changed(cut_finding(), *path, to=junk)
         if path
@@ -309,10 +309,10 @@ def test_rows_that_are_no_arrow_stream_are_unknown() -> None:
 
 def test_files_that_unpack_to_too_much_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.harness.counterexamples.case_document.UNPACKED_LIMIT_BYTES", 1000)
-    assert replay_planted(turned_finding()).verdict is UNKNOWN
+    assert replay_planted(switched_finding()).verdict is UNKNOWN
 
 
-def test_a_finding_says_how_it_was_found_and_how_much_smaller_it_is() -> None:
+def test_a_finding_records_how_it_was_found_and_how_much_smaller_it_is() -> None:
     case = table_case(protocol=HEADER_BEFORE_BODY)
     moves, violation = broken_run(case)
     finding = finding_of(case, moves, violation, phase="schedules", scenario="two hours")

@@ -1,4 +1,4 @@
-"""Of a long run there is left what breaks the property, and it is still the same property."""
+"""A long run shrinks to what breaks the property, and it is still the same property."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from random_runs import (
 
 from tornproof.harness.counterexamples.log import DecisionLog, PowerCut, moved_to
 from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule, run_log
-from tornproof.harness.counterexamples.shrink import NotReproducedError, Plan, shrink
+from tornproof.harness.counterexamples.shrink import NotReproducedError, StepRecorder, shrink
 from tornproof.harness.counterexamples.smaller import Candidate, with_fewer_readers
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B, Model
 from tornproof.harness.simulator.process.case import Readers
@@ -30,7 +30,7 @@ READERS = {"readers": (Readers(count=2, read_count=2),)}
 
 @pytest.mark.parametrize("protocol", [HEADER_BEFORE_BODY, VERSION_BEFORE_RECORD], ids=["header", "version"])
 @pytest.mark.parametrize("seed", [0, *(nightly(seed) for seed in (1, 2))])
-def test_a_schedule_of_the_real_writer_shrinks_to_one_commit_one_reader_and_two_turns(
+def test_a_schedule_of_the_real_writer_shrinks_to_one_commit_one_reader_and_two_switches(
     protocol: Protocol, seed: int
 ) -> None:
     case = table_case(protocol=protocol, reads=2)
@@ -80,19 +80,19 @@ def test_a_decision_is_moved_back_to_the_first_step_at_which_it_does_harm() -> N
     case = table_case(protocol=VERSION_BEFORE_RECORD)
     (violation,) = run_log(case, LATE).violations
     shrunk = shrink(case, LATE, Signature.of(violation))
-    (transition,) = shrunk.candidate.log.deviations
-    assert transition.at.operation == "commit 0"
+    (switch,) = shrunk.candidate.log.deviations
+    assert switch.at.operation == "commit 0"
     with Replayer(shrunk.candidate.case) as replayer:
-        plan = Plan()
-        replayer.play(shrunk.candidate.log, observer=plan)
-        earlier = plan.before(transition.at)
+        recorder = StepRecorder()
+        replayer.play(shrunk.candidate.log, observer=recorder)
+        earlier = recorder.before(switch.at)
         assert earlier is not None
-        assert replayer.play(DecisionLog((moved_to(transition, earlier),))).violations == ()
-    assert plan.since(LATE.deviations[0].at) == []
-    assert len(plan.until(transition.at)) > 10
+        assert replayer.play(DecisionLog((moved_to(switch, earlier),))).violations == ()
+    assert recorder.since(LATE.deviations[0].at) == []
+    assert len(recorder.until(switch.at)) > 10
 
 
-def test_without_a_reader_its_turns_go_to_whom_it_gave_them_and_later_readers_move_up() -> None:
+def test_without_a_reader_switches_to_it_go_to_the_process_it_switched_to_and_later_readers_move_up() -> None:
     log = DecisionLog.parse(
         "writer@open: look at new #1 -> reader 1\n"
         "reader 1@read 1: read state #1 -> reader 2\n"
@@ -111,7 +111,7 @@ def test_without_a_reader_its_turns_go_to_whom_it_gave_them_and_later_readers_mo
     )
 
 
-def test_a_crash_goes_that_nothing_needs() -> None:
+def test_a_crash_that_nothing_needs_is_left_out() -> None:
     finding = found(table_case("questdb-9.4.3"), "kill", seed=1)
     assert finding.property == Property.REJECTED
     assert DecisionLog.of_document(finding.evidence["log"]).crash_count == 0
@@ -129,7 +129,7 @@ def test_a_power_cut_keeps_all_that_need_not_be_lost() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 4])
-def test_what_broke_is_not_exchanged_for_something_else(seed: int) -> None:
+def test_shrinking_does_not_exchange_one_violation_for_another(seed: int) -> None:
     case = table_case("specification")
     moves, violation = broken_run(case, C_8, seed=seed)
     wanted = Signature.of(violation)
@@ -151,13 +151,13 @@ def test_signatures_differ_by_property_part_and_what_was_seen_but_not_by_numbers
     assert Signature.of(one)._replace(kind="").fits(one._replace(sentence="anything"))
 
 
-def test_what_breaks_nothing_cannot_be_made_smaller() -> None:
+def test_a_run_that_breaks_nothing_cannot_be_shrunk() -> None:
     wanted = Signature(Property.REJECTED, "reader")
     with pytest.raises(NotReproducedError):
         shrink(toy_case(Toy(), **READERS), DecisionLog(), wanted)
 
 
-def test_a_small_budget_ends_the_search_with_what_there_is() -> None:
+def test_a_small_budget_ends_the_search_with_the_smallest_case_so_far() -> None:
     case = table_case(protocol=HEADER_BEFORE_BODY)
     moves, violation = broken_run(case)
     log = from_schedule(case, moves)

@@ -1,4 +1,4 @@
-"""Every byte of every real file is called something, by exactly one name, and by the right one."""
+"""Every byte of every real file has exactly one name, and the right one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_byte_of_every_real_file_has_a_name(questdb_data: Path) -> None:
     } <= seen.keys()
 
 
-def test_fields_have_their_size_and_nothing_below_the_ends_is_left_over() -> None:
+def test_fields_have_their_size_and_no_byte_before_the_ends_is_without_a_field() -> None:
     table = tb.build({})
     (resolved,) = built_partitions(table)
     pm, data, txn = table.files[tb.PM], table.files[tb.DATA], table.files["_txn"]
@@ -132,7 +132,7 @@ def built_partitions(table: tb.BuiltTable) -> list[ResolvedPartition]:
     return [snapshot.resolve(partition) for partition in snapshot.transaction.partitions]
 
 
-def test_what_stands_behind_the_ends_is_called_so() -> None:
+def test_bytes_past_the_ends_are_named_so() -> None:
     table = tb.build({})
     (resolved,) = built_partitions(table)
     pm, data, txn = (table.files[name] + bytes(5) for name in (tb.PM, tb.DATA, "_txn"))

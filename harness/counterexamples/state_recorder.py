@@ -1,4 +1,4 @@
-"""The files at the moment that decides: the last crash of a run, or else the step at which the property breaks."""
+"""The files in the state that decides: at the last crash of a run, or else where the property breaks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Ranges = list[tuple[int, int]]
 
 
 class StateRecorder(Observer):
-    """Keeps the files at the last crash of a run, those at its end, and what each operation reads."""
+    """Keeps the files at the last crash of a run, those at its end, and which bytes each operation reads."""
 
     def __init__(self, case: TestCase) -> None:
-        """Wait for a run of the situation."""
+        """Wait for a run of the test case."""
         self._prefix = f"{case.path}/"
         self._start = case.kernel()
         self._crash: tuple[Kill | PowerCut, Kernel] | None = None
@@ -47,7 +47,7 @@ class StateRecorder(Observer):
         self._missed: dict[tuple[str, str], set[str]] = {}
 
     def stepped(self, step: Step, call: Call, node: Node, world: World) -> None:
-        """Note what was read; the world's files are looked at when the run is over."""
+        """Note what was read; the files themselves are only examined after the run."""
         self._end = world.kernel
         self._operation = step.process, step.operation
         if node.answer == NOT_THERE:
@@ -66,7 +66,7 @@ class StateRecorder(Observer):
 
     @property
     def text(self) -> str:
-        """Which moment it is, as the end of a sentence."""
+        """Which state it is, as the end of a sentence."""
         match self._crash:
             case None:
                 return "when the property breaks"
@@ -78,26 +78,20 @@ class StateRecorder(Observer):
     def files(self) -> tuple[list[dict[str, Any]], int]:
         """Return a map of each file that changed in the run or was read at its end, and how many are left out.
 
-        A file that was looked for at the end and is gone since the start is shown as one without a name.
+        A file that the last operation did not find, though it was there at the start, is shown as one without a name.
         """
         kernel = self._end if self._crash is None else self._crash[1]
         image, start, path = kernel.image(), self._start.image(), self._prefix.removesuffix("/")
         fields, reads = fields_of(image, start, path), self._reads.get(self._operation, {})
-        states = {position: each for position, each in self._states(kernel) if position.startswith(self._prefix)}
-        for position in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
-            states[position] = whole(NO_NAME, len(start.files[position]))
-        shown = [
-            position
-            for position in states
-            if position in reads or _has_changed(position, states[position], image, start)
-        ]
-        # What was at stake comes first where not all have room.
-        shown.sort(key=lambda position: (bool((states[position] == DURABLE).all()), position not in reads, position))
+        states = {file: each for file, each in self._states(kernel) if file.startswith(self._prefix)}
+        for file in self._missed.get(self._operation, set()) & start.files.keys() - states.keys():
+            states[file] = whole(NO_NAME, len(start.files[file]))
+        shown = [file for file in states if file in reads or _has_changed(file, states[file], image, start)]
+        # Where there are too many files, those that could be lost or were read come first.
+        shown.sort(key=lambda file: (bool((states[file] == DURABLE).all()), file not in reads, file))
         maps = [
-            file_map(
-                position.removeprefix(self._prefix), states[position], fields.get(position), reads.get(position, ())
-            )
-            for position in sorted(shown[:FILE_COUNT_MAX])
+            file_map(file.removeprefix(self._prefix), states[file], fields.get(file), reads.get(file, ()))
+            for file in sorted(shown[:FILE_COUNT_MAX])
         ]
         return maps, max(0, len(shown) - FILE_COUNT_MAX)
 
@@ -106,42 +100,40 @@ class StateRecorder(Observer):
         match self._crash:
             case (PowerCut(model=model, choice=choice), _):
                 if not model_named(model).loses_names:
-                    durable = {position for position, _ in kernel.paths()}
+                    durable = {path for path, _ in kernel.paths()}
                 yield from _states_after(kernel, disk_after(kernel, model, choice).kernel(), durable)
             case _:
-                for position, number in kernel.paths():
-                    yield position, states_before(kernel.files[number], has_name=position in durable)
+                for path, number in kernel.paths():
+                    yield path, states_before(kernel.files[number], has_name=path in durable)
 
 
 def _states_after(kernel: Kernel, left: Kernel, durable: set[str]) -> Iterator[tuple[str, States]]:
-    numbers, contents = (
-        dict(kernel.paths()),
-        {position: left.files[number].content for position, number in left.paths()},
-    )
-    for position, number in numbers.items():
+    numbers = dict(kernel.paths())
+    contents = {path: left.files[number].content for path, number in left.paths()}
+    for path, number in numbers.items():
         state = kernel.files[number]
-        if position in contents:
-            yield position, states_after(state, contents[position], has_name=position in durable)
+        if path in contents:
+            yield path, states_after(state, contents[path], has_name=path in durable)
         else:
-            yield position, whole(NO_NAME, len(state.content))
-    for position in contents.keys() - numbers.keys():
-        # Its name was removed, but the disk does not know that.
-        yield position, whole(DURABLE, len(contents[position]))
+            yield path, whole(NO_NAME, len(state.content))
+    for path in contents.keys() - numbers.keys():
+        # Its name was removed, but that did not reach the disk.
+        yield path, whole(DURABLE, len(contents[path]))
 
 
-def _has_changed(position: str, states: States, image: DiskImage, start: DiskImage) -> bool:
-    return bool((states != DURABLE).any()) or image.files.get(position) != start.files.get(position)
+def _has_changed(path: str, states: States, image: DiskImage, start: DiskImage) -> bool:
+    return bool((states != DURABLE).any()) or image.files.get(path) != start.files.get(path)
 
 
 def _durable_paths(kernel: Kernel) -> Iterator[str]:
-    """Yield the paths whose names are on disk, and lead to the same file there."""
+    """Yield the paths whose names are on disk and lead to the same file there."""
     pending = [("", ROOT)]
     now = dict(kernel.paths())
     while pending:
         prefix, directory = pending.pop()
         for name, number in kernel.durable_directories.get(directory, {}).items():
-            position = f"{prefix}{name}"
+            path = f"{prefix}{name}"
             if number in kernel.directories:
-                pending.append((f"{position}/", number))
-            elif now.get(position) == number:
-                yield position
+                pending.append((f"{path}/", number))
+            elif now.get(path) == number:
+                yield path

@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from tornproof.cli.findings import finding_document
-from tornproof.harness.mutation.known import KNOWN, KnownDefect, shown
+from tornproof.harness.mutation.known import KNOWN, KnownDefect, find_defect
 from tornproof.harness.mutation.known_document import picture_of
 from tornproof.reports.finding.page import finding_page
 from tornproof.reports.kit.page import as_document
@@ -48,7 +48,7 @@ def main() -> None:
 
 def page_of(defect: KnownDefect) -> str:
     """Return a report of nothing but the defect's finding, as its file would have it."""
-    document = json.loads(json.dumps(finding_document(shown(defect), "new table", {})))
+    document = json.loads(json.dumps(finding_document(find_defect(defect), "new table", {})))
     file = f"tornproof-findings/{Path(picture_of(defect)).stem}.json"
     return as_document(defect.name, [finding_page(document, file=file, key="finding")])
 

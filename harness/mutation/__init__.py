@@ -1,4 +1,4 @@
-"""Planted faults, and whether the explorers find them.
+"""Planted faults, and which explorers find them.
 
 It imports all rooms before it. Begin with `fault.py`; `catalogue.py` lists them.
 """

@@ -1,4 +1,4 @@
-"""What a fault is hunted on, which is a scenario with what its readers see without the fault, and what is caught."""
+"""What a mutation run starts from: a scenario, and what its readers see without the fault; and its result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Catch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One scenario; all that is remembered of it was made by the implementation as it is."""
+    """One scenario, with expected answers from the implementation without faults."""
 
     sound: TestCase
 
     def case(self, target: TableTarget, rules: TraceRules = NO_RULES) -> TestCase:
-        """Return the situation under a fault, whose readers must see what those without it see."""
+        """Return the test case with a fault; its readers must see what those without it see."""
         return dataclasses.replace(self.sound, target=target, rules=rules).expecting(self.sound)
 
     def storage(self) -> MemoryStorage:
@@ -49,7 +49,7 @@ class Baseline:
 
     @property
     def sessions(self) -> tuple[Operations, ...]:
-        """The numbers of the operations, life by life."""
+        """The numbers of the operations of each session."""
         return tuple(session for session in (self.sound.first_session, self.sound.second_session) if session)
 
     def operation(self, number: int) -> TableOperation:
@@ -58,7 +58,7 @@ class Baseline:
         return operation
 
     def expected(self, operations: Operations) -> Seen:
-        """Return what a reader sees after these."""
+        """Return what a reader sees after these operations."""
         seen = self.sound.oracle(operations)
         assert isinstance(seen, Seen)
         return seen
@@ -66,14 +66,14 @@ class Baseline:
 
 @functools.lru_cache(maxsize=64)
 def baseline_of(scenario: str) -> Baseline:
-    """Return the ground of a scenario; to be asked for while no fault is planted. Raises ScenarioError."""
+    """Return the baseline of a scenario; to be called while no fault is planted. Raises ScenarioError."""
     case = case_of(load_scenario(scenario), TableTarget())
     answer_all(case)
     return Baseline(case)
 
 
 def answer_all(case: TestCase) -> None:
-    """Ask for all that may be right to see, so that whoever judges under a fault finds it and computes nothing."""
+    """Compute every answer that may be right, so that nothing is computed while a fault is planted."""
     first, second = case.first_session, case.second_session
     for done, more in itertools.product(range(len(first) + 1), range(len(second) + 1)):
         case.oracle(first[:done] + second[:more])

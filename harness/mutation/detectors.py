@@ -1,7 +1,7 @@
-"""The explorers as hunters of faults: each plants a fault, explores one scenario, and stops at the first finding.
+"""The explorers as detectors: each explores one scenario with a fault planted, and stops at the first finding.
 
-The cheapest explorer of a fault must find it, and those that it is hidden from must not. What a hunt without a finding
-went through is said for each; scenarios are small enough for all of it.
+The cheapest explorer of a fault must find it, and those that it is hidden from must not. Without a finding, each
+explores its scenario exhaustively, as its docstring says; the scenarios are small enough.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ Detector = Callable[[Baseline, Mutant], Catch]
 
 
 def schedules(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Run every schedule of the first life and the reader of the scenario."""
+    """Run every schedule of the first session and the reader of the scenario."""
     with mutant.planted():
         case = baseline.case(mutant.target)
         if all(each.style == Style.FRESH or each.style == Style.FOLLOW for each in case.readers):
-            return _cuts(case)
-        return _orders(case)
+            return _by_reduction(case)
+        return _by_dpor(case)
 
 
-def _cuts(case: TestCase) -> Catch:
+def _by_reduction(case: TestCase) -> Catch:
     process_group = case.process_group()
     schedule_trace = Trace(case.begin(process_group))
-    cuts = ReaderReduction(process_group.processes[READER_PLACE], READER_PLACE, process_group.judge)
-    come = cuts.search(schedule_trace, [cuts.root()])
+    reduction = ReaderReduction(process_group.processes[READER_PLACE], READER_PLACE, process_group.judge)
+    ends = reduction.search(schedule_trace, [reduction.root()])
     process_group.close()
-    states = (state.progress for state in come)
-    violated = next((each.violations for each in (*schedule_trace.progresses[-1:], *states) if each.violations), ())
-    return Catch(cuts.state_count, violated[0].property if violated else "")
+    progresses = (*schedule_trace.progresses[-1:], *(end.progress for end in ends))
+    violations = next((each.violations for each in progresses if each.violations), ())
+    return Catch(reduction.state_count, violations[0].property if violations else "")
 
 
-def _orders(case: TestCase) -> Catch:
+def _by_dpor(case: TestCase) -> Catch:
     violated: list[str] = []
 
     def on_end(run: Run) -> None:
@@ -83,9 +83,9 @@ def _orders(case: TestCase) -> Catch:
 
 
 def _power(model: Model) -> Detector:
-    """Crash the first life at every step, judge every legal disk, and recover and commit on it."""
+    """Crash the first session at every step, judge every legal disk, and recover and commit on it."""
 
-    def mutation_run(baseline: Baseline, mutant: Mutant) -> Catch:
+    def detect(baseline: Baseline, mutant: Mutant) -> Catch:
         with mutant.planted():
             case = baseline.case(mutant.target)
             judge = PowerJudge(case)
@@ -94,11 +94,11 @@ def _power(model: Model) -> Detector:
         violated = [found.verdict.violated for found in exploration.found.values()]
         return Catch(len(exploration.tally.distinct), violated[0] if violated else "")
 
-    return mutation_run
+    return detect
 
 
 def product_a(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Kill the writer at every step beside every schedule of a reader that lives through it."""
+    """Kill the writer at every step beside every schedule of a reader that survives the kill."""
     with mutant.planted():
         sessions = Sessions.of(baseline.case(mutant.target))
         search = ProductReduction(sessions, A.name, _no_disks, lambda _: not search.counts.found)
@@ -112,9 +112,9 @@ def _no_disks(_: Kernel) -> tuple[()]:
 
 
 def _memory(model: MemoryModel) -> Detector:
-    """Visit every execution of one read of the mapped reader beside the first life."""
+    """Visit every execution of one read of the mapped reader beside the first session."""
 
-    def mutation_run(baseline: Baseline, mutant: Mutant) -> Catch:
+    def detect(baseline: Baseline, mutant: Mutant) -> Catch:
         sound = baseline.sound
         with mutant.planted():
             operations = [sound.operations[number] for number in sound.first_session]
@@ -126,11 +126,11 @@ def _memory(model: MemoryModel) -> Detector:
             reader.close()
         return Catch(len(explored.executions), next(iter(explored.broken), ""))
 
-    return mutation_run
+    return detect
 
 
 def torn_crash(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Kill the first life at every step and inside every write."""
+    """Kill the first session at every step and inside every write."""
     sound = baseline.sound
     operations = [baseline.operation(number) for number in sound.first_session]
     with mutant.planted():
@@ -139,7 +139,7 @@ def torn_crash(baseline: Baseline, mutant: Mutant) -> Catch:
 
 
 def damage(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Flip the bits of every `_pm` that the first life left, until one is read that is refused without the fault."""
+    """Flip bits of every `_pm` of the first session, until a flip is accepted that is rejected without the fault."""
     storage = baseline.storage()
     with TableTarget().open_writer(storage, baseline.sound.path) as writer:
         for number in baseline.sound.first_session:
@@ -153,12 +153,12 @@ def damage(baseline: Baseline, mutant: Mutant) -> Catch:
             with mutant.planted():
                 outcome = judge.judge(flip)[0]
             if outcome is not Outcome.REJECTED and judge.judge(flip)[0] is Outcome.REJECTED:
-                return Catch(tried, "damage of metadata is refused")
+                return Catch(tried, "damage of metadata is rejected")
     return Catch(tried)
 
 
 def stateful(_: Baseline, mutant: Mutant) -> Catch:
-    """Take drawn rules, with the model beside, on a small table of its own."""
+    """Take random rules on a small table of its own, and compare it with the model."""
     search = Search(
         start=prepare(None, "/table"),
         kind=StorageKind.MEMORY,
@@ -198,9 +198,9 @@ DETECTORS: Mapping[Explorer, Detector] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationRun:
-    """What came of one hunt.
+    """The outcome of one mutation run.
 
-    `reached`: the place was come to. `triggered`: somebody did or saw something else than without the fault.
+    `reached`: the planted code was used. `triggered`: a process did or saw something else than without the fault.
     `detected`: `property` was broken, after `explored_count` states, runs or damages.
     """
 
@@ -212,20 +212,20 @@ class MutationRun:
 
 
 def mutation_run(fault: PlantedFault, explorer: Explorer | None = None) -> MutationRun:
-    """Let an explorer, by default the cheapest that finds it, look for a fault on its scenario."""
+    """Search for a fault on its scenario with an explorer, by default the cheapest that finds it."""
     baseline, mutant = baseline_of(fault.scenario), Mutant(fault)
-    caught = DETECTORS[explorer or fault.explorer](baseline, mutant)
+    catch = DETECTORS[explorer or fault.explorer](baseline, mutant)
     return MutationRun(
         reached=mutant.reached_count > 0,
-        triggered=bool(caught.property) or _trace(baseline, mutant) != _trace(baseline, None),
-        detected=bool(caught.property),
-        explored_count=caught.explored_count,
-        property=caught.property,
+        triggered=bool(catch.property) or _trace(baseline, mutant) != _trace(baseline, None),
+        detected=bool(catch.property),
+        explored_count=catch.explored_count,
+        property=catch.property,
     )
 
 
 def _trace(baseline: Baseline, mutant: Mutant | None) -> list[object]:
-    """Return what writer and reader call and say, one after the other, with a fault or without any."""
+    """Return the calls and marks of the writer and then the reader, with a fault or without any."""
     if mutant is None:
         return _run(baseline, TableTarget())
     with mutant.planted():
@@ -237,10 +237,10 @@ def _run(baseline: Baseline, target: TableTarget) -> list[object]:
     process_group = case.process_group()
     world = case.begin(process_group)
     done: list[object] = []
-    for position in range(min(len(process_group.processes), READER_PLACE + 1)):
-        while world.nodes[position].call is not None:
-            done.append(world.call(position))
-            world.step(position)
-            done.append(world.nodes[position].marks)
+    for index in range(min(len(process_group.processes), READER_PLACE + 1)):
+        while world.nodes[index].call is not None:
+            done.append(world.call(index))
+            world.step(index)
+            done.append(world.nodes[index].marks)
     process_group.close()
     return done

@@ -1,4 +1,4 @@
-"""A planted fault as a value: what it changes, at which one place, and who must find it and who must not."""
+"""A planted fault as a value: what it changes, at which single location, which explorers find it and which miss it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tornproof.impl.read.reader_protocol import ReaderProtocol
 from tornproof.impl.write.commit import Protocol
 
 Wrap: TypeAlias = Callable[[Any], Any]
-"""Returns what stands at a place instead of what it is given."""
+"""Takes the original object of a location and returns what replaces it."""
 
 
 class Explorer(enum.StrEnum):
-    """Who looks for a fault, roughly from the cheapest to the dearest; the bounds are in `hunters`."""
+    """Who searches for a fault, roughly from the cheapest to the dearest; the bounds are in `detectors`."""
 
     SEQUENTIAL = "sequential"
     METRIC = "metric"
@@ -40,24 +40,24 @@ class Explorer(enum.StrEnum):
 
 
 def nothing(_: object) -> Callable[..., None]:
-    """Do nothing instead."""
+    """Replace a function by one that does nothing."""
     return lambda *_, **__: None
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedFault:
-    """One fault of the catalogue; `number` is its row there, None for one that is not listed.
+    """One fault of the catalogue; `number` is its row in the list that it comes from, None if it is not on it.
 
-    `place` is `package.module:name` for a `substitute` that wraps what stands there, else the field of a protocol's
-    value. `explorer` is the cheapest that sees it on `scenario`; those of `also` see it there too, for more, and those
-    of `hidden_from` miss it there. `argument` says why a near-equivalent harms no reader.
+    `location` is `package.module:name` if `substitute` wraps that object, else the field of a protocol. `explorer` is
+    the cheapest that finds it on `scenario`; those in `also` find it there too, at a higher cost, and those in
+    `hidden_from` miss it there. `argument` says why a fault harms no reader.
     """
 
     number: int | None
     name: str
     change: str
     property_broken: str
-    position: str
+    location: str
     substitute: Wrap | Protocol | ReaderProtocol
     explorer: Explorer
     scenario: str
@@ -67,16 +67,16 @@ class PlantedFault:
 
 
 class Mutant:
-    """A fault that can be planted again and again; `reached_count` is how often its place was come to."""
+    """A fault that can be planted repeatedly; `reached_count` counts the uses of what is planted."""
 
     def __init__(self, fault: PlantedFault) -> None:
-        """Plant nothing yet."""
+        """Prepare the fault, without planting it."""
         self._fault = fault
         self.reached_count = 0
 
     @property
     def target(self) -> TableTarget:
-        """Tables under the fault, where it is a protocol's value, else of ours."""
+        """The tables with the fault if it is another protocol, else ours."""
         match self._fault.substitute:
             case Protocol() as protocol:
                 return TableTarget(protocol=protocol)
@@ -87,13 +87,13 @@ class Mutant:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Hold the fault at its place while the block runs."""
+        """Plant the fault while the block runs."""
         fault, substitute = self._fault, self._fault.substitute
         if isinstance(substitute, Protocol | ReaderProtocol):
             self.reached_count += 1
             yield
             return
-        with wrapped(fault.position, lambda original: self._counted(substitute(original))):
+        with wrapped(fault.location, lambda original: self._counted(substitute(original))):
             yield
 
     def _counted(self, made: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Defects that are known of this format and of its releases, each shown by a small finding that can be seen again."""
+"""Known defects of this format and its releases, each shown by a small finding that can be replayed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tornproof.harness.systems.scenario import Explorer, load_scenario
 from tornproof.harness.systems.simulation import HARDENED, Setting, setting_of
 from tornproof.harness.systems.table import TableTarget
 
-READ_ONLY_CALLS = 2_000
-"""So often an exploration may ask whether it may go on: a defect is shown early."""
+TIME_CHECKS_MAX = 2_000
+"""So often an exploration asks whether it has time before it ends; it finds these defects early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefect:
-    """A planted fault or a released server, and which explorer shows on which scenario that it breaks a property.
+    """A planted fault or a released server, and the explorer and scenario that show how it breaks a property.
 
-    The property is one of answers: what a reader, a recovery or a commit then gets.
+    The property is about an answer that a reader, a recovery or a commit gets, not about a step.
     """
 
     name: str
@@ -48,11 +48,11 @@ class KnownDefect:
 
     @property
     def source(self) -> str:
-        """Where the defect is from."""
+        """Where the defect comes from, as Markdown."""
         return f"fault “{self.fault}”" if self.fault else f"preset `{self.preset}`"
 
     def setting(self) -> Setting:
-        """Return what `check` would explore, with the defect in it; a planted one changes no expected answer."""
+        """Return what `check` would explore with the defect; a planted one does not change the expected answers."""
         setting = setting_of(load_scenario(self.scenario), PRESETS[self.preset])
         if self.fault:
             target = self.target
@@ -67,7 +67,7 @@ class KnownDefect:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Hold a patch at its place while the block runs."""
+        """Plant the fault while the block runs, if there is one."""
         if not self.fault:
             yield
             return
@@ -76,7 +76,7 @@ class KnownDefect:
 
 
 class Size(NamedTuple):
-    """How small a finding is."""
+    """The size of a finding."""
 
     operations: int
     crashes: int
@@ -88,7 +88,7 @@ APPEND, RETRY = "append-and-power-cut", "equal-retry-and-a-reader-that-looks-twi
 
 
 def _lost(name: str, fault: str, model: str, scenario: str = APPEND, breaks: str = Property.REJECTED) -> KnownDefect:
-    """Return a defect that a power cut shows."""
+    """Return a defect that one persistence model shows."""
     return KnownDefect(name=name, fault=fault, explorer=POWER, models=(model,), scenario=scenario, breaks=breaks)
 
 
@@ -166,44 +166,44 @@ KNOWN: tuple[KnownDefect, ...] = (
 )
 
 
-def shown(defect: KnownDefect) -> Finding:
-    """Let the explorer of a defect find it, and return the first finding of its property; raises LookupError."""
+def find_defect(defect: KnownDefect) -> Finding:
+    """Run the explorer of a defect, and return the first finding of its property; raises LookupError."""
     setting = defect.setting()
     with defect.planted():
         if defect.explorer is MEMORY:
             phase = _read_weakly(setting)
         else:
-            phase = simulate(defect.explorer, [setting], has_time=calls_at_most(READ_ONLY_CALLS))
+            phase = simulate(defect.explorer, [setting], has_time=calls_at_most(TIME_CHECKS_MAX))
     for finding in phase.findings:
         if finding.property == defect.breaks:
             return finding
-    raise LookupError(f"{defect.name}: {defect.explorer} shows it on {defect.scenario} no more")
+    raise LookupError(f"{defect.name}: {defect.explorer} no longer finds it on {defect.scenario}")
 
 
 def _read_weakly(setting: Setting) -> Phase:
-    """Explore the weakest case alone: only there a fence is needed, and the others take as long as it does."""
+    """Explore only the weakest memory model: only there is the fence needed, and each of the others takes as long."""
     case = setting.case
-    phase = explore_words(case, has_time=calls_at_most(READ_ONLY_CALLS), cases=(WEAK,))
+    phase = explore_words(case, has_time=calls_at_most(TIME_CHECKS_MAX), cases=(WEAK,))
     findings = (with_case(case, finding, scenario=setting.name) for finding in phase.findings)
     return replace(phase, findings=tuple(findings))
 
 
 def size_of(finding: Finding) -> Size:
-    """Count what a finding takes; in the memory explorer, the reader meets a later commit at a switch."""
+    """Return the size of a finding; in the memory explorer a switch is where the reader meets a later commit."""
     case, evidence = finding.evidence["situation"], finding.evidence
     operations = len(case["first_life"]) + len(case["second_life"])
     if not is_simulated(evidence):
-        seen = list(itertools.accumulate((max(load["commits"]) for load in evidence["loads"]), max))
-        return Size(operations, 0, sum(after > before for before, after in itertools.pairwise(seen)))
+        newest = itertools.accumulate((max(load["commits"]) for load in evidence["loads"]), max)
+        return Size(operations, 0, sum(after > before for before, after in itertools.pairwise(newest)))
     log = DecisionLog.of_document(evidence["log"])
     return Size(operations, log.crash_count, log.switch_count)
 
 
-def replayed(defect: KnownDefect, finding: Finding) -> Replayed:
-    """See a finding again with its defect in place."""
+def replay_with(defect: KnownDefect, finding: Finding) -> Replayed:
+    """Replay a finding with its defect."""
     with defect.planted():
         if is_simulated(finding.evidence):
-            # A function that only a fault has cannot be named in a file.
+            # A file cannot name a function that only a fault has.
             is_named = finding.evidence["situation"]["target"]["kind"] != "other"
             return replay_planted(finding, None if is_named else defect.target)
         again = _loaded_again(finding, None)
@@ -213,13 +213,13 @@ def replayed(defect: KnownDefect, finding: Finding) -> Replayed:
     return Replayed(verdict=Verdict.INVALID, is_same=is_same, evidence=again.evidence)
 
 
-def replayed_without(finding: Finding) -> Verdict:
-    """Run what a finding tells, as far as that can happen then, on our tables as they are."""
+def replay_without(finding: Finding) -> Verdict:
+    """Replay a finding on our tables as they are, as far as its decisions apply there."""
     if not is_simulated(finding.evidence):
         return Verdict.VALID if _loaded_again(finding, TableTarget()) is None else Verdict.INVALID
     case = case_of(finding.evidence["situation"], TableTarget())
     with remembered_decoding(), Replayer(case) as replayer:
-        # What is durable is not lost then: a power cut leaves what is nearest to its choice.
+        # Without the defect more is durable, so a power cut leaves what is nearest to its choice.
         result = replayer.play(DecisionLog.of_document(finding.evidence["log"]), adapts=True)
     if result.violations:
         return Verdict.INVALID
@@ -227,7 +227,7 @@ def replayed_without(finding: Finding) -> Verdict:
 
 
 def _loaded_again(finding: Finding, target: TableTarget | None) -> Finding | None:
-    """Return what the loads of a finding of the memory explorer give now; raises what `seen_again` does."""
+    """Return the finding that the loads of a memory explorer's finding give now; raises what `seen_again` does."""
     case = case_of(finding.evidence["situation"], target)
     assert isinstance(case.target, TableTarget)
     operations = tuple(case.operations[number] for number in case.first_session)

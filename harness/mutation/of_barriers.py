@@ -1,4 +1,4 @@
-"""Barriers that are not there, or do not wait: most of these faults are other values of `Protocol`."""
+"""Barriers that are missing or do not wait; most of these faults are other values of `Protocol`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def without(*actions: Action) -> Protocol:
 
 
 def only_flushed(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
-    """Hand data to the system and do not wait for the disk."""
+    """Hand data to the system without waiting for the disk."""
     return {**actions, Action.SYNC_DATA: nothing(actions), Action.SYNC_PM: nothing(actions)}
 
 
 def started_only(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
-    """Start the syncs of `_txn` and do not wait for them, which holds nothing back."""
+    """Start the syncs of `_txn` without waiting for them."""
     return {**actions, Action.SYNC_RECORD: nothing(actions), Action.SYNC_VERSION: nothing(actions)}
 
 
@@ -44,7 +44,7 @@ BARRIERS = (
         "no fence before the version",
         "the store fence before the version is left out",
         "reader accepts a half-new record",
-        position="Protocol.publish",
+        location="Protocol.publish",
         substitute=without(Action.FENCE_BEFORE_VERSION),
         explorer=Explorer.MEMORY_WEAK,
         scenario="settled-words-of-two-commits",
@@ -55,7 +55,7 @@ BARRIERS = (
         "no fence after the version",
         "the store fence after the version is left out",
         "old version with words of the one after the next",
-        position="Protocol.publish",
+        location="Protocol.publish",
         substitute=without(Action.FENCE_AFTER_VERSION),
         explorer=Explorer.MEMORY_WEAK,
         scenario="settled-words-of-two-commits",
@@ -66,7 +66,7 @@ BARRIERS = (
         "record not synced (F4)",
         "the sync of the record before the version is left out",
         "version n with old rows and token",
-        position="Protocol.publish",
+        location="Protocol.publish",
         substitute=without(Action.SYNC_RECORD),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_C_512,),
@@ -78,7 +78,7 @@ BARRIERS = (
         "version not synced (F5)",
         "the last sync before the acknowledgement is left out",
         "acknowledged commit lost",
-        position="Protocol.publish",
+        location="Protocol.publish",
         substitute=without(Action.SYNC_VERSION),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_B,),
@@ -90,7 +90,7 @@ BARRIERS = (
         "syncs of _txn are only started",
         "both syncs of `_txn` return at once",
         "acknowledged commit lost",
-        position="tornproof.impl.write.commit:_PUBLISH_ACTIONS",
+        location="tornproof.impl.write.commit:_PUBLISH_ACTIONS",
         substitute=started_only,
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_B,),
@@ -102,7 +102,7 @@ BARRIERS = (
         "data not synced (F1)",
         "the sync of data.parquet is left out",
         "committed rows are not on disk",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=without(Action.SYNC_DATA),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_B,),
@@ -114,7 +114,7 @@ BARRIERS = (
         "body of _pm not synced (F2)",
         "the sync of `_pm` before the header is left out",
         "old committed chain unreachable",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=without(Action.SYNC_PM),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_C_512,),
@@ -126,7 +126,7 @@ BARRIERS = (
         "header of _pm not synced (F3)",
         "the sync of `_pm` after the header is left out",
         "acknowledged commit unreachable",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=without(Action.SYNC_HEADER),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_B,),
@@ -138,7 +138,7 @@ BARRIERS = (
         "syncs are flushes",
         "data.parquet and `_pm` are handed to the system without waiting for the disk",
         "committed rows are not on disk",
-        position="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        location="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=only_flushed,
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_B,),
@@ -150,7 +150,7 @@ BARRIERS = (
         "new directory not synced (F6)",
         "the sync of a new partition's directory is left out",
         "whole partition missing",
-        position="Protocol.rewrite",
+        location="Protocol.rewrite",
         substitute=without(Action.SYNC_DIRECTORY),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_CDIR,),
@@ -162,7 +162,7 @@ BARRIERS = (
         "table's directory not synced (F6)",
         "the sync of the table's directory after a new partition is left out",
         "whole partition missing",
-        position="Protocol.rewrite",
+        location="Protocol.rewrite",
         substitute=without(Action.SYNC_TABLE_DIRECTORY),
         explorer=Explorer.TRACE_RULE,
         also=(Explorer.POWER_CDIR,),
@@ -174,7 +174,7 @@ BARRIERS = (
         "failed sync ignored",
         "what the sync of data.parquet reports is ignored",
         "acknowledged commit lost",
-        position="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        location="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=swallow_sync,
         explorer=Explorer.FAILED_SYNC,
         scenario="sync-fails",

@@ -1,4 +1,4 @@
-"""Planted defects of migration: each a patch of one place, by its name."""
+"""Planted defects of migration by name: each is a patch of one location."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _TABLE, _PARTITION = "tornproof.impl.migrate.table_migration", "tornproof.impl.m
 
 
 class Without(InterceptedStorage):
-    """A storage on which calls of one kind do nothing."""
+    """A storage in which calls of one kind do nothing."""
 
     def __init__(self, inner: Storage, left_out: CallKind) -> None:
-        """Leave these out."""
+        """Leave out calls of this kind."""
         super().__init__(inner)
         self._left_out = left_out
 
     def intercept(self, call: Call, run: Run[Answer]) -> Answer:
-        """Let the call happen if it is of another kind."""
+        """Run a call of any other kind."""
         return None if call.kind is self._left_out else run()  # type: ignore[return-value]
 
 
 def without(left_out: CallKind) -> Callable[[Any], Any]:
-    """Leave a kind of call out."""
+    """Leave out a kind of call."""
     return lambda publish: lambda storage, path, content: publish(Without(storage, left_out), path, content)
 
 
 def in_place(_: object) -> Callable[[Storage, str, bytes], None]:
-    """Write over whatever has the name."""
+    """Overwrite the file that has the name."""
 
     def publish(storage: Storage, path: str, content: bytes) -> None:
         with storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW) as file:
@@ -69,4 +69,4 @@ MIGRATION: Mapping[str, tuple[str, Wrap]] = MappingProxyType(
         END_OF_FILE: (f"{_PARTITION}:convert", to_the_end_of_the_file),
     }
 )
-"""Where each is planted, and what then stands there."""
+"""The location of each, and what wraps it."""

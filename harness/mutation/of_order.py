@@ -1,4 +1,4 @@
-"""Faults in the order of a commit's actions, and in what an update goes on from."""
+"""Faults in the order of a commit's actions, and in the base of an update."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXECUTE = "tornproof.impl.write.table_writer:execute"
 
 
 def published_before(*late: Action) -> Callable[[Any], Any]:
-    """Let some actions on partitions that grow come after the version."""
+    """Do some actions on partitions that grow after the version is stored."""
 
     def wrap(execute: Callable[..., None]) -> Callable[..., None]:
         def commit(
@@ -40,26 +40,26 @@ def published_before(*late: Action) -> Callable[[Any], Any]:
 
 
 def removed_early(execute: Callable[..., None]) -> Callable[..., None]:
-    """Remove the directory that a rewrite replaces as soon as the version is stored, which is before it is durable."""
+    """Remove the directory that a rewrite replaces when the new version is stored but not yet durable."""
 
     def commit(
         protocol: Protocol, storage: Storage, path: str, writes: Sequence[PartitionWrite], plan: StorePlan
     ) -> None:
-        position = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
-        execute(dataclasses.replace(protocol, publish=protocol.publish[:position]), storage, path, writes, plan)
+        sync_index = protocol.publish.index(Action.SYNC_VERSION) if protocol.publish else 0
+        execute(dataclasses.replace(protocol, publish=protocol.publish[:sync_index]), storage, path, writes, plan)
         for write in writes:
             new = write.directory_path.rpartition("/")[2]
             for name in storage.listdir(path) if write.is_new else ():
                 if looks_like_partition(name) and split_name(name)[0] == split_name(new)[0] and name != new:
                     remove_directory(storage, f"{path}/{name}")
-        execute(dataclasses.replace(protocol, publish=protocol.publish[position:]), storage, path, (), plan)
+        execute(dataclasses.replace(protocol, publish=protocol.publish[sync_index:]), storage, path, (), plan)
 
     return commit
 
 
 NEWEST = dataclasses.replace(HARDENED_READER, resolve=by_header, check=unchecked)
 BASED_ON_NEWEST = dataclasses.replace(HARDENED, base=NEWEST, recovery=HARDENED.recovery[1:])
-"""Recovery must not restate the committed generation, which would be the newest then."""
+"""Recovery must not republish the committed generation, which would then be the newest."""
 CRASH, SCHEDULES = Explorer.CRASH, Explorer.SCHEDULES
 ORDER = (
     PlantedFault(
@@ -67,7 +67,7 @@ ORDER = (
         "version before its record",
         "the version is stored before the record and its slot",
         "reader uses a stale offset and size",
-        position="Protocol.publish",
+        location="Protocol.publish",
         substitute=dataclasses.replace(HARDENED, publish=(*PUBLISH[3:5], *PUBLISH[0:2])),
         explorer=Explorer.TRACE_RULE,
         also=(SCHEDULES,),
@@ -79,7 +79,7 @@ ORDER = (
         "header after the version",
         "the header of `_pm` is patched after the version is stored",
         "token not found",
-        position=EXECUTE,
+        location=EXECUTE,
         substitute=published_before(Action.PATCH_HEADER, Action.SYNC_HEADER),
         explorer=Explorer.TRACE_RULE,
         also=(SCHEDULES, CRASH),
@@ -91,7 +91,7 @@ ORDER = (
         "_pm before the data",
         "`_pm` is published before the data is written",
         "an orphan that describes no bytes",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[2:], *UPDATE[:2])),
         explorer=Explorer.TRACE_RULE,
         scenario="append-and-power-cut",
@@ -104,7 +104,7 @@ ORDER = (
         "data after the version",
         "data.parquet is written after the version is stored",
         "wrong bytes",
-        position=EXECUTE,
+        location=EXECUTE,
         substitute=published_before(Action.APPEND_DATA, Action.SYNC_DATA),
         explorer=Explorer.TRACE_RULE,
         also=(
@@ -119,7 +119,7 @@ ORDER = (
         "header before the body",
         "the header of `_pm` is patched before the body is written",
         "reader takes bytes that are not there",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=(*UPDATE[:2], UPDATE[4], *UPDATE[2:4], UPDATE[5])),
         explorer=SCHEDULES,
         also=(CRASH,),
@@ -130,8 +130,8 @@ ORDER = (
         74,
         "old directory removed early",
         "a rewrite removes the old directory before the new version is on disk",
-        "`_txn` names nothing",
-        position=EXECUTE,
+        "`_txn` names a missing directory",
+        location=EXECUTE,
         substitute=removed_early,
         explorer=Explorer.SEQUENTIAL,
         also=(Explorer.POWER_B,),
@@ -141,9 +141,9 @@ ORDER = (
     PlantedFault(
         75,
         "orphan taken for the base",
-        "an update goes on from the newest generation, orphan or not",
+        "an update is based on the newest generation, orphan or not",
         "orphan becomes committed",
-        position="Protocol.base",
+        location="Protocol.base",
         substitute=BASED_ON_NEWEST,
         explorer=Explorer.SEQUENTIAL,
         scenario="equal-retry-and-a-reader-that-looks-twice",
@@ -154,7 +154,7 @@ ORDER = (
         "token from the file's size (H1)",
         "`_txn` is given the physical length of data.parquet",
         "committed partition names no generation",
-        position="Protocol.token_of",
+        location="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=physical_length),
         explorer=CRASH,
         scenario="orphan-and-smaller-commit",

@@ -25,12 +25,12 @@ HEAD_BYTES = pm_layout.Header.layout.field("parquet_meta_file_size").end_bytes
 
 
 def always(_: object) -> Callable[..., bool]:
-    """Look at nothing."""
+    """Accept every version."""
     return lambda *_: True
 
 
-def looked_at_once(_: object) -> Callable[..., Transaction]:
-    """Read the version, then what it selects, and do not look at the version again."""
+def checked_never(_: object) -> Callable[..., Transaction]:
+    """Read the version, then what it selects, and do not read the version again."""
 
     def read(storage: ReadableStorage, path: str, *, file: str = "_txn") -> Transaction:
         return _selected(storage, path, file)[1]
@@ -38,8 +38,8 @@ def looked_at_once(_: object) -> Callable[..., Transaction]:
     return read
 
 
-def looked_at_the_record(_: object) -> Callable[..., Transaction]:
-    """Look at the record's own number again, and not at the version."""
+def checked_by_the_record(_: object) -> Callable[..., Transaction]:
+    """Read the record's own number again, and not the version."""
 
     def read(storage: ReadableStorage, path: str, *, file: str = "_txn") -> Transaction:
         while True:
@@ -62,7 +62,7 @@ def _selected(storage: ReadableStorage, path: str, file: str) -> tuple[int, Tran
 
 
 class _EarlyHeaders(InterceptedStorage):
-    """Reads the headers of all `_pm` at once, and hands each out when it is read for the first time."""
+    """Reads the headers of all `_pm` at once, and returns each at the first read of it."""
 
     def __init__(self, inner: Storage, path: str) -> None:
         super().__init__(inner)
@@ -79,15 +79,15 @@ class _EarlyHeaders(InterceptedStorage):
 
 
 def early_headers(table: Callable[..., Any]) -> Callable[..., Any]:
-    """Look at the headers of all `_pm` when a table is opened, which is before `_txn` is looked at."""
+    """Read the headers of all `_pm` when a table is opened, before `_txn` is read."""
     return lambda *, storage, path, metadata: table(storage=_EarlyHeaders(storage, path), path=path, metadata=metadata)
 
 
 def kept_mapping(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Look into the bytes that this process read before for as long as the token is found there."""
+    """Use the bytes that this process read before, as long as they have the token."""
     known: dict[str, PublishedMetadata] = vars(files.storage).setdefault("kept_mappings", {})
     label, kept = files.pm_label, known.get(files.path)
-    if kept is None or partition.token not in [position.token for position in walk(kept.content, file=label)]:
+    if kept is None or partition.token not in [footer.token for footer in walk(kept.content, file=label)]:
         kept = known[files.path] = read_published(files)
     resolved = resolve(kept.content, partition.token, file=label)
     metadata = decode_metadata(kept.content, resolved.position, file=label)
@@ -111,17 +111,17 @@ def resolve_at_least(_: Callable[..., Resolved]) -> Callable[..., Resolved]:
     """Take the first footer with the token or a larger one."""
 
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
-        for count, position in enumerate(walk(data, file=file)):
-            if position.token >= token:
-                check_checksum(data, position, file=file)
-                return Resolved(position=position, orphan_count=count)
+        for count, footer in enumerate(walk(data, file=file)):
+            if footer.token >= token:
+                check_checksum(data, footer, file=file)
+                return Resolved(position=footer, orphan_count=count)
         raise _missing(token, file)
 
     return resolve
 
 
 def resolve_newest(original: Callable[..., Resolved]) -> Callable[..., Resolved]:
-    """Look at the newest footer only."""
+    """Accept the newest footer only."""
 
     def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
         if next(walk(data, file=file)).token != token:
@@ -140,15 +140,15 @@ def resolve_oldest(resolve: Callable[..., Resolved]) -> Callable[..., Resolved]:
 
     def find(data: Buffer, token: int, *, file: str) -> Resolved:
         newest = resolve(data, token, file=file)
-        positions = list(enumerate(walk(data, file=file)))
-        count, position = next((count, position) for count, position in reversed(positions) if position.token == token)
-        return newest if position == newest.position else Resolved(position=position, orphan_count=count)
+        footers = list(enumerate(walk(data, file=file)))
+        count, oldest = next((count, footer) for count, footer in reversed(footers) if footer.token == token)
+        return newest if oldest == newest.position else Resolved(position=oldest, orphan_count=count)
 
     return find
 
 
 def physical_tail(check_data: Callable[..., Iterator[Problem]]) -> Callable[..., Iterator[Problem]]:
-    """Look for the last bytes of data.parquet where the file ends, and not where the token says."""
+    """Check the last bytes of data.parquet at the end of the file, and not at the token."""
 
     def check(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:
         with files.open_data() as handle:
@@ -167,7 +167,7 @@ READER = (
         "no load fence after the version",
         "the load fence between the version and its record is left out",
         "mixed record",
-        position="tornproof.impl.txn.mapped:fence_after_version",
+        location="tornproof.impl.txn.mapped:fence_after_version",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -176,9 +176,9 @@ READER = (
     _fault(
         4,
         "no load fence before the final look",
-        "the load fence between the record and the final look is left out",
+        "the load fence between the record and the second read of the version is left out",
         "mixed record",
-        position="tornproof.impl.txn.mapped:fence_before_final_look",
+        location="tornproof.impl.txn.mapped:fence_before_final_look",
         substitute=nothing,
         explorer=Explorer.MEMORY_WEAK,
         scenario=WORDS,
@@ -187,19 +187,19 @@ READER = (
     _fault(
         5,
         "no final look",
-        "the version is not looked at again after the record",
+        "the version is not read again after the record",
         "mixed record after two commits",
-        position="tornproof.impl.table.table:safe_read",
-        substitute=looked_at_once,
+        location="tornproof.impl.table.table:safe_read",
+        substitute=checked_never,
         scenario="two-commits-one-reader",
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
     ),
     _fault(
         5,
         "no final look at words",
-        "a reader of words does not look at the version again after the record",
+        "a reader of words does not read the version again after the record",
         "mixed record after two commits",
-        position="tornproof.impl.txn.mapped:is_committed_still",
+        location="tornproof.impl.txn.mapped:is_committed_still",
         substitute=always,
         explorer=Explorer.MEMORY_SEQUENTIAL,
         scenario=WORDS,
@@ -208,10 +208,10 @@ READER = (
     _fault(
         6,
         "final look at the record",
-        "the final look is at the record's own number and not at the version",
+        "the record's own number is read again, and not the version",
         "mixed tail of a record",
-        position="tornproof.impl.table.table:safe_read",
-        substitute=looked_at_the_record,
+        location="tornproof.impl.table.table:safe_read",
+        substitute=checked_by_the_record,
         scenario="two-commits-one-reader",
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
     ),
@@ -220,7 +220,7 @@ READER = (
         "CRC never checked",
         "the CRC of `_pm` is not compared",
         "silent corruption",
-        position="tornproof.impl.pm.chain:check_checksum",
+        location="tornproof.impl.pm.chain:check_checksum",
         substitute=nothing,
         explorer=Explorer.DAMAGE,
         scenario=ONE,
@@ -231,7 +231,7 @@ READER = (
         "size from the file",
         "the size of `_pm` is that of the file and not the published one",
         "reader sees an unpublished tail",
-        position="tornproof.impl.table.partition:read_published",
+        location="tornproof.impl.table.partition:read_published",
         substitute=read_to_the_end,
         scenario="body-across-pages",
         also=(Explorer.CRASH,),
@@ -242,7 +242,7 @@ READER = (
         "header before the version",
         "the header of `_pm` is read before `_txn`",
         "token is not in the chain",
-        position="tornproof.impl.table.table:Table",
+        location="tornproof.impl.table.table:Table",
         substitute=early_headers,
         scenario=ONE,
         hidden_from=(SEQUENTIAL, Explorer.CRASH),
@@ -251,8 +251,8 @@ READER = (
         45,
         "mapping kept",
         "bytes of `_pm` that were read before are used as long as they have the token",
-        "orphan's footer for the retry's token (ABA)",
-        position="ReaderProtocol.resolve",
+        "orphan's footer is used for the retry's token (ABA)",
+        location="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=kept_mapping),
         scenario=RETRY,
         hidden_from=(SEQUENTIAL,),
@@ -262,7 +262,7 @@ READER = (
         "first footer with the token or more",
         "the walk takes the first footer with the token or a larger one",
         "newer footer for a pinned reader",
-        position="tornproof.impl.table.partition:resolve",
+        location="tornproof.impl.table.partition:resolve",
         substitute=resolve_at_least,
         explorer=SEQUENTIAL,
         scenario="append-and-power-cut",
@@ -272,7 +272,7 @@ READER = (
         "newest footer only",
         "the walk stops after one step",
         "reader that falls behind fails",
-        position="tornproof.impl.table.partition:resolve",
+        location="tornproof.impl.table.partition:resolve",
         substitute=resolve_newest,
         explorer=SEQUENTIAL,
         scenario=ONE,
@@ -282,22 +282,22 @@ READER = (
         49,
         "oldest footer with the token",
         "the walk takes the oldest footer with the token and not the newest",
-        "orphans of a generation that was restated are counted for ever",
-        position="tornproof.impl.table.partition:resolve",
+        "orphans of a republished generation are counted for ever",
+        location="tornproof.impl.table.partition:resolve",
         substitute=resolve_oldest,
         explorer=Explorer.METRIC,
         scenario=RETRY,
         also=(Explorer.CRASH,),
         hidden_from=(SEQUENTIAL, SCHEDULES),
-        argument="A token stands in two footers only where one restates the other, so that readers see the same rows; "
-        "but recovery meets its own orphan again and never comes to an end.",
+        argument="Two footers have the same token only where one republishes the other, so readers see the same rows; "
+        "but recovery finds its own orphan again each time, and never ends.",
     ),
     _fault(
         None,
         "decoded by the newest footer",
-        "the token is found, and then the newest footer is decoded within the pinned length (9.4.2, 9.4.3)",
-        "refused read with no fault at all",
-        position="ReaderProtocol.resolve",
+        "the token is found, but the newest footer is decoded, within the pinned length (9.4.2, 9.4.3)",
+        "read is rejected with no other fault",
+        location="ReaderProtocol.resolve",
         substitute=dataclasses.replace(HARDENED_READER, resolve=by_newest, check=unchecked),
         explorer=SEQUENTIAL,
         scenario=ONE,
@@ -306,9 +306,9 @@ READER = (
     _fault(
         81,
         "size of data.parquet from the file",
-        "the Thrift footer is looked for at the end of the file and not at the token",
+        "the Thrift footer is read at the end of the file and not at the token",
         "reader sees a tail that is being written",
-        position="tornproof.impl.table.partition:_check_data",
+        location="tornproof.impl.table.partition:_check_data",
         substitute=physical_tail,
         scenario="merge-beside-a-reader",
     ),

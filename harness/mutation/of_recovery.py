@@ -1,4 +1,4 @@
-"""Faults of recovery, of purging, and of what a second life makes of the first one's files."""
+"""Faults of recovery, of purging, and of how a session uses the files of the session before."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
 from tornproof.impl.write.commit import publish
 
 
-def rolled_back(*, cuts: bool) -> Callable[[Any], Callable[..., None]]:
-    """Put the header back to the committed generation, so that the next overwrites the orphan; or cut the orphan."""
+def rolled_back(*, truncates: bool) -> Callable[[Any], Callable[..., None]]:
+    """Set the header back to the committed generation, so that the next one overwrites the orphan; or truncate it."""
 
     def republish(storage: Storage, resolved: ResolvedPartition) -> None:
         end_bytes = resolved.resolved.position.end_bytes
         with ExitStack() as opened:
             handle = opened.enter_context(storage.open_for_writing(f"{resolved.files.path}/{PM_FILE}"))
             publish(handle, end_bytes, opened).msync()
-            if cuts:
+            if truncates:
                 handle.truncate(end_bytes)
 
     return lambda _: republish
 
 
 def prev_of_orphan(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
-    """Continue what stands before the new generation, orphan or not."""
+    """Continue the generation right before the new one, orphan or not."""
 
     def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
         return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=base_bytes)
@@ -48,7 +48,7 @@ def version_before(store: Callable[..., None]) -> Callable[..., None]:
 
 
 def all_uncommitted(split_name: Callable[[str], tuple[str, int]]) -> Callable[[str], tuple[str, int]]:
-    """Take every directory that the committed version does not name for one that never came about."""
+    """Take every directory that the committed version does not name for one of an uncommitted version."""
     return lambda name: (split_name(name)[0], 1 << 62)
 
 
@@ -63,7 +63,7 @@ def written_header(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unsigned(value_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Take the integers of statistics for unsigned ones."""
+    """Decode the integers of statistics as unsigned ones."""
 
     def value(column: Any, raw: bytes) -> Any:
         known = value_of(column, raw)
@@ -79,10 +79,10 @@ RECOVERY = (
     _fault(
         29,
         "orphan overwritten",
-        "the header is put back to the committed generation, and the next one is written over the orphan",
-        "chain root broken; live reader refused",
-        position="tornproof.impl.write.recovery:_republish",
-        substitute=rolled_back(cuts=False),
+        "the header is set back to the committed generation, and the next one is written over the orphan",
+        "chain root broken; live reader rejected",
+        location="tornproof.impl.write.recovery:_republish",
+        substitute=rolled_back(truncates=False),
         explorer=SCHEDULES,
         scenario="two-orphans",
         also=(Explorer.PRODUCT_A,),
@@ -91,10 +91,10 @@ RECOVERY = (
     _fault(
         31,
         "orphan cut off",
-        "recovery removes the orphan by cutting `_pm`",
+        "recovery removes the orphan by truncating `_pm`",
         "file ends under a reader",
-        position="tornproof.impl.write.recovery:_republish",
-        substitute=rolled_back(cuts=True),
+        location="tornproof.impl.write.recovery:_republish",
+        substitute=rolled_back(truncates=True),
         explorer=SCHEDULES,
         scenario=RETRY,
         hidden_from=(SEQUENTIAL,),
@@ -102,9 +102,9 @@ RECOVERY = (
     _fault(
         32,
         "prev names the orphan",
-        "the restated generation continues the orphan and not the committed one",
+        "the republished generation continues the orphan and not the committed one",
         "chain is not the committed history",
-        position="tornproof.impl.write.recovery:append_point",
+        location="tornproof.impl.write.recovery:append_point",
         substitute=prev_of_orphan,
         scenario=RETRY,
         hidden_from=(),
@@ -114,7 +114,7 @@ RECOVERY = (
         "signed bounds taken for unsigned",
         "statistics of signed integers are compared as unsigned ones",
         "wrong pruning",
-        position="tornproof.impl.pm.statistics:value_of",
+        location="tornproof.impl.pm.statistics:value_of",
         substitute=unsigned,
         scenario="texts-of-many-lengths",
     ),
@@ -123,7 +123,7 @@ RECOVERY = (
         "pins not asked for",
         "a replaced directory is removed while a reader pins it",
         "pinned reader loses its files",
-        position="tornproof.impl.write.table_writer:purge",
+        location="tornproof.impl.write.table_writer:purge",
         substitute=purge_regardless,
         scenario="purge-beside-a-pinned-reader",
         also=(SCHEDULES,),
@@ -134,7 +134,7 @@ RECOVERY = (
         "version before stored again",
         "recovery stores the version before the committed one",
         "acknowledged commit undone",
-        position="tornproof.impl.write.recovery:_store_version_again",
+        location="tornproof.impl.write.recovery:_store_version_again",
         substitute=version_before,
         scenario="append-and-power-cut",
         also=(CRASH,),
@@ -144,7 +144,7 @@ RECOVERY = (
         "version not stored again",
         "recovery takes the version from the page cache and does not make it durable",
         "adopted commit lost after a failed sync",
-        position="tornproof.impl.write.recovery:_store_version_again",
+        location="tornproof.impl.write.recovery:_store_version_again",
         substitute=nothing,
         explorer=Explorer.FAILED_SYNC,
         scenario="sync-fails",
@@ -155,7 +155,7 @@ RECOVERY = (
         "header written and not stored",
         "the published size is written as eight bytes and not stored as one word",
         "torn size: no chain has a root",
-        position="tornproof.impl.write.commit:publish",
+        location="tornproof.impl.write.commit:publish",
         substitute=written_header,
         explorer=Explorer.TORN_CRASH,
         scenario="append-and-power-cut",
@@ -164,9 +164,9 @@ RECOVERY = (
     _fault(
         None,
         "unborn directories stay",
-        "recovery leaves the directories of commits that never came about",
+        "recovery leaves the directories of uncommitted versions",
         "the next commit cannot make its directory",
-        position="tornproof.impl.write.recovery:_remove_uncommitted",
+        location="tornproof.impl.write.recovery:_remove_uncommitted",
         substitute=nothing,
         explorer=CRASH,
         scenario="rewrite-again-after-a-kill",
@@ -177,7 +177,7 @@ RECOVERY = (
         "pinned directories taken for unborn",
         "recovery removes directories that only pinned versions name",
         "pinned reader loses its files",
-        position="tornproof.impl.write.recovery:split_name",
+        location="tornproof.impl.write.recovery:split_name",
         substitute=all_uncommitted,
         scenario="rewrite-and-power-cut",
         hidden_from=(CRASH,),

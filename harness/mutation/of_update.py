@@ -1,4 +1,4 @@
-"""Faults of an update: what it appends to data.parquet, what it says of it, bloom filters too, and what it keeps."""
+"""Faults of an update: what it appends to data.parquet, its metadata, its bloom filters, and what it keeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_BYTES = 8
 
 
 def cut_before_append(actions: Mapping[Action, Callable[[Any], None]]) -> dict[Action, Callable[[Any], None]]:
-    """Cut what an orphan left in data.parquet before rows are appended."""
+    """Truncate what an orphan left in data.parquet before rows are appended."""
 
     def append(run: Any) -> None:
         file, end_bytes = run._file(DATA_FILE), run._write.data_offset_bytes
@@ -34,12 +34,12 @@ def cut_before_append(actions: Mapping[Action, Callable[[Any], None]]) -> dict[A
 
 
 def before_the_tail(_: Storage, write: PartitionWrite) -> int:
-    """Name the size without the length and the magic at its end."""
+    """Return the size without the length and the magic at its end."""
     return write.data_offset_bytes + len(write.data) - 8
 
 
 def statistics_from_block(encode_chunk: Callable[..., bytes]) -> Callable[..., bytes]:
-    """Count the offsets of long statistics from another place than readers do."""
+    """Count the offsets of long statistics from another base than readers do."""
 
     def encode(chunk: Any, index: int, references: dict[tuple[int, str], int]) -> bytes:
         return encode_chunk(chunk, index, {key: offset + 8 for key, offset in references.items()})
@@ -48,7 +48,7 @@ def statistics_from_block(encode_chunk: Callable[..., bytes]) -> Callable[..., b
 
 
 def keep_replaced(plan_merge: Callable[..., tuple[Any, ...]]) -> Any:
-    """Keep a row group that was merged beside the merged one."""
+    """Keep a row group that was merged, beside the merged one."""
 
     def plan(*arguments: Any, **settings: Any) -> tuple[Any, ...]:
         steps: list[Any] = []
@@ -81,14 +81,14 @@ def in_steps_of_words(decode_blooms: Callable[..., Any]) -> Callable[..., Any]:
         start, width = bloom_reference_offset(location, header, 0, 0), len(header.bloom_columns)
 
         def reference(entry: int) -> BloomReference:
-            position = start + entry * WORD_BYTES
+            at = start + entry * WORD_BYTES
             offset, length = (
-                int.from_bytes(data[at : at + LONG_BYTES], "little") for at in (position, position + LONG_BYTES)
+                int.from_bytes(data[first : first + LONG_BYTES], "little") for first in (at, at + LONG_BYTES)
             )
             return BloomReference(offset_bytes=offset, length_bytes=length)
 
         read = tuple(
-            tuple(reference(ordinal * width + location) for location in range(width)) for ordinal in range(len(rows))
+            tuple(reference(ordinal * width + column) for column in range(width)) for ordinal in range(len(rows))
         )
         return read, end_bytes
 
@@ -96,7 +96,7 @@ def in_steps_of_words(decode_blooms: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_blooms(reused: Callable[..., Any]) -> Callable[..., Any]:
-    """Name row groups that are kept without their filters."""
+    """Reference the row groups that are kept without their filters."""
     return lambda block_offset, blooms=(): reused(block_offset, (None,) * len(blooms))
 
 
@@ -108,7 +108,7 @@ UPDATES = (
         "token without the tail",
         "the size of data.parquet is counted without its last eight bytes",
         "token matches no footer",
-        position="Protocol.token_of",
+        location="Protocol.token_of",
         substitute=dataclasses.replace(HARDENED, token_of=before_the_tail),
         scenario=APPENDS,
     ),
@@ -117,16 +117,16 @@ UPDATES = (
         "blocks are not aligned",
         "a block starts right behind the statistics of the one before",
         "low bits of its offset are lost",
-        position="tornproof.impl.layout.pm:BLOCK_ALIGNMENT_BYTES",
+        location="tornproof.impl.layout.pm:BLOCK_ALIGNMENT_BYTES",
         substitute=lambda _: 1,
         scenario="texts-of-many-lengths",
     ),
     _fault(
         54,
         "long statistics from another base",
-        "offsets of statistics that do not fit inline are counted from another place",
+        "offsets of statistics that do not fit inline are counted from another base",
         "wrong minimum and maximum",
-        position="tornproof.impl.pm.block:_encode_chunk",
+        location="tornproof.impl.pm.block:_encode_chunk",
         substitute=statistics_from_block,
         scenario="texts-of-many-lengths",
     ),
@@ -135,7 +135,7 @@ UPDATES = (
         "replaced row group stays",
         "a row group that was merged stays beside the merged one",
         "duplicate rows",
-        position="tornproof.impl.write.partition_change:plan_merge",
+        location="tornproof.impl.write.partition_change:plan_merge",
         substitute=keep_replaced,
         scenario="merge-and-power-cut",
     ),
@@ -144,7 +144,7 @@ UPDATES = (
         "dead bytes are not counted",
         "UNUSED_BYTES leaves out row groups that an update replaces",
         "rewrite comes too late",
-        position="tornproof.impl.write.partition_writer:unused_bytes_of",
+        location="tornproof.impl.write.partition_writer:unused_bytes_of",
         substitute=lambda _: lambda *__: 0,
         explorer=Explorer.METRIC,
         scenario="merge-and-power-cut",
@@ -155,9 +155,9 @@ UPDATES = (
     _fault(
         72,
         "dead tail cut off",
-        "data.parquet is cut to the committed end before rows are appended",
+        "data.parquet is truncated to the committed end before rows are appended",
         "mapped reader of dead bytes gets a bus error",
-        position="tornproof.impl.write.commit:_PARTITION_ACTIONS",
+        location="tornproof.impl.write.commit:_PARTITION_ACTIONS",
         substitute=cut_before_append,
         explorer=Explorer.METRIC,
         scenario="two-orphans",
@@ -170,7 +170,7 @@ UPDATES = (
         "filters by columns",
         "the matrix of filters stands column by column, not row group by row group",
         "wrong filter, rows that are not found",
-        position="tornproof.impl.pm.encode:encode_footer",
+        location="tornproof.impl.pm.encode:encode_footer",
         substitute=by_columns,
         scenario="filters-in-pm",
     ),
@@ -179,7 +179,7 @@ UPDATES = (
         "external filters at inlined steps",
         "entries of 16 bytes that lead into data.parquet are read in steps of 4",
         "wrong filter",
-        position="tornproof.impl.pm.footer:_decode_blooms",
+        location="tornproof.impl.pm.footer:_decode_blooms",
         substitute=in_steps_of_words,
         scenario="filters-in-data",
     ),
@@ -188,7 +188,7 @@ UPDATES = (
         "kept row groups lose their filters",
         "an update writes 0 for the filters of row groups that it keeps",
         "nothing is pruned any more, answers stay the same",
-        position="tornproof.impl.write.partition_writer:ReusedRowGroup",
+        location="tornproof.impl.write.partition_writer:ReusedRowGroup",
         substitute=without_blooms,
         explorer=Explorer.METRIC,
         scenario="filters-in-pm",

@@ -1,4 +1,4 @@
-"""Faults of the writer: what it puts into `_txn`, `_pm` and data.parquet, and where."""
+"""Faults of the writer: what it writes into `_txn`, `_pm` and data.parquet, and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan
 
 
 def live_area(area_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Take the other area."""
+    """Select the other area."""
     return lambda base, version: area_of(base, version + 1)
 
 
@@ -33,7 +33,7 @@ def two_versions_on(plan_store: Callable[..., StorePlan]) -> Callable[..., Store
 
 
 def entries_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextVersion]:
-    """Keep the size of the partition table where it gets shorter, and so the entries behind it."""
+    """Keep the size of the partition table when it gets shorter, and so the entries at its end."""
 
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         ghosts = [PartitionState.of(each) for each in current.partitions[len(partitions) :]]
@@ -44,7 +44,7 @@ def entries_stay(next_version: Callable[..., NextVersion]) -> Callable[..., Next
 
 
 def tokens_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextVersion]:
-    """Update row counts and leave the token of a partition that grows as it was."""
+    """Update row counts, but not the token of a partition that grows."""
 
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         tokens = {(each.timestamp, each.name_txn): each.token for each in current.partitions}
@@ -58,7 +58,7 @@ def tokens_stay(next_version: Callable[..., NextVersion]) -> Callable[..., NextV
 
 
 def keep_names(next_version: Callable[..., NextVersion]) -> Any:
-    """Leave the name of a partition that was written anew as it was."""
+    """Do not update the name of a partition that was rewritten."""
 
     def following(current: Transaction, *, partitions: Sequence[PartitionState], **rest: Any) -> NextVersion:
         names = {partition.timestamp: partition.name_txn for partition in current.partitions}
@@ -69,7 +69,7 @@ def keep_names(next_version: Callable[..., NextVersion]) -> Any:
 
 
 def changed_point(**change: Callable[[AppendPoint], Any]) -> Callable[[Any], Any]:
-    """Lay a generation out as if it continued another one."""
+    """Lay out a generation as if it continued another one."""
 
     def wrap(lay_out: Callable[..., Any]) -> Callable[..., Any]:
         def other(header: Any, point: AppendPoint, *rest: Any) -> Any:
@@ -82,7 +82,7 @@ def changed_point(**change: Callable[[AppendPoint], Any]) -> Callable[[Any], Any
 
 
 def prev_of_footer(append_point: Callable[..., AppendPoint]) -> Callable[..., AppendPoint]:
-    """Name where the footer before starts instead of where it ends."""
+    """Name the start of the footer before, instead of its end."""
 
     def point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
         return dataclasses.replace(append_point(data, anchor, base_bytes=base_bytes), prev=anchor.offset_bytes)
@@ -96,7 +96,7 @@ def short_publication(publish: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checksum_from(start: int) -> Callable[[Any], Any]:
-    """Begin the CRC of a new file elsewhere."""
+    """Begin the CRC of a new file at another offset."""
 
     def wrap(start_file: Callable[..., Any]) -> Callable[..., Any]:
         def begun(header: Any) -> tuple[bytes, AppendPoint]:
@@ -116,7 +116,7 @@ WRITER = (
         "record over the live one",
         "the record goes into the area of the committed version",
         "live snapshot overwritten",
-        position="tornproof.impl.txn.write:area_of",
+        location="tornproof.impl.txn.write:area_of",
         substitute=live_area,
         explorer=Explorer.TRACE_RULE,
         scenario="one-commit-one-reader",
@@ -127,7 +127,7 @@ WRITER = (
         "version goes up by two",
         "the version after the next is stored, which is always in the same area",
         "live snapshot overwritten",
-        position="tornproof.impl.write.table_writer:plan_store",
+        location="tornproof.impl.write.table_writer:plan_store",
         substitute=two_versions_on,
         scenario=APPENDS,
         also=(Explorer.CRASH,),
@@ -137,7 +137,7 @@ WRITER = (
         "size of the table stays",
         "the record's partition table does not get shorter when a partition goes",
         "ghost partition appears",
-        position="tornproof.impl.write.table_writer:next_version",
+        location="tornproof.impl.write.table_writer:next_version",
         substitute=entries_stay,
         scenario="record-shrinks",
     ),
@@ -146,7 +146,7 @@ WRITER = (
         "token forgotten",
         "a commit in place updates the row count and leaves the token",
         "new rows, old footer",
-        position="tornproof.impl.write.table_writer:next_version",
+        location="tornproof.impl.write.table_writer:next_version",
         substitute=tokens_stay,
         scenario=APPENDS,
     ),
@@ -155,7 +155,7 @@ WRITER = (
         "name forgotten",
         "a rewrite does not change the name in the entry",
         "old directory is read",
-        position="tornproof.impl.write.table_writer:next_version",
+        location="tornproof.impl.write.table_writer:next_version",
         substitute=keep_names,
         scenario="rewrite-and-power-cut",
     ),
@@ -164,7 +164,7 @@ WRITER = (
         "prev names where a footer starts",
         "`prev` is the offset of the footer before and not its end",
         "chain walk fails for a pinned reader",
-        position="tornproof.impl.write.partition_writer:append_point",
+        location="tornproof.impl.write.partition_writer:append_point",
         substitute=prev_of_footer,
         scenario=APPENDS,
     ),
@@ -173,7 +173,7 @@ WRITER = (
         "prev is always 0",
         "each generation says that it is the first",
         "pinned reader loses its snapshot",
-        position="tornproof.impl.write.partition_writer:lay_out_generation",
+        location="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(prev=lambda _: 0),
         scenario=APPENDS,
     ),
@@ -182,7 +182,7 @@ WRITER = (
         "published size without the last word",
         "the header says a size that leaves out the last four bytes",
         "trailer misread",
-        position="tornproof.impl.write.commit:publish",
+        location="tornproof.impl.write.commit:publish",
         substitute=short_publication,
         scenario=APPENDS,
     ),
@@ -191,7 +191,7 @@ WRITER = (
         "CRC from byte 0",
         "the CRC of a new file covers the size in its header too",
         "pinned snapshots are rejected",
-        position="tornproof.impl.write.partition_writer:start_file",
+        location="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(0),
         scenario="new-partition-and-power-cut",
     ),
@@ -200,7 +200,7 @@ WRITER = (
         "CRC from byte 16",
         "the CRC of a new file does not cover the feature flags",
         "feature flags are not protected",
-        position="tornproof.impl.write.partition_writer:start_file",
+        location="tornproof.impl.write.partition_writer:start_file",
         substitute=checksum_from(16),
         scenario="new-partition-and-power-cut",
     ),
@@ -209,7 +209,7 @@ WRITER = (
         "CRC starts over",
         "the CRC of a generation forgets what was covered before it",
         "old blocks are not protected",
-        position="tornproof.impl.write.partition_writer:lay_out_generation",
+        location="tornproof.impl.write.partition_writer:lay_out_generation",
         substitute=changed_point(checksum=lambda _: 0),
         scenario=APPENDS,
     ),

@@ -1,6 +1,6 @@
-"""Planted faults for runs of real processes: each takes what stands at one place and returns what stands there instead.
+"""Planted faults for runs of real processes: each takes the original function and returns its replacement.
 
-The first ones are mistakes of an implementation, the last ones of a process that is no judge of it.
+The first ones are mistakes of an implementation; the last three keep a process from judging it at all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _BlindLock(WriterLock):
 
     @contextmanager
     def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
-        """Say that nobody reads."""
+        """Report that there is no reader."""
         yield True
 
 
@@ -78,7 +78,7 @@ def version_before(original: Callable[..., Transaction]) -> Callable[..., Transa
 
 
 def forgotten_row_groups(original: Callable[..., tuple[Step, ...]]) -> Callable[..., tuple[Step, ...]]:
-    """Forget the row groups that a merge was to keep at the start of a file."""
+    """Forget the row groups at the start of a file that a merge has to keep."""
 
     def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool) -> tuple[Step, ...]:
         first, *others = original(spans, timestamps, has_keys=has_keys)
@@ -88,7 +88,7 @@ def forgotten_row_groups(original: Callable[..., tuple[Step, ...]]) -> Callable[
 
 
 def bug(original: object) -> Callable[..., Any]:
-    """Raise what no caller expects."""
+    """Raise an error that no caller expects."""
 
     def fail(*_: object, **__: object) -> Any:
         raise LookupError("a planted bug")
@@ -97,7 +97,7 @@ def bug(original: object) -> Callable[..., Any]:
 
 
 def rejection(original: object) -> Callable[..., Any]:
-    """Refuse the table as one that is beyond this writer."""
+    """Reject the table as one that this writer does not support."""
 
     def reject(*_: object, **__: object) -> Any:
         raise UnsupportedError(file="_meta", field="x", offset_bytes=0, expected="what is known", actual="a novelty")
@@ -106,7 +106,7 @@ def rejection(original: object) -> Callable[..., Any]:
 
 
 def sleep(original: object) -> Callable[..., Any]:
-    """Never come back."""
+    """Never return."""
 
     def hang(*_: object, **__: object) -> Any:
         while True:

@@ -1,4 +1,4 @@
-"""A finding's log once more, with the fault planted that it is of, if it is of one."""
+"""Replays a finding's log with the fault planted under which it was found, if there was one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
 
 FAULT = "fault"
-"""Where the evidence of a finding names its fault."""
+"""The key of the fault's name in the evidence of a finding."""
 
 
 def replay_planted(finding: Finding, target: Target | None = None) -> Replayed:
-    """Run a finding's log as `replay_log` does; UNKNOWN where it cannot be run, and why."""
+    """Run a finding's log as `replay_log` does; UNKNOWN with the reason where it cannot be run."""
     try:
         if FAULT not in finding.evidence:
             return replay_log(finding, target)

@@ -1,8 +1,7 @@
-"""Runs by number: one seed is one run of the simulator on a scenario, under a preset and perhaps a planted fault.
+"""Seeded runs: one seed is one run of the simulator on a scenario, with a preset and perhaps a planted fault.
 
-All that is left to chance is drawn from the seed: the schedule of each life, uniform or by PCT; what befalls the writer
-and before which call; which of the legal disks a power cut leaves. What was drawn is told as moves, and the moves are
-the run: nobody needs the seed to see it again.
+The seed decides the schedule of each session, uniform or by PCT; the fault that is injected into the writer, and before
+which call; and the legal disk that a power cut leaves. A run is recorded as its moves, which replay without the seed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NO_FAULT = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What many seeds are run on; with `watches_steps` each step is judged by the trace rules, too."""
+    """What seeds are run on; with `watches_steps` the trace rules judge each step, too."""
 
     scenario: Scenario
     preset: str = HARDENED
@@ -51,16 +50,16 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What results are filed under."""
+        """The key of its results."""
         return self.scenario.name, self.preset, self.fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededRun:
-    """One run: its verdict with the first violation, what befell the writer before which of its steps, and the moves.
+    """One run: its verdict with the first violation, the injected fault and the step before it, and the moves.
 
-    `model` is what the crash left intact, `disk` which kind of disk that was. `is_seen_kept` says whether what was seen
-    must survive, which is what `judge` of a history asks. With `error` the run came to no end and is UNKNOWN.
+    `model` is the persistence model of the crash, `disk` the kind of disk that it left. `is_seen_kept` is the
+    `seen_survives` for the judge of its history. A run with an `error` did not finish and is UNKNOWN.
     """
 
     seed: int
@@ -83,16 +82,16 @@ class SeededRun:
 
 
 class SeededRuns:
-    """Runs seeds on one cell, whose clients learn once for all of them. A fault is planted while the block runs."""
+    """Runs seeds on one cell, whose nodes all runs share. A fault is planted while the block runs."""
 
     def __init__(self, cell: Cell, campaign_seed: int) -> None:
-        """Wait for the block."""
+        """Prepare nothing before the block."""
         self.cell = cell
         self._seed = campaign_seed
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Make the situation; raises NotExplorableError where the preset refuses it undisturbed."""
+        """Make the test case; raises NotExplorableError if the preset rejects it in a fault-free run."""
         with self._stack as stack:
             self.case = _case(self.cell, stack)
             self._points = Points()
@@ -104,20 +103,20 @@ class SeededRuns:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """End all greenlets, and take the fault away."""
+        """End all greenlets, and remove the fault."""
         self._stack.close()
 
     def run(self, seed: int) -> SeededRun:
-        """Return the run of a seed; what goes wrong in the harness is told in it."""
+        """Return the run of a seed; an exception of the harness becomes its `error`."""
         try:
             return self._run(seed)[0]
         except Exception as error:
             return SeededRun(seed=seed, verdict=Verdict.UNKNOWN, error=f"{type(error).__name__}: {error}")
 
     def finding(self, seed: int) -> Finding:
-        """Return the finding of a seed's run, made small where a log shows it, with all that it takes to see it again.
+        """Return the finding of a seed's run, shrunk if a log reproduces it, with all that a replay needs.
 
-        Where none does, the run itself is what is seen again.
+        If no log does, a replay runs the seed.
         """
         run, violation = self._run(seed)
         assert violation is not None, f"seed {seed} of {self.cell.key} breaks nothing"
@@ -125,7 +124,7 @@ class SeededRuns:
             moves = moves_of(run.moves)
             found = finding_or_moves(self.case, moves, violation, phase=PHASE, scenario=self.cell.scenario.name)
         except NotExplorableError as error:
-            # Under some faults a smaller case does not work even where nothing disturbs it.
+            # With some faults a smaller case fails even in a fault-free run.
             evidence = {"moves": json.loads(run.moves), "note": str(error)}
             found = Finding(property=run.property, phase=PHASE, sentence=run.sentence, evidence=evidence)
         evidence = {**found.evidence, SEEDED: seeded_document(self.cell, self._seed, seed)}
@@ -171,9 +170,9 @@ def seeded_document(cell: Cell, campaign_seed: int, seed: int) -> dict[str, Any]
 
 
 def replay_seeded(finding: Finding) -> Verdict:
-    """Run a finding's seed: INVALID where it breaks the same property by the same part of the cast.
+    """Run a finding's seed again: INVALID if it breaks the same property.
 
-    Raises KeyError, TypeError, ValueError and NotExplorableError for what is no run of this release.
+    Raises KeyError, TypeError, ValueError and NotExplorableError for a document that this release cannot run.
     """
     document = finding.evidence[SEEDED]
     cell = Cell(
@@ -190,7 +189,7 @@ def replay_seeded(finding: Finding) -> Verdict:
 
 
 def run_seeds(cell: Cell, campaign_seed: int, seeds: Sequence[int]) -> list[SeededRun]:
-    """Return the runs of these seeds; where the preset refuses the scenario undisturbed, each says so."""
+    """Return the runs of these seeds; each is an error if the preset rejects the scenario in a fault-free run."""
     try:
         with SeededRuns(cell, campaign_seed) as runs:
             return [runs.run(seed) for seed in seeds]
@@ -199,13 +198,13 @@ def run_seeds(cell: Cell, campaign_seed: int, seeds: Sequence[int]) -> list[Seed
 
 
 def generator_of(campaign_seed: int, cell: Cell, seed: int) -> np.random.Generator:
-    """Return the chance of one run, which follows from its name alone."""
+    """Return the random generator of one run, which depends on nothing but its name."""
     name = json.dumps([campaign_seed, *cell.key, seed]).encode()
     return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())))
 
 
 def _case(cell: Cell, stack: ExitStack) -> TestCase:
-    """Return the situation of a cell, with its fault planted as long as the stack stands; readers are never missing."""
+    """Return the test case of a cell with at least one reader; its fault is planted until the stack closes."""
     case = setting_of(cell.scenario, PRESETS[cell.preset]).case
     if not case.readers:
         case = replace(case, readers=(Readers(),))

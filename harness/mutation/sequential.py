@@ -1,4 +1,4 @@
-"""The hunters that disturb nobody: commits one after the other, read, accounted for, and watched step by step."""
+"""The detectors that inject nothing: commits in sequence, which are read, counted, and watched step by step."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from tornproof.impl.verify.verify import verify_table
 
 SOUND = "the files are sound"
 PINNED = "a pinned snapshot stays readable and equal to itself"
-ACCOUNTED = "the files account for their bytes and generations as the model does"
+COUNTERS = "the files count their bytes and generations as the model does"
 
 
 class BrokenError(Exception):
-    """A property that does not hold."""
+    """A property does not hold."""
 
     def __init__(self, violated: str) -> None:
         self.violated = violated
 
 
-class Alone:
-    """One run of a scenario's lives by a planted writer; readers are other processes on the same disk."""
+class SequentialRun:
+    """One run of a scenario's sessions by a writer with the fault; readers are other processes on the same disk."""
 
     def __init__(self, baseline: Baseline, mutant: Mutant) -> None:
-        """Begin with the files of the start."""
+        """Start with the files of the scenario."""
         self.storage = baseline.storage()
         self.read_count = 0
         self._baseline = baseline
@@ -63,16 +63,16 @@ class Alone:
 
     @property
     def path(self) -> str:
-        """Where the table is."""
+        """The path of the table."""
         return self._baseline.sound.path
 
     def pin(self, expected: Seen) -> None:
-        """Let a reader pin the version of now."""
+        """Pin the current version in a new reader."""
         reader = self.storage.fork_process()
         self._pins.append((self._opened.enter_context(pin_committed(reader, self.path)), expected))
 
     def read(self, expected: Seen) -> None:
-        """Read by all readers, with the fault and without it; raises BrokenError."""
+        """Read with all readers, with and without the fault; raises BrokenError."""
         for is_planted in (True, False):
             with ExitStack() as planted:
                 if is_planted:
@@ -103,7 +103,7 @@ class Alone:
             raise BrokenError(SOUND)
 
     def close(self) -> None:
-        """Give all pins up."""
+        """Release all pins."""
         self._opened.close()
 
     def _commit(self, writer: TableCommits, number: int) -> None:
@@ -115,38 +115,38 @@ class Alone:
 
 
 def sequential(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Let all commits come one after the other, each read by pinned readers of every version so far, and verified."""
-    alone = Alone(baseline, mutant)
+    """Make all commits in sequence; after each, read with pinned readers of every version so far, and verify."""
+    run = SequentialRun(baseline, mutant)
     try:
-        alone.pin(baseline.expected(()))
-        for done in alone.commits():
+        run.pin(baseline.expected(()))
+        for done in run.commits():
             expected = baseline.expected(done)
-            alone.read(expected)
-            alone.verify()
-            alone.pin(expected)
+            run.read(expected)
+            run.verify()
+            run.pin(expected)
     except BrokenError as broken:
-        return Catch(alone.read_count, broken.violated)
+        return Catch(run.read_count, broken.violated)
     except Exception:
-        return Catch(alone.read_count, Property.DISORDERLY)
+        return Catch(run.read_count, Property.DISORDERLY)
     finally:
-        alone.close()
-    return Catch(alone.read_count)
+        run.close()
+    return Catch(run.read_count)
 
 
 def metric(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Compare what the files say of themselves after each commit with what they say where there is no fault."""
-    alone, storage = Alone(baseline, mutant), baseline.storage()
+    """Compare the counters in the files after each commit with those of a run without the fault."""
+    run, storage = SequentialRun(baseline, mutant), baseline.storage()
     count = 0
     with ExitStack() as opened:
-        opened.callback(alone.close)
+        opened.callback(run.close)
         writers = [TableTarget().open_writer(storage, baseline.sound.path)]
-        for count, done in enumerate(alone.commits(), start=1):
+        for count, done in enumerate(run.commits(), start=1):
             if done[-1] in baseline.sound.second_session[:1]:
                 writers.pop().__exit__()
                 writers.append(TableTarget().open_writer(storage, baseline.sound.path))
             writers[0].commit(baseline.operation(done[-1]))
-            if _counters(storage, baseline) != _counters(alone.storage, baseline):
-                return Catch(count, ACCOUNTED)
+            if _counters(storage, baseline) != _counters(run.storage, baseline):
+                return Catch(count, COUNTERS)
     return Catch(count)
 
 
@@ -164,7 +164,7 @@ def _filter_count(table: Table) -> int:
 
 
 def trace_rule(baseline: Baseline, mutant: Mutant) -> Catch:
-    """Watch each step of both lives of a writer that nothing disturbs."""
+    """Watch each step of both sessions of a fault-free writer."""
     with mutant.planted():
         case = baseline.case(mutant.target, PublishingRules(baseline.sound.path))
         process_group = case.process_group((*case.first_session, *case.second_session))
@@ -177,13 +177,13 @@ def trace_rule(baseline: Baseline, mutant: Mutant) -> Catch:
 
 
 class PublishingRules(TableRules):
-    """The rules for one table, and that no generation is published before the bytes of data.parquet that it describes.
+    """The rules for one table, and one more: no generation is published before the bytes of data.parquet it describes.
 
-    It breaks nobody's reading, as only `_txn` says which generation counts; so what breaks it is found by nothing else.
+    Breaking it harms no reader, because only `_txn` says which generation counts; so only this rule detects it.
     """
 
     def before(self, kernel: Kernel, call: Call) -> Broken | None:
-        """Judge the store of a size into the header of a `_pm`, and what the other rules are about."""
+        """Check the store of a size into the header of a `_pm`, then the other rules."""
         directory, _, name = call.path.rpartition("/")
         if call.kind is CallKind.STORE and name == PM_FILE and call.offset_bytes == 0:
             end_bytes = int.from_bytes(call.content, "little")

@@ -1,4 +1,4 @@
-"""Faults of the catalogue that explorers of whole tables must notice, planted in any writer that is opened."""
+"""Faults of the catalogue that the explorers of whole tables must find, planted in every writer that is opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTICED = (
     dataclasses.replace(
         fault_named("header after the version"),
         name="header never patched",
-        position="Protocol.update",
+        location="Protocol.update",
         substitute=dataclasses.replace(HARDENED, update=HARDENED.update[:4]),
     ),
     fault_named("failed sync ignored"),
@@ -34,11 +34,11 @@ NOTICED = (
     fault_named("pins not asked for"),
 )
 NOT_FOR_CRASHES = {"pinned directories taken for unborn", "pins not asked for"}
-"""What only readers see that pin old versions, or that long-lived readers see, is for the stateful explorer."""
+"""Only readers that pin old versions or live long see these, which the stateful explorer has."""
 
 
 def planted(fault: PlantedFault) -> AbstractContextManager[None]:
-    """Hold a fault at its place while the block runs, another order of actions included."""
+    """Plant a fault while the block runs; it may be another order of actions."""
     substitute = fault.substitute
     return in_any_writer(substitute) if isinstance(substitute, Protocol) else Mutant(fault).planted()
 

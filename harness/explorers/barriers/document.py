@@ -1,4 +1,4 @@
-"""Outcomes of sets of barriers as data, and as the page that says what a commit guarantees."""
+"""Outcomes of sets of barriers as data, and as the page on what a commit guarantees."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ This page is generated: `tornproof barriers --markdown` explores the implementat
   is stored, and it is on disk only when the commit returns. While the machine runs, a version that was seen stays,
   whatever process dies.
 - Recovery can be interrupted at any step and done again, and a second recovery changes nothing.
-- After a sync that failed the writer is dead, and its commit may be there or not; the next writer's recovery decides.
-- All of it was explored on one workload of three commits, which grow, merge, make and rewrite partitions and purge one,
-  and one record of which crosses a sector: a crash after each call, in recoveries too. That is no proof for others.
+- After a failed sync the writer cannot be used any more; whether its commit survives, the next recovery decides.
+- This was explored on one workload of three commits, which grow, merge, create, rewrite and purge partitions, with one
+  record across a sector boundary: a crash after each call, in recoveries too. It is no proof for other workloads.
 """
 
 
@@ -72,7 +72,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     models = _models(outcomes)
     parts = [
         _INTRODUCTION.format(hardened=_hardened(outcomes)),
-        "## Barriers\n\nA commit does F1 to F3 in each partition, then F6 where it made names, F4 and F5.\n",
+        "## Barriers\n\nA commit does F1 to F3 in each partition, then F6 if it created names, then F4 and F5.\n",
         markdown_table(("barrier", "what it is for"), [(name, _PURPOSES[name]) for name in ALL]),
         "## Models of persistence\n\nWhat a crash may leave, and on which file systems and devices.\n",
         markdown_table(

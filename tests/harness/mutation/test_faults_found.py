@@ -11,7 +11,7 @@ import pytest
 from depth import nightly, sampled
 
 from tornproof.harness.common.patch import original_of
-from tornproof.harness.mutation import detectors as hunters
+from tornproof.harness.mutation import detectors
 from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import FAULTS, document, fault_named
 from tornproof.harness.mutation.detectors import DETECTORS, MutationRun, mutation_run
@@ -23,7 +23,7 @@ FOUND = [(fault, explorer) for fault in FAULTS for explorer in (fault.explorer, 
 HIDDEN = [(fault, explorer) for fault in FAULTS for explorer in fault.hidden_from]
 KINDS = sorted({(explorer, fault.scenario) for fault, explorer in (*FOUND, *HIDDEN)})
 SMALL_CRASHES = ("append-and-power-cut", "one-commit-one-reader", "rewrite-and-power-cut", "two-orphans")
-# What explores much or many; the same explorer goes through a smaller scenario beside it, or through fewer rules.
+# Large explorations; by day the same explorer runs on a smaller scenario, or with fewer rules.
 DEEP = {
     (Explorer.FAILED_SYNC, "sync-fails"),
     (Explorer.POWER_C_512, "record-across-sectors"),
@@ -37,9 +37,9 @@ DEEP = {
 SMALL = [(Explorer.FAILED_SYNC, "one-commit-one-reader"), (Explorer.PRODUCT_A, "one-commit-one-reader")]
 FEW_STEPS = 200
 SAMPLED = 3
-# Who takes no time.
+# Explorers that take no time.
 QUICK = {Explorer.SEQUENTIAL}
-# Who looks at much more than one run.
+# Explorers that look at many runs.
 SLOW = {
     Explorer.SCHEDULES,
     Explorer.TORN_CRASH,
@@ -84,7 +84,7 @@ def test_there_are_more_than_forty_faults_each_with_a_name_of_its_own() -> None:
     assert all(fault.change and fault.property_broken for fault in FAULTS)
 
 
-def test_every_fault_is_hunted_on_a_scenario_that_is_there_by_an_explorer_that_is_not_said_to_miss_it() -> None:
+def test_every_fault_has_an_existing_scenario_and_no_explorer_is_said_both_to_find_and_to_miss_it() -> None:
     for fault in FAULTS:
         assert fault.scenario in scenario_names()
         found = {fault.explorer, *fault.also}
@@ -107,16 +107,16 @@ def test_a_barrier_that_is_left_out_is_said_to_survive_process_kill_and_to_need_
 
 @pytest.mark.parametrize(("fault", "explorer"), sampled(7, FOUND, besides=lambda case: case[1] not in SLOW), ids=named)
 def test_the_fault_is_found(fault: PlantedFault, explorer: Explorer) -> None:
-    came = mutation_run(fault, explorer)
-    assert came.reached and came.triggered and came.detected and came.property
+    run = mutation_run(fault, explorer)
+    assert run.reached and run.triggered and run.detected and run.property
 
 
 @pytest.mark.parametrize(
     ("fault", "explorer"), sampled(SAMPLED, HIDDEN, besides=lambda case: case[1] in QUICK), ids=named
 )
 def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
-    came = mutation_run(fault, explorer)
-    assert not came.detected and came.explored_count > 0
+    run = mutation_run(fault, explorer)
+    assert not run.detected and run.explored_count > 0
 
 
 @pytest.mark.parametrize(
@@ -129,37 +129,37 @@ def test_the_fault_is_missed(fault: PlantedFault, explorer: Explorer) -> None:
     ids=str,
 )
 def test_without_a_fault_nothing_is_found(explorer: Explorer, scenario: str) -> None:
-    sound = replace(FAULTS[0], position="Protocol", substitute=HARDENED, scenario=scenario)
-    came = mutation_run(sound, explorer)
-    assert not came.detected and not came.triggered and came.explored_count > 0
+    sound = replace(FAULTS[0], location="Protocol", substitute=HARDENED, scenario=scenario)
+    run = mutation_run(sound, explorer)
+    assert not run.detected and not run.triggered and run.explored_count > 0
 
 
 def test_without_a_fault_a_few_rules_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hunters, "STATEFUL_STEPS", FEW_STEPS)
-    sound = replace(FAULTS[0], position="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
-    came = mutation_run(sound, Explorer.STATEFUL)
-    assert not came.detected and not came.triggered and came.explored_count == FEW_STEPS
+    monkeypatch.setattr(detectors, "STATEFUL_STEPS", FEW_STEPS)
+    sound = replace(FAULTS[0], location="Protocol", substitute=HARDENED, scenario="merge-and-power-cut")
+    run = mutation_run(sound, Explorer.STATEFUL)
+    assert not run.detected and not run.triggered and run.explored_count == FEW_STEPS
 
 
-def test_what_stood_at_a_place_is_there_again_after_a_hunt() -> None:
+def test_what_was_at_a_location_is_there_again_after_a_mutation_run() -> None:
     for fault in FAULTS:
-        if ":" in fault.position:
-            before = original_of(fault.position)
+        if ":" in fault.location:
+            before = original_of(fault.location)
             with Mutant(fault).planted():
-                assert original_of(fault.position) is not before
-            assert original_of(fault.position) is before
+                assert original_of(fault.location) is not before
+            assert original_of(fault.location) is before
 
 
-def test_a_place_is_one_name_of_the_implementation_or_one_field_of_a_protocol() -> None:
+def test_a_location_is_one_name_of_the_implementation_or_one_field_of_a_protocol() -> None:
     for fault in FAULTS:
-        module, _, name = fault.position.partition(":")
+        module, _, name = fault.location.partition(":")
         if name:
             assert module.startswith("tornproof.impl.") and hasattr(importlib.import_module(module), name)
         else:
             assert module.split(".")[0] in ("Protocol", "ReaderProtocol")
 
 
-def test_a_fault_at_a_place_that_nobody_comes_to_is_neither_reached_nor_triggered() -> None:
+def test_a_fault_at_a_location_that_is_never_used_is_neither_reached_nor_triggered() -> None:
     unreached = replace(fault_named("no final look at words"), explorer=Explorer.SEQUENTIAL)
     assert mutation_run(unreached) == MutationRun(
         reached=False,
@@ -172,11 +172,11 @@ def test_a_fault_at_a_place_that_nobody_comes_to_is_neither_reached_nor_triggere
 
 def test_a_patch_that_changes_nothing_is_reached_and_not_triggered() -> None:
     idle = replace(fault_named("newest footer only"), substitute=lambda resolve: resolve)
-    came = mutation_run(idle)
-    assert came.reached and not came.triggered and not came.detected
+    run = mutation_run(idle)
+    assert run.reached and not run.triggered and not run.detected
 
 
-def test_what_a_hunt_expects_was_seen_without_a_fault() -> None:
+def test_the_expected_answers_of_a_mutation_run_come_from_a_run_without_a_fault() -> None:
     fault = fault_named("token forgotten")
     before = baseline_of(fault.scenario).expected(())
     assert mutation_run(fault).detected

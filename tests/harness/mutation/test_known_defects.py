@@ -1,4 +1,4 @@
-"""Every known defect is found, as a small finding that is seen again with the defect and not without it."""
+"""Every known defect is found, as a small finding that replays with the defect and not without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tornproof.harness.counterexamples.make import finding_of
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import run_log
 from tornproof.harness.explorers.simulated_phases import simulate
-from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, replayed, replayed_without, shown, size_of
+from tornproof.harness.mutation.known import KNOWN, KnownDefect, Size, find_defect, replay_with, replay_without, size_of
 from tornproof.harness.mutation.known_document import document, picture_of, table
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.replay import replay_finding
@@ -35,7 +35,7 @@ STEP_RULES = (Property.BARRIERS, Property.IMMUTABLE)
 BY_NAME = {defect.name: defect for defect in KNOWN}
 PAGE = Path(__file__).parents[3] / "docs/known-defects.md"
 RELEASES = ("questdb-9.4.2", "questdb-9.4.3")
-LOOKED_AT = (
+SHARED = (
     "header before body (F2)",
     "data not durable (F1)",
     "lost acknowledged commit (F5)",
@@ -46,17 +46,17 @@ LOOKED_AT = (
     "orphan as the base of the next update (questdb-9.4.2)",
     "no fence after the version",
 )
-"""What more than one test looks at, so that it is found by day too, beside a sample of the others."""
+"""Defects of more than one test, which are found by day too, beside a sample of the others."""
 BY_DAY = (
-    *(defect for defect in KNOWN if defect.name in LOOKED_AT),
-    *drawn(3, [defect for defect in KNOWN if defect.name not in LOOKED_AT]),
+    *(defect for defect in KNOWN if defect.name in SHARED),
+    *drawn(3, [defect for defect in KNOWN if defect.name not in SHARED]),
 )
 
 
 @functools.cache
 def found(defect: KnownDefect) -> Finding:
-    """Return what its explorer finds, as it is read from a file."""
-    finding = shown(defect)
+    """Return the finding of its explorer, as read from a file."""
+    finding = find_defect(defect)
     return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
 
 
@@ -71,15 +71,15 @@ def times_of_each() -> list[object]:
 
 
 @pytest.mark.parametrize(("defect", "times"), times_of_each(), ids=lambda value: getattr(value, "name", str(value)))
-def test_a_known_defect_is_seen_again_every_time_with_the_same_evidence_and_not_without_it(
+def test_a_known_defect_replays_every_time_with_the_same_evidence_and_not_without_it(
     defect: KnownDefect, times: int
 ) -> None:
     finding = found(defect)
     assert finding.property == defect.breaks and finding.property not in STEP_RULES
     for _ in range(times):
-        again = replayed(defect, finding)
+        again = replay_with(defect, finding)
         assert (again.verdict, again.is_same, again.note) == (Verdict.INVALID, True, "")
-    assert replayed_without(finding) is Verdict.VALID
+    assert replay_without(finding) is Verdict.VALID
     assert table([(defect, finding)])[-1] in lines_of_page(), REMADE
 
 
@@ -91,7 +91,7 @@ def test_findings_of_released_servers_need_no_more_than_their_file(defect: Known
 
 
 def test_the_median_finding_is_small() -> None:
-    # That the page has the sizes which are found is a matter of each defect.
+    # The test of each defect compares its line of the page.
     sizes = [Size(*map(int, line.strip("| ").split(" | ")[-3:])) for line in lines_of_page()[2:]]
     assert len(sizes) == len(KNOWN)
     operations, crashes, switches = (median(column) for column in zip(*sizes, strict=True))
@@ -108,7 +108,7 @@ def test_a_release_rejects_a_read_beside_one_commit_and_without_any_crash(releas
 
 
 @pytest.mark.parametrize("release", always_if(RELEASES[0].__eq__, RELEASES))
-def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where_nobody_looks_by_the_newest_footer(
+def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_with_readers_that_go_by_the_token(
     release: str,
 ) -> None:
     defect = BY_NAME[f"orphan as the base of the next update ({release})"]
@@ -120,15 +120,15 @@ def test_an_orphan_stops_a_release_after_one_kill_and_its_next_update_even_where
     (kill,) = (each for each in log.deviations if isinstance(each, Kill))
 
     case = defect.setting().case
-    looked_at_by_token = TableTarget(protocol=PRESETS[release].protocol, encode=PRESETS[release].encode)
-    result = run_log(replace(case, target=looked_at_by_token, readers=()), DecisionLog((kill,)))
+    read_by_token = TableTarget(protocol=PRESETS[release].protocol, encode=PRESETS[release].encode)
+    result = run_log(replace(case, target=read_by_token, readers=()), DecisionLog((kill,)))
     assert not result.dropped
     (violation,) = result.violations
     assert (violation.property, violation.process) == (Property.COMMIT, "writer")
     assert "exceeds data length" in violation.sentence
 
 
-def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision() -> None:
+def test_a_step_against_a_rule_is_a_separate_finding_whose_log_has_no_decision() -> None:
     setting = BY_NAME["data not durable (F1)"].setting()
     phase = simulate(Explorer.POWER, [setting])
     by_property = {finding.property: finding for finding in phase.findings}
@@ -140,7 +140,7 @@ def test_a_step_against_a_rule_is_a_finding_of_its_own_whose_log_has_no_decision
     assert rejected.evidence["explanation"]["neighbour"]["verdict"] == "VALID"
 
 
-def test_a_life_that_cannot_even_begin_is_one_that_cannot_recover_whatever_the_life_before_had_begun() -> None:
+def test_a_session_that_cannot_open_the_table_breaks_recovery_whatever_the_session_before_had_begun() -> None:
     finding = found(BY_NAME["data not durable (F1)"])
     case = case_of(finding.evidence["situation"])
     log = DecisionLog.of_document(finding.evidence["log"])
@@ -148,12 +148,12 @@ def test_a_life_that_cannot_even_begin_is_one_that_cannot_recover_whatever_the_l
     assert (violation.property, violation.process) == (Property.RECOVERY, "writer")
 
 
-def test_a_run_that_nobody_can_judge_is_not_one_that_passes() -> None:
+def test_a_run_that_cannot_be_judged_does_not_count_as_passing() -> None:
     release = PRESETS["questdb-9.4.2"]
     case = setting_of(load_scenario("orphan-and-equal-retry"), release).case
     (kill,) = DecisionLog.parse("writer@commit 0: unmap 2024-01-01T00/_pm #1 is killed").deviations
     (violation,) = run_log(replace(case, readers=()), DecisionLog((kill,))).violations
-    # A step earlier nothing is published, and what the commit would have been by itself is refused to every reader.
+    # A step earlier nothing is published, and what the commit alone would give is rejected by every reader.
     finding = finding_of(case, DecisionLog((kill,)), violation, phase="power")
     assert finding.property == Property.RECOVERY
     assert finding.evidence["explanation"]["neighbour"]["change"] == "left out"
@@ -162,15 +162,15 @@ def test_a_run_that_nobody_can_judge_is_not_one_that_passes() -> None:
 def test_a_fault_that_is_not_there_is_not_found() -> None:
     defect = BY_NAME["data not durable (F1)"]
     sound = replace(defect, fault="", preset="hardened")
-    with pytest.raises(LookupError, match=r"data not durable .* no more"):
-        shown(sound)
-    assert replayed(sound, found(BY_NAME["orphan truncated under a reader"])).verdict is Verdict.VALID
+    with pytest.raises(LookupError, match=r"data not durable .* no longer"):
+        find_defect(sound)
+    assert replay_with(sound, found(BY_NAME["orphan truncated under a reader"])).verdict is Verdict.VALID
 
 
-def test_the_size_of_a_finding_counts_what_its_file_says() -> None:
-    cut, turned = found(BY_NAME["lost acknowledged commit (F5)"]), found(BY_NAME["stale mapping, ABA on the token"])
+def test_the_size_of_a_finding_is_counted_from_its_file() -> None:
+    cut, switched = found(BY_NAME["lost acknowledged commit (F5)"]), found(BY_NAME["stale mapping, ABA on the token"])
     assert size_of(cut) == Size(operations=2, crashes=1, switches=0)
-    assert size_of(turned) == Size(operations=2, crashes=0, switches=2)
+    assert size_of(switched) == Size(operations=2, crashes=0, switches=2)
     loaded = found(BY_NAME["no fence after the version"])
     assert not is_simulated(loaded.evidence) and size_of(loaded).switches >= 1
     at_rest = [{**load, "commits": [0]} for load in loaded.evidence["loads"]]
@@ -182,7 +182,7 @@ def test_a_single_load_of_another_value_is_another_execution() -> None:
     finding = found(defect)
     loads = [dict(load) for load in finding.evidence["loads"]]
     loads[-1]["value"] += 1 << 40
-    assert replayed(defect, replace(finding, evidence={**finding.evidence, "loads": loads})).verdict is Verdict.VALID
+    assert replay_with(defect, replace(finding, evidence={**finding.evidence, "loads": loads})).verdict is Verdict.VALID
 
 
 def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> None:
@@ -196,7 +196,7 @@ def test_the_page_of_known_defects_has_each_of_them_once_in_their_order() -> Non
     assert [picture.name for picture in pictures if not picture.is_file()] == [], "python docs/pictures.py"
 
 
-def test_the_page_tells_each_finding_in_words() -> None:
+def test_the_page_has_each_finding_in_words() -> None:
     defect = BY_NAME["header before body (F2)"]
     page = document([(defect, found(defect))])
     for word in (

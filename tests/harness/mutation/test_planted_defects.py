@@ -47,9 +47,9 @@ def named(fault: PlantedFault) -> str:
 
 def test_there_are_more_than_ten_defects_of_writers_readers_recovery_and_purging() -> None:
     assert len(NOTICED) > 10 and len({fault.name for fault in NOTICED}) == len(NOTICED)
-    positions = " ".join(fault.position for fault in NOTICED)
+    locations = " ".join(fault.location for fault in NOTICED)
     for part in ("Protocol.", "table_writer:next_version", "table.partition:resolve", "write.recovery:", ":purge"):
-        assert part in positions
+        assert part in locations
 
 
 def test_without_a_defect_nothing_is_found_whatever_was_planted_before() -> None:
@@ -64,7 +64,7 @@ FOR_CRASHES = [fault for fault in NOTICED if fault.name not in NOT_FOR_CRASHES]
 
 
 def noticed(operations: Sequence[TableOperation], *, cuts: int = 0) -> str:
-    """Return the sentence of the first finding of the same exploration, which goes no further then."""
+    """Return the sentence of the first finding of the same exploration, which ends there."""
     with remembered_decoding():
         try:
             judge = Judge(TableTarget(encode=remembered_encoder()), operations, start=None, path="table", expected=None)
@@ -87,7 +87,7 @@ def test_the_crash_explorer_notices(fault: PlantedFault) -> None:
 FOR_THE_MACHINE = [fault for fault in NOTICED if fault.name in NOT_FOR_CRASHES]
 
 
-# `test_stateful_faults` plants them too, and makes no finding small; those that it makes small by day are found sooner.
+# `test_stateful_faults` plants them too, without shrinking the findings.
 @pytest.mark.parametrize("fault", [nightly(fault) for fault in FOR_THE_MACHINE], ids=named)
 def test_the_state_machine_notices(fault: PlantedFault) -> None:
     with planted(fault):

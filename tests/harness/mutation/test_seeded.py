@@ -1,4 +1,4 @@
-"""Runs by number: the seed decides all of a run, the moves are the run, and what breaks is found and seen again."""
+"""Seeded runs: the seed decides the whole run, the moves are the run, and violations are found and replayed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from depth import sampled
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.counterexamples.replay import is_simulated
 from tornproof.harness.counterexamples.run import Replayer, from_schedule
-from tornproof.harness.explorers.random import seeded_trace as seeded_course
+from tornproof.harness.explorers.random import seeded_trace
 from tornproof.harness.explorers.random.seeded_trace import (
     CUT,
     FAILED,
@@ -41,7 +41,7 @@ def cell(scenario: str = CRASHES, preset: str = "hardened", fault: str = "", *, 
     return Cell(scenario=load_scenario(scenario), preset=preset, fault=fault, watches_steps=watches_steps)
 
 
-def home_of(fault: str) -> str:
+def scenario_of(fault: str) -> str:
     return next(each.scenario for each in FAULTS if each.name == fault)
 
 
@@ -55,7 +55,7 @@ CELLS = [
     cell("a-rewrite-a-commit-and-a-crash"),
     cell(preset="questdb-9.4.2"),
     cell(preset="questdb-2026-07", watches_steps=True),
-    cell(home_of("mapping kept"), fault="mapping kept"),
+    cell(scenario_of("mapping kept"), fault="mapping kept"),
     cell(fault="body of _pm not synced (F2)"),
 ]
 
@@ -74,7 +74,7 @@ def test_a_run_is_the_same_whichever_runs_came_before_it(of: Cell) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [fault.name for fault in FAULTS])
 def test_no_fault_remembers_anything_from_one_run_to_the_next(name: str) -> None:
-    assert_order_does_not_matter(cell(home_of(name), fault=name), 24)
+    assert_order_does_not_matter(cell(scenario_of(name), fault=name), 24)
 
 
 def test_other_seeds_and_other_campaigns_draw_other_runs() -> None:
@@ -86,7 +86,7 @@ def test_other_seeds_and_other_campaigns_draw_other_runs() -> None:
 @pytest.mark.parametrize(
     "scenario", sampled(2, [CRASHES, SCHEDULES, "two-orphans", "rewrite-and-a-reader-through-a-kill"])
 )
-def test_our_implementation_is_valid_whatever_befalls_it(scenario: str) -> None:
+def test_our_implementation_is_valid_whatever_fault_is_injected(scenario: str) -> None:
     runs = run_seeds(cell(scenario, watches_steps=True), 0, range(40))
     assert {(run.verdict, run.error, run.sentence) for run in runs} == {(Verdict.VALID, "", "")}
     assert {run.injected_fault for run in runs} == set(injected_faults_of(load_scenario(scenario)))
@@ -95,7 +95,7 @@ def test_our_implementation_is_valid_whatever_befalls_it(scenario: str) -> None:
     assert all(run.model and run.step.startswith("writer@") for run in runs if run.injected_fault != FAULT_FREE)
 
 
-def test_a_scenario_for_some_models_meets_no_other_fate() -> None:
+def test_a_scenario_for_some_models_gets_only_the_faults_of_these() -> None:
     scenario = load_scenario("reader-lives-through-a-kill")
     assert injected_faults_of(scenario) == (FAULT_FREE, KILLED, FAILED)
     assert {run.model for run in run_seeds(cell(scenario.name), 0, range(30))} == {"", "A", "D"}
@@ -107,12 +107,12 @@ def test_only_power_cuts_choose_a_disk_and_release_what_was_seen() -> None:
     cut = [run for run in runs if run.injected_fault == CUT]
     assert {run.disk for run in cut} == {SOUND_DISK, OLD_DISK, MIXED_DISK}
     assert all(("power" in run.moves) is bool(run.disk) is (not run.is_seen_kept) for run in runs)
-    # After a sync that failed the power may go, too.
+    # After a failed sync the power may be cut, too.
     assert {bool(run.disk) for run in runs if run.injected_fault == FAILED} == {True, False}
     assert {bool(run.disk) for run in runs if run.injected_fault in (FAULT_FREE, KILLED)} == {False}
 
 
-def test_disks_are_told_by_the_corner_of_what_is_legal_that_they_are_in() -> None:
+def test_disks_are_sound_old_or_mixed_by_what_they_kept() -> None:
     old, new, torn = FileChoice(0, 0), FileChoice(LATEST, LATEST), FileChoice(2, 2, ((1, 0),))
     assert kind_of_disk(Choice("B", None, (("x", new),)), (0, 0)) == SOUND_DISK
     assert kind_of_disk(Choice("B", None, (("x", old),)), (0, 3)) == OLD_DISK
@@ -131,7 +131,7 @@ def test_the_moves_of_a_run_break_the_same_property_again(of: Cell) -> None:
 
 
 @pytest.mark.parametrize("text", ['[["jump"]]', "[[0]]", '[["power","no model",[]]]', "3", "["])
-def test_what_are_no_moves_is_rejected(text: str) -> None:
+def test_invalid_moves_are_rejected(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         moves_of(text)
 
@@ -144,13 +144,13 @@ def test_what_are_no_moves_is_rejected(text: str) -> None:
             cell(preset="questdb-9.4.2"),
             cell(preset="specification"),
             cell(fault="body of _pm not synced (F2)"),
-            cell(home_of("unborn directories stay"), fault="unborn directories stay"),
+            cell(scenario_of("unborn directories stay"), fault="unborn directories stay"),
             cell(SCHEDULES, fault="newest footer only"),
         ],
     ),
     ids=lambda of: " ".join(filter(None, of.key)),
 )
-def test_what_is_wrong_is_detected_and_the_finding_replays(of: Cell) -> None:
+def test_a_violation_is_detected_and_its_finding_replays(of: Cell) -> None:
     with SeededRuns(of, 0) as runs:
         first = next(run for run in map(runs.run, range(64)) if run.verdict is Verdict.INVALID)
         finding = runs.finding(first.seed)
@@ -167,13 +167,13 @@ def test_what_is_wrong_is_detected_and_the_finding_replays(of: Cell) -> None:
 
 @pytest.mark.parametrize("fault", ["version goes up by two", "version before stored again"])
 def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> None:
-    # These are there without any disturbance, so that a smaller case has no sound one to be held against.
-    with SeededRuns(cell(home_of(fault), fault=fault), 0) as runs:
+    # These break even a fault-free run, so a smaller case cannot be explored.
+    with SeededRuns(cell(scenario_of(fault), fault=fault), 0) as runs:
         finding = runs.finding(next(seed for seed in range(40) if runs.run(seed).property == Property.WRONG_SNAPSHOT))
     assert not is_simulated(finding.evidence) and finding.evidence["moves"] and finding.evidence["note"]
     image = None
     assert replay_finding(finding, image, "") is Verdict.INVALID  # type: ignore[arg-type]
-    reported = finding.evidence[SEEDED]
+    document = finding.evidence[SEEDED]
     for change, verdict in (
         ({"fault": ""}, Verdict.VALID),
         ({"fault": "no such fault"}, Verdict.UNKNOWN),
@@ -181,14 +181,14 @@ def test_where_no_log_shows_a_violation_its_seed_is_run_again(fault: str) -> Non
         ({"seed": "x"}, Verdict.UNKNOWN),
         ({"scenario": {}}, Verdict.UNKNOWN),
     ):
-        other = replace(finding, evidence={**finding.evidence, SEEDED: {**reported, **change}})
+        other = replace(finding, evidence={**finding.evidence, SEEDED: {**document, **change}})
         assert replay_finding(other, image, "") is verdict  # type: ignore[arg-type]
     elsewhere = replace(finding, property="another property")
     assert replay_finding(elsewhere, image, "") is Verdict.VALID  # type: ignore[arg-type]
 
 
-def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = seeded_course.injected_faults_of
+def test_an_exception_of_the_harness_is_the_error_of_its_run_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = seeded_trace.injected_faults_of
     asked: list[object] = []
 
     def broken(scenario: object) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def test_a_defect_of_the_harness_is_told_in_the_run_and_ends_no_other(monkeypatc
             raise RuntimeError("broken")
         return sound(scenario)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(seeded_course, "injected_faults_of", broken)
+    monkeypatch.setattr(seeded_trace, "injected_faults_of", broken)
     runs = run_seeds(cell(), 0, range(3))
     assert [run.verdict for run in runs] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.VALID]
     assert (runs[1].error, runs[1].seed) == ("RuntimeError: broken", 1)

@@ -16,7 +16,7 @@ from table_cases import ABANDON, GROW, PURGE, table_case
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding
-from tornproof.harness.mutation.known import KNOWN, shown
+from tornproof.harness.mutation.known import KNOWN, find_defect
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.search.random_schedules import Sampler, pct, uniform
 from tornproof.harness.search.transitions import Schedule
@@ -112,7 +112,7 @@ def test_the_same_process_gives_the_same_traces_again_and_another_seed_gives_oth
 def test_findings_of_a_schedule_and_of_a_power_cut_have_the_same_traces_again_however_a_process_hashes(
     hash_seeds: tuple[str, ...],
 ) -> None:
-    findings = [shown(defect) for defect in KNOWN if defect.name in REPLAYED]
+    findings = [find_defect(defect) for defect in KNOWN if defect.name in REPLAYED]
     expected = [finding.evidence["explanation"]["trace"] for finding in findings]
     assert len(set(expected)) == len(REPLAYED)
     fields = ("property", "phase", "sentence", "evidence")

@@ -1,4 +1,4 @@
-"""What the writer did: every attempt at a version, what became of it, and where its numbers contradict each other."""
+"""What the writer did: every attempt at a version, its outcome, and contradictions between version numbers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tornproof.harness.checkers.recorded import (
 
 ALWAYS = np.iinfo(np.int64).min
 OF_WRITERS = (COMMIT_START, COMMIT_ACKNOWLEDGED, COMMIT_FAILED, KILLED, RECOVERED)
-"""The kinds of events from which a writing is made; deaths of readers do no harm."""
+"""The kinds of events from which a `Writing` is made; deaths of readers are ignored."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """A commit_start, or the version that was there at the beginning: that one started before all times.
+    """A commit_start, or the version at the beginning of the history, which started before all times.
 
-    `discarded` is the position of the event that says that it never became, or did not stay, its version: a recovery
-    to an older version, or a later attempt at the same one.
+    `discarded` is the position of the event that shows that the attempt was never committed, or was lost: a recovery to
+    an older version, or a later attempt at the same version.
     """
 
     version: int
@@ -44,11 +44,11 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Writing:
-    """All attempts in order, the one at each version that was not discarded, and what is wrong with the numbers.
+    """All attempts in order, the live one at each version, which was not discarded, and anomalies of version numbers.
 
-    Positions are those in `columns`, which are the writer's, and hold each content once.
-    `settled` are positions of acknowledgements and recoveries with their versions: readers must see them from then on.
-    Of the anomalies, each holds the positions of its events. The first version of a history is not a recovery.
+    Positions are indexes into `columns`, the writer's events, which hold each content once. `settled` has the positions
+    of acknowledgements and recoveries with their versions, which readers must see from then on. An anomaly is the
+    positions of its events. The recovery that begins a history is not counted.
     """
 
     columns: Columns
@@ -60,9 +60,9 @@ class Writing:
 
 
 def read_writing(events: pa.Table) -> Writing:
-    """Follow the one writer through its lives, in events of `OF_WRITERS`.
+    """Return what the one writer did in all its sessions, from the events of the kinds `OF_WRITERS`.
 
-    Raises MalformedHistoryError where an event has no partner.
+    Raises MalformedHistoryError if an event has no partner.
     """
     columns = with_equal_digests(read_columns(events))
     follower = _Follower(Writing(columns=columns))
@@ -80,7 +80,7 @@ def read_writing(events: pa.Table) -> Writing:
 
 
 class _Follower:
-    """One pass over the writer's events; versions between `_floor` and `_ceiling` may be found by a recovery."""
+    """One pass over the writer's events; a recovery may find the versions from `_floor` to `_ceiling`."""
 
     def __init__(self, writing: Writing) -> None:
         self.writing = writing
@@ -148,7 +148,7 @@ class _Follower:
         self._is_dead = False
 
     def _attempt(self, position: int, *, start_ns: int) -> Attempt:
-        """Add an attempt, which replaces the one at the same version."""
+        """Add an attempt, which discards the live one at the same version."""
         version = self._version[position]
         attempt = Attempt(version=version, digest=self._digest[position], start=position, start_ns=start_ns)
         earlier = self.writing.live.get(version)

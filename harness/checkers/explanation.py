@@ -1,4 +1,4 @@
-"""Every observation must be the content of one attempt at its version; what is wrong with those that are not."""
+"""Finds observations that are not the content of an attempt at their version, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tornproof.harness.checkers.recorded import NO_DIGEST, OTHER_DIGEST, RECOVER
 from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 Positions = tuple[int, ...]
-"""Of events that show an anomaly: `~position` is that of a writer's event."""
+"""The positions of the events that show an anomaly; a writer's event at `position` is `~position`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What was seen at which time, by a call that ran since some time; each is at the position of an event."""
+    """What was seen: the event, version and content, its time, and the time at which the read began."""
 
     position: Integers
     version: Integers
@@ -31,7 +31,7 @@ class Observations:
 
 
 def observed_by_readers(readings: Readings) -> Observations:
-    """Return what the reads saw that succeeded."""
+    """Return what successful reads saw."""
     columns = readings.columns
     start, end = readings.start[~readings.rejected], readings.end[~readings.rejected]
     return Observations(
@@ -45,15 +45,15 @@ def observed_by_readers(readings: Readings) -> Observations:
 
 
 def observed_by_writer(writing: Writing) -> Observations:
-    """Return the contents that recoveries found, but for the one that the history begins with."""
+    """Return the contents that recoveries found, without the one that begins the history."""
     columns = writing.columns
-    reported = np.flatnonzero((columns.kind == RECOVERED) & (columns.digest != NO_DIGEST))
-    reported = reported[~np.isin(reported, [attempt.start for attempt in writing.attempts[:1]])]
-    time_ns = columns.time_ns[reported]
+    found = np.flatnonzero((columns.kind == RECOVERED) & (columns.digest != NO_DIGEST))
+    found = found[~np.isin(found, [attempt.start for attempt in writing.attempts[:1]])]
+    time_ns = columns.time_ns[found]
     return Observations(
-        position=~reported,
-        version=columns.version[reported],
-        digest=columns.digest[reported],
+        position=~found,
+        version=columns.version[found],
+        digest=columns.digest[found],
         contents=columns.contents,
         time_ns=time_ns,
         since_ns=time_ns,
@@ -61,7 +61,7 @@ def observed_by_writer(writing: Writing) -> Observations:
 
 
 def unexplained(seen: Observations, timeline: Timeline, *, seen_survives: bool) -> dict[str, list[Positions]]:
-    """Return the observations without an explanation, by kind, each with the events that show it."""
+    """Return the observations that no attempt explains, by kind of anomaly, each with the events that show it."""
     found: defaultdict[str, list[Positions]] = defaultdict(list)
     for index, digest in _without_live(seen, timeline):
         at, time_ns = int(seen.position[index]), int(seen.time_ns[index])
@@ -81,36 +81,35 @@ def unexplained(seen: Observations, timeline: Timeline, *, seen_survives: bool) 
 
 
 def _without_live(seen: Observations, timeline: Timeline) -> list[tuple[int, int]]:
-    """Return which observations differ from the attempt at their version that was not discarded and had started.
+    """Return the observations that differ from the live attempt at their version, or came before its start.
 
-    With each comes the number of its content, as the timeline counts them.
+    With each comes the number of its content in the timeline.
     """
     expected = _expected(seen, timeline)
     some = np.flatnonzero(~_has_text(seen, expected, timeline.columns.contents))
     if not len(some):
         return []
     contents = seen.contents.take(pa.array(seen.digest[some]))
-    positions = pc.fill_null(pc.index_in(contents, value_set=timeline.columns.contents), OTHER_DIGEST)
-    digest = np.asarray(positions)
+    digest = np.asarray(pc.fill_null(pc.index_in(contents, value_set=timeline.columns.contents), OTHER_DIGEST))
     differs = digest != expected[some]
     return list(zip(some[differs].tolist(), digest[differs].tolist(), strict=True))
 
 
 def _expected(seen: Observations, timeline: Timeline) -> Integers:
-    """Return for each observation the content that the live attempt at its version made, or NO_DIGEST."""
+    """Return for each observation the content of the live attempt at its version, or NO_DIGEST."""
     live = timeline.live_version
     if not len(live):
         return np.full(len(seen.position), NO_DIGEST)
-    location = np.minimum(positions_among(live, seen.version, "left"), len(live) - 1)
-    is_there = (live[location] == seen.version) & (timeline.live_start_ns[location] <= seen.time_ns)
-    return np.where(is_there, timeline.live_digest[location], NO_DIGEST)
+    index = np.minimum(positions_among(live, seen.version, "left"), len(live) - 1)
+    is_there = (live[index] == seen.version) & (timeline.live_start_ns[index] <= seen.time_ns)
+    return np.where(is_there, timeline.live_digest[index], NO_DIGEST)
 
 
 def _has_text(seen: Observations, expected: Integers, contents: pa.Array) -> Truths:
-    """Return which observations surely have the content that is expected of them.
+    """Return which observations surely have their expected content.
 
-    Almost always one content is expected wherever some text was seen, so each text is compared with one only: that
-    takes a fifth of the time of looking all of them up.
+    A text that was seen is almost always expected to be the same content, so each text is compared with one content
+    only: that takes a fifth of the time of looking up all of them.
     """
     if not len(contents):
         return np.zeros(len(expected), dtype=np.bool_)
@@ -122,7 +121,7 @@ def _has_text(seen: Observations, expected: Integers, contents: pa.Array) -> Tru
 
 
 def _complaint(timeline: Timeline, digest: int, time_ns: int, tried: list[Attempt]) -> tuple[str, int | None]:
-    """Return what is wrong with an observation that no live attempt explains, and the event that contradicts it."""
+    """Return the kind of an observation that no live attempt explains, and the event that contradicts it."""
     if not tried:
         return "unknown_version", None
     same = [attempt for attempt in tried if attempt.digest == digest]
@@ -134,5 +133,5 @@ def _complaint(timeline: Timeline, digest: int, time_ns: int, tried: list[Attemp
     if not discards:
         return "future_read", same[0].start
     recoveries = [position for position in discards if timeline.columns.kind[position] == RECOVERED]
-    # The last recovery is the one that a read may have run before, where a power cut may lose what was seen.
+    # The last recovery decides whether the read began before a power cut, which may lose what was seen.
     return ("seen_version_lost", recoveries[-1]) if recoveries else ("two_contents", discards[-1])

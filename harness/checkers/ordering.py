@@ -1,4 +1,4 @@
-"""The order of events: each process numbered its own, and each client did one thing after another."""
+"""The order of events: each process numbers its own, and each client does one thing at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_LIVING_READERS = (READ_START, READ_END, READ_FAILED, PIN, UNPIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """The own events by process and sequence: the row of each, and these two."""
+    """The own events, ordered by process and sequence: their rows, processes and sequence numbers."""
 
     rows: Integers
     process: Integers
@@ -35,7 +35,7 @@ class Steps:
 
 
 def by_process(columns: Columns) -> Steps:
-    """Return the steps of events that are in the order of their rows."""
+    """Return the own events by process and sequence; `columns` are in the order of their rows."""
     rows = columns.row[: columns.own_count]
     process, sequence = columns.process[: columns.own_count], columns.sequence[: columns.own_count]
     steps = Steps(rows=rows, process=process, sequence=sequence)
@@ -55,19 +55,19 @@ def _is_rising(numbers: Integers) -> bool:
 
 
 def firsts(owner: Integers) -> Truths:
-    """Return which of ordered events are the first ones of their processes, or of their clients."""
+    """Return which events of an ordered sequence are the first of their owner (process or client)."""
     is_first = np.ones(len(owner), dtype=np.bool_)
     is_first[1:] = owner[1:] != owner[:-1]
     return is_first
 
 
 def check_steps(columns: Columns, steps: Steps) -> None:
-    """Raise MalformedHistoryError unless each process numbered its events without a gap, while time did not go back.
+    """Raise MalformedHistoryError unless the events of each process are numbered without gaps and in order of time.
 
-    What number a process began with is not looked at.
+    The first number is not checked.
     """
     after, sequence = steps.rows[1:], steps.sequence
-    # Where events stand in order, time is not moved either.
+    # Where the rows are in order, the times are too.
     time_ns = columns.time_ns[: columns.own_count]
     time_ns = time_ns if _is_rising(steps.rows) else time_ns[steps.rows]
     within = ~firsts(steps.process)[1:]
@@ -76,14 +76,14 @@ def check_steps(columns: Columns, steps: Steps) -> None:
 
 
 def check_beginnings(columns: Columns, steps: Steps) -> None:
-    """Raise MalformedHistoryError unless each process began with 0."""
+    """Raise MalformedHistoryError unless the numbers of each process begin with 0."""
     reject(columns, steps.rows[firsts(steps.process) & (steps.sequence != 0)], MISSING)
 
 
 def by_client(columns: Columns, steps: Steps) -> Columns:
-    """Return what readers did, by client and then time, process, sequence.
+    """Return the events of readers by client, then time, process, sequence.
 
-    The own deaths are left out: all deaths are among the known events.
+    The own deaths are left out, because all deaths are among the known events.
     """
     own = steps.rows[columns.of_kind(*OF_LIVING_READERS)[steps.rows]]
     known = columns.row[columns.own_count :]
@@ -94,14 +94,14 @@ def by_client(columns: Columns, steps: Steps) -> Columns:
     if len(back):
         mixed = np.isin(reading.client, reading.client[back])
         some = positions[mixed]
-        positions[mixed] = some[_moments(columns, some)]
+        positions[mixed] = some[_order_of(columns, some)]
         reading = columns.taken(positions)
     return reading
 
 
 def _known_first(columns: Columns, known: Integers, own: Integers) -> Integers:
-    """Return the rows of events by client, and of each those that are known before its own ones."""
-    known = known[_moments(columns, known)]
+    """Return the rows by client; of each client the known events come before its own ones."""
+    known = known[_order_of(columns, known)]
     owner = columns.client[own]
     if not _is_rising(owner):
         order = np.argsort(owner, kind="stable")
@@ -112,13 +112,13 @@ def _known_first(columns: Columns, known: Integers, own: Integers) -> Integers:
     return np.concatenate([rest[0], *(part for pair in pairs for part in pair)])
 
 
-def _moments(columns: Columns, rows: Integers) -> Integers:
-    """Return the order of some rows by client, time, process, sequence."""
+def _order_of(columns: Columns, rows: Integers) -> Integers:
+    """Return the order of these rows by client, time, process, sequence."""
     return np.lexsort((columns.sequence[rows], columns.process[rows], columns.time_ns[rows], columns.client[rows]))
 
 
 def _goes_back(events: Columns) -> Integers:
-    """Return the positions of events whose successor, of the same client, is earlier."""
+    """Return the positions of events whose successor of the same client is earlier."""
     time_ns = events.time_ns
     some = np.flatnonzero((time_ns[1:] <= time_ns[:-1]) & ~firsts(events.client)[1:])
     before, after = events.row[some], events.row[some + 1]

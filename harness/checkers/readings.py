@@ -1,4 +1,4 @@
-"""What readers saw: each read with its start, the pin that it stands under, and the read before it."""
+"""What readers did: each read with its start, its pin, and the read before it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NOTHING = 2 * NOWHERE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Reads as positions in `columns`: start, end or failure, pin, end of the read before it that was not refused.
+    """Reads as positions in `columns`: start, end or failure, pin, and end of the last successful read before it.
 
-    A pin is NOWHERE without one, and so is an earlier read where this life of the client has none. A read is `refused`
-    when it failed, and `of_older_snapshot` when its pin stands before its start.
+    `pin` is NOWHERE without a pin, `earlier` if the client has not read since it last died. `rejected` reads failed; a
+    read is `of_older_snapshot` if its pin comes before its start.
     """
 
     columns: Columns
@@ -44,8 +44,8 @@ class Readings:
 def read_readings(columns: Columns) -> Readings:
     """Pair the events of reads and pins; `columns` are in the order of `by_client`.
 
-    Raises MalformedHistoryError where one has no partner. A client does one thing at a time. A snapshot is pinned
-    inside of a read, and unpinned between reads. What is known from elsewhere only says how a client came here.
+    A client does one thing at a time; it pins inside a read, and unpins between reads. Known events only give the state
+    in which a client begins. Raises MalformedHistoryError if an event has no partner.
     """
     kind = columns.kind
     is_own = columns.row < columns.own_count
@@ -77,19 +77,19 @@ def read_readings(columns: Columns) -> Readings:
 
 
 def _first_positions(client: Integers) -> Integers:
-    """Return for each event, ordered by client, the place of the first one of its client."""
+    """Return for each event, ordered by client, the position of its client's first event."""
     return np.asarray(np.maximum.accumulate(np.where(firsts(client), _positions(len(client)), 0)))
 
 
 def _positions(count: int) -> Integers:
-    """Return numbers as small as twice as many allow, because here the time goes into moving them."""
+    """Return the numbers up to `count`, as small as twice `count` allows: most time goes into moving them."""
     return np.arange(count, dtype=np.int32 if count < 1 << 30 else np.int64)
 
 
 def _last_before(columns: Columns, first: Integers, wanted: int, *others: int) -> tuple[Integers, Truths]:
-    """Return for each event the last one of some kinds before it of its client, or NOWHERE, and if it is the wanted."""
+    """Return for each event its client's last event of these kinds before it, or NOWHERE, and if it is a wanted one."""
     kind, size = columns.kind, len(columns)
-    # The place and whether it is wanted travel as one number.
+    # The position, and whether it is a wanted one, are packed into one number.
     marks = np.where(columns.of_kind(wanted, *others), 2 * _positions(size) + (kind == wanted), NOTHING)
     before = np.full_like(marks, NOTHING)
     np.maximum.accumulate(marks[:-1], out=before[1:])

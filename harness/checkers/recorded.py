@@ -1,4 +1,4 @@
-"""Recorded events as NumPy columns, and what each must hold to be judged."""
+"""Recorded events as NumPy columns, and what each must have."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ SMALL_CODES = 1 << 15
 
 
 class MalformedHistoryError(Exception):
-    """The history cannot be what happened: something was not recorded, or not in its order."""
+    """The history cannot be what happened: an event is missing, or out of order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Events in some order, each with its `row` in `table`; texts are numbers whose equality is that of the texts.
+    """Events in some order, each with its `row` in `table`; texts are numbers that are equal if the texts are.
 
-    `process` follows the order of the names, `client` is the place in `clients`, and `digest` one in `contents`, where
-    a text may stand twice. The events in the first `own_count` rows are judged; the others are known from elsewhere.
-    `process` and `sequence`, which are seldom asked about, are in the order of the rows.
+    `process` numbers follow the order of the names, `client` is an index into `clients`, and `digest` one into
+    `contents`, where a text may occur twice. The events in the first `own_count` rows are judged; the others are known
+    from elsewhere. `process` and `sequence`, which are seldom needed, are in the order of the rows.
     """
 
     table: pa.Table
@@ -82,15 +82,15 @@ class Columns:
         return len(self.kind)
 
     def of_kind(self, *kinds: int) -> Truths:
-        """Return which events are of one of some kinds."""
+        """Return which events are of one of these kinds."""
         return is_one_of(self.kind, *kinds)
 
     def taken(self, positions: Integers) -> Columns:
-        """Return the events at some positions, in that order."""
+        """Return the events at these positions, in that order."""
         return replace(self, **{name: getattr(self, name)[positions] for name in _IN_ORDER})
 
     def recorded(self, positions: Integers) -> pa.Table:
-        """Return the events at some positions as they were recorded."""
+        """Return the events at these positions as they were recorded."""
         return self.table.take(pa.array(self.row[positions]))
 
     def event(self, position: int) -> dict[str, Any]:
@@ -98,8 +98,8 @@ class Columns:
         (event,) = self.table.slice(int(self.row[position]), 1).to_pylist()
         return dict(event)
 
-    def moment(self, position: int) -> tuple[int, int, int]:
-        """Return what orders events: time, process, sequence."""
+    def order_key(self, position: int) -> tuple[int, int, int]:
+        """Return what events are ordered by: time, process, sequence."""
         row = self.row[position]
         return int(self.time_ns[position]), int(self.process[row]), int(self.sequence[row])
 
@@ -108,13 +108,13 @@ _IN_ORDER = ("row", "client", "kind", "time_ns", "version", "digest")
 
 
 def is_one_of(kind: Integers, *kinds: int) -> Truths:
-    """Return which of many kinds are among a few."""
-    # A comparison looks at many small numbers at a time, a table at one.
+    """Return which kinds are among these."""
+    # A comparison handles many small numbers at a time, a look-up table one.
     return functools.reduce(np.logical_or, (kind == each for each in kinds))
 
 
 def with_dictionaries(table: pa.Table) -> pa.Table:
-    """Return the columns of events, each text once, so that tables can be set one after another."""
+    """Return the columns of events with dictionaries of their texts, so that tables can be concatenated."""
     columns = []
     for name, type_ in zip(NAMES, RECORDED.types, strict=True):
         column = table.column(name)
@@ -125,9 +125,9 @@ def with_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def read_columns(own: pa.Table, *, known: pa.Table | None = None) -> Columns:
-    """Return the columns of events, and after them of some that are `known` from elsewhere.
+    """Return the columns of events, followed by events that are `known` from elsewhere.
 
-    Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
+    Raises MalformedHistoryError if an event lacks what all events, or those of its kind, have.
     """
     table = with_dictionaries(own)
     if known is not None:
@@ -158,14 +158,14 @@ def read_columns(own: pa.Table, *, known: pa.Table | None = None) -> Columns:
 
 
 def with_equal_digests(columns: Columns) -> Columns:
-    """Return columns with each content once, so that the numbers of digests can be compared."""
+    """Return columns with each content once, so that equal digests have equal numbers."""
     contents = columns.contents.unique()
-    location = np.asarray(pc.index_in(columns.contents, value_set=contents))
-    return replace(columns, contents=contents, digest=np.append(location, np.int32(NO_DIGEST))[columns.digest])
+    index = np.asarray(pc.index_in(columns.contents, value_set=contents))
+    return replace(columns, contents=contents, digest=np.append(index, np.int32(NO_DIGEST))[columns.digest])
 
 
 def kinds_of(events: pa.Table) -> Integers:
-    """Return the kind of each event as its place in `KINDS`; raises MalformedHistoryError."""
+    """Return the kind of each event as an index into `KINDS`; raises MalformedHistoryError."""
     column = events.column("kind")
     if column.null_count:
         raise MalformedHistoryError("an event has no kind")
@@ -177,7 +177,7 @@ def _integers(column: pa.ChunkedArray) -> Integers:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
-    """Return the numbers of texts, -1 where there is none, and the texts."""
+    """Return the numbers of texts, -1 for none, and the texts."""
     chunks = column.unify_dictionaries().chunks
     if not chunks:
         return np.zeros(0, dtype=np.int64), pa.array([], pa.string())
@@ -190,17 +190,17 @@ def _filled(values: pa.Array | pa.ChunkedArray, number: int) -> pa.Array | pa.Ch
 
 
 def _small(numbers: Integers, count: int | None = None) -> Integers:
-    """Return numbers in two bytes where these hold them: sorting such is linear."""
+    """Return numbers in two bytes where they fit: sorting these is linear."""
     fits = (len(numbers) if count is None else count) < SMALL_CODES
     return numbers.astype(np.int16) if fits else numbers
 
 
 def _texts(column: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
-    """Return where the text of each event stands among some texts, of which one may stand there twice, and these."""
+    """Return the index of each event's text in a list of texts, where one may occur twice, and that list."""
     parts, start = [np.zeros(0, dtype=np.int32)], 0
     for chunk in column.chunks:
-        location = np.asarray(_filled(chunk.indices, NO_DIGEST))
-        parts.append(np.where(location == NO_DIGEST, location, location + np.int32(start)) if start else location)
+        index = np.asarray(_filled(chunk.indices, NO_DIGEST))
+        parts.append(np.where(index == NO_DIGEST, index, index + np.int32(start)) if start else index)
         start += len(chunk.dictionary)
     texts = [chunk.dictionary.cast(pa.string()) for chunk in column.chunks]
     return np.concatenate(parts), pa.concat_arrays(texts) if texts else pa.array([], pa.string())
@@ -216,7 +216,7 @@ def _kinds(column: pa.ChunkedArray) -> Integers:
 
 
 def _check_values(columns: Columns) -> None:
-    """Raise unless events have the versions and digests of their kinds."""
+    """Raise MalformedHistoryError unless events have the versions and digests of their kinds."""
     with_version = columns.of_kind(COMMIT_START, COMMIT_ACKNOWLEDGED, READ_END, PIN, RECOVERED)
     with_digest = columns.of_kind(COMMIT_START, READ_END)
     reject(columns, np.flatnonzero(with_version & (columns.version == NO_VERSION)), "has no version")
@@ -224,21 +224,21 @@ def _check_values(columns: Columns) -> None:
 
 
 def reject(columns: Columns, positions: Integers, reason: str) -> None:
-    """Raise MalformedHistoryError about the first of some events, if there are any."""
+    """Raise MalformedHistoryError about the first of these events, if there are any."""
     if len(positions):
-        raise malformed(columns, min(positions.tolist(), key=columns.moment), reason)
+        raise malformed(columns, min(positions.tolist(), key=columns.order_key), reason)
 
 
 def malformed(columns: Columns, position: int, reason: str) -> MalformedHistoryError:
-    """Return the error that names an event and says what is wrong with it."""
+    """Return an error that names an event and what is wrong with it."""
     return MalformedHistoryError(f"{named(columns.event(position))} {reason}")
 
 
-def moment_of(event: Mapping[str, Any]) -> tuple[int, str, int]:
-    """Return what orders events of several tables: time, process, sequence."""
+def order_key_of(event: Mapping[str, Any]) -> tuple[int, str, int]:
+    """Return what events of several tables are ordered by: time, process, sequence."""
     return event["time_ns"], event["process"], event["sequence"]
 
 
 def named(event: Mapping[str, Any]) -> str:
-    """Return how an event is called in a sentence."""
+    """Return the name of an event in a sentence."""
     return f"event {event['sequence']} of process {event['process']} ({event['kind']} of {event['client']})"

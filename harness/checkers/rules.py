@@ -1,7 +1,4 @@
-"""The rules of snapshot isolation with one writer: what each anomaly looks like, and its sentence.
-
-Source: docs/history.md.
-"""
+"""The rules of snapshot isolation with one writer: how each kind of anomaly is found, and its sentence."""
 
 from __future__ import annotations
 
@@ -21,9 +18,10 @@ from tornproof.harness.checkers.timeline import Timeline, positions_among
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What the rules look at: what some readers did beside the timeline, or what the writer did.
+    """What the rules examine: what some readers did beside the timeline, or what the writer did.
 
-    `unexplained` are observations by what is wrong with them, `written` what is wrong with the writer's numbers.
+    `unexplained` has the observations that no attempt explains, `written` the anomalies of the writer's version
+    numbers, both by kind.
     """
 
     columns: Columns
@@ -37,14 +35,14 @@ class Case:
         """Return an event as it was recorded."""
         return self.timeline.columns.event(~position) if position < 0 else self.columns.event(position)
 
-    def moment(self, position: int) -> tuple[int, int, int]:
-        """Return what orders events of one table: time, process, sequence."""
-        return self.timeline.columns.moment(~position) if position < 0 else self.columns.moment(position)
+    def order_key(self, position: int) -> tuple[int, int, int]:
+        """Return what events of one table are ordered by: time, process, sequence."""
+        return self.timeline.columns.order_key(~position) if position < 0 else self.columns.order_key(position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Finds the violations of one kind, each as positions of events; the events fill the sentence."""
+    """Finds the anomalies of one kind, as the positions of their events, which fill the sentence."""
 
     sentence: str
     find: Callable[[Case], Sequence[Positions]]
@@ -145,11 +143,11 @@ RULES = {
         find=_moved_pins,
     ),
     "pinned_read_refused": Rule(
-        sentence="{1[client]} was refused to read although it held a pin of version {0[version]}: {1[details]}",
+        sentence="{1[client]} could not read although it held a pin of version {0[version]}: {1[details]}",
         find=_rejected_pinned_reads,
     ),
     "refused_read": Rule(
-        sentence="{1[client]} was refused to read: {1[details]}",
+        sentence="{1[client]} could not read: {1[details]}",
         find=_rejected_reads,
     ),
     "acknowledged_version_lost": Rule(

@@ -1,7 +1,7 @@
-"""One huge history in slices: what each slice must know of the others, and whether the slices make one history.
+"""One huge history in slices: what each slice must know of the others, and whether they make one history.
 
-A slice is any part of the events. Its scan holds the few events that others need; all scans together are linked, which
-gives to each slice what was known before it; then each is judged by itself, beside the timeline of the writer.
+A slice is any part of the events. Its scan has the few events that other slices need. Linking all scans gives each
+slice what was known before it; then each is judged by itself, beside the timeline of the writer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tornproof.harness.checkers.recorded import (
     UNPIN,
     Integers,
     MalformedHistoryError,
-    moment_of,
     named,
+    order_key_of,
     read_columns,
 )
 
@@ -42,22 +42,22 @@ STATES = {
     "pin": (PIN, UNPIN),
     "version read": (READ_END,),
 }
-"""What a client brings along into the next slice: of each, the last event of some kinds says it."""
+"""The state of a client that the next slice needs: the last event of each of these groups of kinds."""
 
 TEXT = pa.string()
 EVENT_SCHEMA = pa.schema([(name, TEXT if name in TEXTS else pa.int64()) for name in NAMES])
 SCAN_SCHEMA = pa.schema([("slice", pa.int64()), ("role", TEXT), ("count", pa.int64()), *EVENT_SCHEMA])
-"""Events of a slice with their roles; of the last one of a process, `count` is how many events that has there."""
+"""Events of a slice with their roles; with the last of a process, `count` is the number of its events there."""
 
 
 class ScatteredHistoryError(Exception):
-    """The events of a process, or of a client, are mixed up among slices, so that no slice can be judged by itself."""
+    """The events of a process or client are mixed among slices, so that no slice can be judged by itself."""
 
 
 def scan(own: pa.Table, number: int) -> pa.Table:
     """Return the events of a slice that others need, as `SCAN_SCHEMA`.
 
-    Raises MalformedHistoryError where an event lacks what all events, or those of its kind, have.
+    Raises MalformedHistoryError if an event lacks what all events, or those of its kind, have.
     """
     columns = read_columns(own)
     steps = by_process(columns)
@@ -83,10 +83,10 @@ def events_of(scans: pa.Table, role: str) -> pa.Table:
 
 
 def link(scans: pa.Table) -> dict[int, pa.Table]:
-    """Return the events that are known before each slice: what its clients bring along.
+    """Return the events that are known before each slice, which give the states of its clients.
 
-    Raises MalformedHistoryError unless each process numbered its events from 0 without a gap while time did not go
-    back, and ScatteredHistoryError where slices do not follow one another in a process or a client.
+    Raises MalformedHistoryError unless the events of each process are numbered from 0 without gaps and in order of
+    time, and ScatteredHistoryError if a process or client does not go through the slices one after the other.
     """
     for spans in _spans(scans, "process", PROCESS_FIRST, PROCESS_LAST).values():
         _check_process(spans)
@@ -105,11 +105,11 @@ def link(scans: pa.Table) -> dict[int, pa.Table]:
 
 
 Span: TypeAlias = tuple[int, Event, Event]
-"""The number of a slice with the first and the last event that a process or a client has there."""
+"""The number of a slice with the first and the last event of a process or client there."""
 
 
 def _spans(scans: pa.Table, name: str, first: str, last: str, *, least: int = 1) -> dict[str, list[Span]]:
-    """Return the spans of all who have that many, in the order of their first events."""
+    """Return the spans of each process or client that has at least so many, in the order of their first events."""
     begins, ends = (scans.filter(pc.equal(scans.column("role"), role)) for role in (first, last))
     counted = begins.column(name).value_counts()
     many = counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
@@ -117,7 +117,7 @@ def _spans(scans: pa.Table, name: str, first: str, last: str, *, least: int = 1)
     last_events = {(event["slice"], event[name]): event for event in _some(ends, name, many)}
     for event in _some(begins, name, many):
         spans[event[name]].append((event["slice"], event, last_events[event["slice"], event[name]]))
-    key: Callable[[Event], Any] = (lambda event: event["sequence"]) if name == "process" else moment_of
+    key: Callable[[Event], Any] = (lambda event: event["sequence"]) if name == "process" else order_key_of
     return {owner: sorted(own, key=lambda span: key(span[1])) for owner, own in spans.items()}
 
 
@@ -152,7 +152,7 @@ def _check_process(spans: list[Span]) -> None:
 
 def _check_client(client: str, spans: list[Span]) -> None:
     for (_, _, last), (_, first, _) in itertools.pairwise(spans):
-        if moment_of(first) < moment_of(last):
+        if order_key_of(first) < order_key_of(last):
             raise ScatteredHistoryError(f"the events of client {client} are not together")
 
 

@@ -1,7 +1,7 @@
-"""Judges a history for snapshot isolation with one writer (docs/how-it-works.md).
+"""Judges a history for snapshot isolation with one writer (docs/history.md).
 
 A history is a table of events with the columns that `recorded` reads. It begins with the recovered event of a writer
-that opens the table, or with the commit that makes its first version.
+that opens the table, or with the commit of the first version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tornproof.harness.checkers.recorded import (
     MalformedHistoryError,
     is_one_of,
     kinds_of,
-    moment_of,
+    order_key_of,
     read_columns,
 )
 from tornproof.harness.checkers.rules import RULES, Case
@@ -40,7 +40,7 @@ VACUOUS = "nothing was read and nothing recovered, so nothing was judged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """A violated rule, in plain words, with the events that show it as they were recorded."""
+    """A violated rule, as a sentence and the recorded events that show it."""
 
     kind: str
     sentence: str
@@ -51,8 +51,8 @@ class Anomaly:
 class Judgement:
     """The verdict on a history.
 
-    `anomalies` are examples, `counts` says how many there are of each kind. `denominators` say how much was looked at;
-    `reason` says why a verdict is UNKNOWN.
+    `anomalies` are examples, `counts` has the number of each kind. `denominators` say how much was checked; `reason`
+    says why a verdict is UNKNOWN.
     """
 
     verdict: Verdict
@@ -64,7 +64,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What was found in a part of a history, the writer's or that of some readers, and how much was looked at there."""
+    """What was found in a part of a history, that of the writer or of some readers, and how much was checked."""
 
     anomalies: tuple[Anomaly, ...]
     counts: dict[str, int]
@@ -75,8 +75,8 @@ class Part:
 def judge(history: pa.Table, *, excused: Collection[str] = (), seen_survives: bool = True) -> Judgement:
     """Return the verdict on a history of events.
 
-    A refused read whose `details` are in `excused` is legal unless its snapshot was pinned. Without `seen_survives` a
-    version that was seen but not acknowledged may be lost, as in a power cut. A history that contradicts itself, or in
+    A failed read whose `details` are in `excused` is legal unless its snapshot was pinned. Without `seen_survives` a
+    version that was seen but not acknowledged may be lost, as by a power cut. A history that contradicts itself, or in
     which nothing was observed, is UNKNOWN.
     """
     try:
@@ -102,7 +102,7 @@ def unknown(reason: str, event_count: int) -> Judgement:
 
 
 def shared_events(history: pa.Table) -> pa.Table:
-    """Return the events that matter to more than the client that recorded them: the writer's, and deaths."""
+    """Return the events that concern all clients: those of the writer, and deaths."""
     return history.take(pa.array(np.flatnonzero(is_one_of(kinds_of(history), *OF_WRITERS))))
 
 
@@ -112,13 +112,13 @@ def deaths(shared: pa.Table) -> pa.Table:
 
 
 def read_steps(columns: Columns, steps: Steps) -> Readings:
-    """Return what readers did; raises MalformedHistoryError where events are missing or have no partner."""
+    """Return what readers did; raises MalformedHistoryError if events are missing or have no partner."""
     check_steps(columns, steps)
     return read_readings(by_client(columns, steps))
 
 
 def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -> Part:
-    """Judge the numbers of a writer and the contents that it recovered."""
+    """Judge the version numbers of the writer and the contents that it recovered."""
     nothing = read_columns(timeline.columns.table.slice(0, 0))
     seen = observed_by_writer(writing)
     case = Case(
@@ -135,7 +135,7 @@ def judge_writer(writing: Writing, timeline: Timeline, *, seen_survives: bool) -
 def judge_readers(
     columns: Columns, readings: Readings, timeline: Timeline, *, excused: Collection[str], seen_survives: bool
 ) -> Part:
-    """Judge what some readers saw beside the timeline of the writer."""
+    """Judge what some readers saw against the timeline of the writer."""
     seen = observed_by_readers(readings)
     case = Case(
         columns=readings.columns,
@@ -175,19 +175,19 @@ def first_of_each_kind(anomalies: Sequence[Anomaly]) -> tuple[Anomaly, ...]:
     by_kind: dict[str, list[Anomaly]] = {kind: [] for kind in RULES}
     for anomaly in anomalies:
         by_kind[anomaly.kind].append(anomaly)
-    return tuple(each for some in by_kind.values() for each in sorted(some, key=_moments)[:EXAMPLES_MAX])
+    return tuple(each for some in by_kind.values() for each in sorted(some, key=_order_keys)[:EXAMPLES_MAX])
 
 
-def _moments(anomaly: Anomaly) -> list[tuple[int, str, int]]:
-    return [moment_of(event) for event in anomaly.events]
+def _order_keys(anomaly: Anomaly) -> list[tuple[int, str, int]]:
+    return [order_key_of(event) for event in anomaly.events]
 
 
 def _examine(case: Case, denominators: dict[str, int]) -> Part:
-    def moments(positions: Positions) -> list[tuple[int, int, int]]:
-        return [case.moment(position) for position in positions]
+    def order_keys(positions: Positions) -> list[tuple[int, int, int]]:
+        return [case.order_key(position) for position in positions]
 
     found = {kind: positions for kind, rule in RULES.items() if (positions := rule.find(case))}
-    firsts = {kind: heapq.nsmallest(EXAMPLES_MAX, positions, key=moments) for kind, positions in found.items()}
+    firsts = {kind: heapq.nsmallest(EXAMPLES_MAX, positions, key=order_keys) for kind, positions in found.items()}
     return Part(
         anomalies=tuple(_anomaly(case, kind, each) for kind, some in firsts.items() for each in some),
         counts={kind: len(positions) for kind, positions in found.items()},

@@ -1,4 +1,4 @@
-"""The writer's timeline: what there was to read at which time, in arrays that every judge of readers is given."""
+"""The writer's timeline: what could be read at which time, as arrays for every judge of readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tornproof.harness.checkers.recorded import Columns, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """All attempts in their order as arrays, which are sent to workers; `discarded` is NOWHERE where nothing did it."""
+    """All attempts in order, as arrays that are sent to workers; `discarded` is NOWHERE for a live one."""
 
     version: Integers
     digest: Integers
@@ -27,11 +27,11 @@ class Tried:
     def at(self, version: int) -> list[Attempt]:
         """Return the attempts at a version, in their order."""
         first, end = np.searchsorted(self._versions, [version, version + 1]).tolist()
-        return [self._attempt(location) for location in self._by_version[first:end].tolist()]
+        return [self._attempt(index) for index in self._by_version[first:end].tolist()]
 
     @cached_property
     def writers(self) -> dict[int, int]:
-        """Where the first attempt with each content started."""
+        """The position at which the first attempt with each content started."""
         return dict(zip(self.digest[::-1].tolist(), self.start[::-1].tolist(), strict=True))
 
     @cached_property
@@ -42,23 +42,23 @@ class Tried:
     def _versions(self) -> Integers:
         return self.version[self._by_version]
 
-    def _attempt(self, location: int) -> Attempt:
-        discarded = int(self.discarded[location])
+    def _attempt(self, index: int) -> Attempt:
+        discarded = int(self.discarded[index])
         return Attempt(
-            version=int(self.version[location]),
-            digest=int(self.digest[location]),
-            start=int(self.start[location]),
-            start_ns=int(self.start_ns[location]),
+            version=int(self.version[index]),
+            digest=int(self.digest[index]),
+            start=int(self.start[index]),
+            start_ns=int(self.start_ns[index]),
             discarded=None if discarded == NOWHERE else discarded,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Versions that stayed, in order, and versions that were there to stay since some time, in order of time.
+    """The live attempts by version, and the acknowledgements and recoveries (`settled`) by time.
 
-    `settled_newest` is the newest version up to each time; `tried` are all attempts. Positions are those in `columns`,
-    which are the writer's, and digests those of their `contents`.
+    `settled_newest` is the newest version up to each of them; `tried` are all attempts. Positions are indexes into
+    `columns`, the writer's events, and digests are indexes into their `contents`.
     """
 
     columns: Columns
@@ -89,7 +89,7 @@ def timeline_of(writing: Writing) -> Timeline:
 
 
 def positions_among(ordered: Integers, versions: Integers, side: Literal["left", "right"]) -> Integers:
-    """Return what `np.searchsorted` does; many versions of a short range are looked up once each."""
+    """Return what `np.searchsorted` does, but search each version only once where the versions are dense."""
     if not len(versions):
         return np.zeros(0, dtype=np.intp)
     low, high = int(versions.min()), int(versions.max())

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from depth import nightly
-from history_cases import right_history
+from history_cases import correct_history
 from interrupting import ended, interrupt, run_whole, start
 from legacy_trees import write_legacy_tree
 from random_runs import HEADER_BEFORE_BODY, found, table_case
@@ -94,7 +94,7 @@ def made(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(4):
         lines = (f'{{"ts": "2024-01-0{number + 1}T00:00:{row % 60:02}Z", "v": {row}}}\n' for row in range(5000))
         (folder / "lines" / f"{number}.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
-    pq.write_table(to_arrow(right_history(1)), folder / "events.parquet")
+    pq.write_table(to_arrow(correct_history(1)), folder / "events.parquet")
     finding = found(table_case(protocol=HEADER_BEFORE_BODY))
     phase = Phase(name="schedules", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(finding,))
     (entry,) = save_findings([phase], "made", "made", made_image(), folder)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import quick_java
 from command_line import ROOT
-from history_cases import right_history
+from history_cases import correct_history
 from legacy_trees import write_legacy_tree
 from pyspark.sql import SparkSession
 
@@ -35,7 +35,7 @@ NOISE = re.compile(r"WARN|INFO|java|scala|apache")
 def inputs(questdb_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     write_legacy_tree(questdb_data, folder / "tree", copies=1, days=2)
-    pq.write_table(to_arrow(right_history(7)).sort_by("time_ns"), folder / "events.parquet", row_group_size=20)
+    pq.write_table(to_arrow(correct_history(7)).sort_by("time_ns"), folder / "events.parquet", row_group_size=20)
     frames = (
         {"ts": f"2024-01-0{1 + number % 3}T00:00:{number % 60:02}Z", "v": number} for number in range(FRAME_COUNT)
     )

@@ -1,6 +1,6 @@
-"""A slow judge of histories for tests: each rule is the sentence of docs/history.md, tried on all events.
+"""A slow judge of histories for tests: each rule is written as one sentence, and tried on all events.
 
-Nothing is indexed, batched or remembered, and nothing is taken from the judge that it is compared with.
+Nothing is indexed, batched or remembered, and no code is shared with the judge that it is compared with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WITH_VERSION = (K.COMMIT_START, K.COMMIT_ACKNOWLEDGED, K.READ_END, K.PIN, K.RECO
 WITH_DIGEST = (K.COMMIT_START, K.READ_END)
 
 
-class SenselessError(Exception):
+class ContradictionError(Exception):
     """The history cannot have happened."""
 
 
@@ -31,10 +31,10 @@ class Found:
 def brute_force(events: Sequence[Event], *, excused: Collection[str] = (), seen_survives: bool = True) -> Found:
     events = sorted(events, key=lambda event: (event.time_ns, event.process, event.sequence))
     try:
-        demand_sense_of_processes(events)
-        demand_sense_of_clients(events)
-        demand_sense_of_writer(events)
-    except SenselessError:
+        check_processes(events)
+        check_clients(events)
+        check_writer(events)
+    except ContradictionError:
         return Found("UNKNOWN", {})
     anomalies = [*of_writer(events), *of_observations(events, seen_survives), *of_reads(events, excused)]
     is_vacuous = not anomalies and not any(
@@ -43,45 +43,45 @@ def brute_force(events: Sequence[Event], *, excused: Collection[str] = (), seen_
     return Found("INVALID" if anomalies else "UNKNOWN" if is_vacuous else "VALID", dict(Counter(anomalies)))
 
 
-def demand(truth: bool) -> None:
+def require(truth: bool) -> None:
     if not truth:
-        raise SenselessError
+        raise ContradictionError
 
 
-def demand_sense_of_processes(events: Sequence[Event]) -> None:
+def check_processes(events: Sequence[Event]) -> None:
     for process in {event.process for event in events}:
         own = sorted((event for event in events if event.process == process), key=lambda event: event.sequence)
-        demand([event.sequence for event in own] == list(range(len(own))))
-        demand(all(one.time_ns <= other.time_ns for one, other in itertools.pairwise(own)))
+        require([event.sequence for event in own] == list(range(len(own))))
+        require(all(one.time_ns <= other.time_ns for one, other in itertools.pairwise(own)))
     for event in events:
-        demand(event.version is not None or event.kind not in WITH_VERSION)
-        demand(event.digest is not None or event.kind not in WITH_DIGEST)
+        require(event.version is not None or event.kind not in WITH_VERSION)
+        require(event.digest is not None or event.kind not in WITH_DIGEST)
 
 
-def demand_sense_of_clients(events: Sequence[Event]) -> None:
+def check_clients(events: Sequence[Event]) -> None:
     for position, event in enumerate(events):
         start, pin = open_read(events, position), held_pin(events, position)
         match event.kind:
             case K.READ_START:
-                demand(start is None)
+                require(start is None)
             case K.READ_END | K.READ_FAILED:
-                demand(start is not None)
+                require(start is not None)
             case K.PIN:
-                demand(start is not None and pin is None)
+                require(start is not None and pin is None)
             case K.UNPIN:
-                demand(start is None and pin is not None)
+                require(start is None and pin is not None)
 
 
-def demand_sense_of_writer(events: Sequence[Event]) -> None:
+def check_writer(events: Sequence[Event]) -> None:
     for position, event in enumerate(events):
         commit = open_commit(events, position)
         match event.kind:
             case K.COMMIT_START:
-                demand(commit is None and not writer_is_dead(events, position))
+                require(commit is None and not writer_is_dead(events, position))
             case K.COMMIT_ACKNOWLEDGED | K.COMMIT_FAILED:
-                demand(commit is not None and events[commit].client == event.client)
+                require(commit is not None and events[commit].client == event.client)
             case K.RECOVERED:
-                demand(commit is None and (event.digest is not None or is_restart(events, position)))
+                require(commit is None and (event.digest is not None or is_restart(events, position)))
 
 
 def last_of(events: Sequence[Event], position: int, client: str, kinds: Collection[EventKind]) -> int | None:
@@ -144,7 +144,7 @@ def version_of(event: Event) -> int:
 
 
 def settled(events: Sequence[Event], position: int) -> Iterator[int]:
-    """The versions that were there to stay before an event: the version before the first commit is, too."""
+    """The versions that were acknowledged or recovered before an event, and the one before the first commit."""
     first = first_of_writer(events)
     for other in range(position):
         event = events[other]
@@ -193,7 +193,7 @@ def attempts(events: Sequence[Event]) -> list[int]:
 
 
 def end_of_attempt(events: Sequence[Event], attempt: int) -> int | None:
-    """The event that says that the attempt is gone: a recovery to less, or another attempt at its version."""
+    """The event that discards the attempt: a recovery to an older version, or another attempt at its version."""
     version = version_of(events[attempt])
     for position in range(attempt + 1, len(events)):
         if is_restart(events, position) and version_of(events[position]) < version:

@@ -1,6 +1,6 @@
-"""Small histories for tests of the judges: right ones, and each with one event changed so that one rule must notice.
+"""Small histories for tests of the judges: correct ones, and ones with one event changed so that one rule must notice.
 
-All is drawn from numbers that are given, so that the same histories come each time.
+All are random with fixed seeds, so they are the same each time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True)
 class Case:
-    """A history with the kind of anomaly that it must show: "" for a right one, None where nothing is promised.
+    """A history with the kind of anomaly that it must show: "" for a correct one, None where any verdict is possible.
 
     `INCOMPLETE` stands for a history that cannot be judged.
     """
@@ -60,7 +60,7 @@ class World:
 
     def record(self, client: str, kind: EventKind, version: int | None = None, digest: str | None = None) -> None:
         process = "supervisor" if kind is K.KILLED else client
-        # Events of one time stand by the names of their processes.
+        # Events of one time are ordered by the names of their processes.
         may_be_now = bool(self.events) and self.events[-1].process <= process
         self.time_ns += 0 if may_be_now and self.chance(0.3) else 10
         details = EXCUSED if kind is K.READ_FAILED else ""
@@ -120,7 +120,7 @@ class World:
             self.record(name, K.READ_END, *(reader.pinned or (reader.lowest if self.chance(0.3) else self.visible)))
 
 
-def right_history(seed: int) -> list[Event]:
+def correct_history(seed: int) -> list[Event]:
     world = World(draw=np.random.default_rng(seed))
     if world.chance(0.8):
         world.record("writer", K.RECOVERED, 0, "d0")
@@ -150,7 +150,7 @@ def starts(events: Sequence[Event]) -> list[int]:
 
 
 def own_before(events: Sequence[Event], position: int) -> list[Event]:
-    """What the client did in this life, the last first."""
+    """What the client did since it last died, the last event first."""
     own: list[Event] = []
     for event in reversed(events[:position]):
         if event.client == events[position].client:
@@ -319,8 +319,8 @@ PLANTS: dict[str, Change] = {
 
 
 def planted_history(kind: str, seed: int) -> list[Event] | None:
-    """A right history with one event changed, or nothing where this one has no place for such an anomaly."""
-    events = right_history(seed)
+    """A correct history with one event changed, or None where no event can be changed to such an anomaly."""
+    events = correct_history(seed)
     changes = [(position, event) for position in range(len(events)) for event in PLANTS[kind](events, position)]
     if not changes:
         return None
@@ -329,9 +329,9 @@ def planted_history(kind: str, seed: int) -> list[Event] | None:
 
 
 def mixed_history(seed: int) -> list[Event]:
-    """A right history in which a few events are changed, moved, left out or doubled, to whatever comes of it."""
+    """A correct history in which a few events are changed, moved, left out or doubled, with any verdict."""
     draw = np.random.default_rng(seed)
-    events = right_history(seed)
+    events = correct_history(seed)
     for _ in range(int(draw.integers(1, 3))):
         position = int(draw.integers(len(events)))
         event = events[position]
@@ -357,8 +357,8 @@ def mixed_history(seed: int) -> list[Event]:
 
 
 def border_history(seed: int) -> list[Event] | None:
-    """A right history in which a read ends at the very time at which the commit starts that it sees, if it has one."""
-    events = right_history(seed)
+    """A correct history changed so that a read ends at the time at which the commit starts that it sees, or None."""
+    events = correct_history(seed)
     for position, (read, commit) in enumerate(itertools.pairwise(events)):
         if read.kind is K.READ_END and commit.kind is K.COMMIT_START:
             events[position] = dataclasses.replace(seeing(read, commit), time_ns=commit.time_ns)
@@ -377,8 +377,8 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def incomplete_history(seed: int) -> list[Event]:
-    """A right history of which one event was not recorded, or twice."""
-    events = right_history(seed)
+    """A correct history of which one event is missing or doubled."""
+    events = correct_history(seed)
     last = {event.process: position for position, event in enumerate(events)}
     inner = [position for position, event in enumerate(events) if position != last[event.process]]
     position = inner[int(np.random.default_rng(seed).integers(len(inner)))]
@@ -387,7 +387,7 @@ def incomplete_history(seed: int) -> list[Event]:
 
 @functools.cache
 def all_cases(*, right: int = 220, of_each_kind: int = 18, mixed: int = 150, incomplete: int = 40) -> list[Case]:
-    cases = [Case(f"right {seed}", tuple(right_history(seed)), "") for seed in range(right)]
+    cases = [Case(f"right {seed}", tuple(correct_history(seed)), "") for seed in range(right)]
     for number, kind in enumerate(PLANTS):
         seed, found = 1_000 * (number + 1), 0
         while found < of_each_kind:

@@ -1,4 +1,4 @@
-"""The judge of histories: twins of a bad and a good history for every rule, and a slow judge that must agree."""
+"""The judge of histories: a pair of a bad and a good history for every rule, and a slow judge that must agree."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Pair:
     seen_survives: bool = True
 
 
-PAIR = {
+PAIRS = {
     "a version that nobody wrote": Pair(
         kind="unknown_version",
         bad="w recovers 0 a\n r reads\n r sees 1 b",
@@ -223,7 +223,7 @@ PAIR = {
         bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused short",
         good=f"w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused {EXCUSED}",
     ),
-    "a read that is refused without a word": Pair(
+    "a read that fails without a reason": Pair(
         kind="refused_read",
         bad="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r refused",
         good="w recovers 0 a\n q reads\n q sees 0 a\n r reads\n r killed",
@@ -285,7 +285,7 @@ PAIR = {
     ),
 }
 
-each_pair = pytest.mark.parametrize("twins", PAIR.values(), ids=PAIR)
+each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 
 def verdict_of(events: Sequence[Event], *, seen_survives: bool = True) -> snapshot_isolation.Judgement:
@@ -293,31 +293,31 @@ def verdict_of(events: Sequence[Event], *, seen_survives: bool = True) -> snapsh
 
 
 @each_pair
-def test_the_bad_twin_is_rejected_for_its_one_reason(pair: Pair) -> None:
+def test_the_bad_history_of_a_pair_is_rejected_for_one_reason(pair: Pair) -> None:
     judgement = verdict_of(history(pair.bad), seen_survives=pair.seen_survives)
     assert (judgement.verdict, judgement.counts) == (Verdict.INVALID, {pair.kind: 1})
 
 
 @each_pair
-def test_the_good_twin_is_accepted(pair: Pair) -> None:
+def test_the_good_history_of_a_pair_is_accepted(pair: Pair) -> None:
     judgement = verdict_of(history(pair.good), seen_survives=pair.seen_survives)
     assert (judgement.verdict, judgement.anomalies, judgement.counts) == (Verdict.VALID, (), {})
 
 
 @each_pair
-def test_without_its_rule_the_bad_twin_goes_unnoticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_rule_the_bad_history_is_not_noticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(RULES, pair.kind)
     assert verdict_of(history(pair.bad), seen_survives=pair.seen_survives).verdict is Verdict.VALID
 
 
 @each_pair
-def test_the_slow_judge_agrees_on_the_twins(pair: Pair) -> None:
+def test_the_slow_judge_agrees_on_both_histories_of_a_pair(pair: Pair) -> None:
     assert slow_verdict(history(pair.bad), seen_survives=pair.seen_survives) is Verdict.INVALID
     assert slow_verdict(history(pair.good), seen_survives=pair.seen_survives) is Verdict.VALID
 
 
-def test_every_rule_has_twins() -> None:
-    assert {pair.kind for pair in PAIR.values()} == set(RULES)
+def test_every_rule_has_a_pair() -> None:
+    assert {pair.kind for pair in PAIRS.values()} == set(RULES)
 
 
 MALFORMED = {
@@ -381,8 +381,8 @@ def test_a_history_that_cannot_be_judged_is_unknown_and_says_why(text: str, reas
 def test_events_that_are_missing_or_out_of_order_are_unknown(column: str, value: list[object], reason: str) -> None:
     good = to_arrow(history("w recovers 0 a\n r reads\n r sees 0 a"))
     assert judge(good).verdict is Verdict.VALID
-    position = SCHEMA.get_field_index(column)
-    judgement = judge(good.set_column(position, column, pa.array(value, SCHEMA.field(position).type)))
+    index = SCHEMA.get_field_index(column)
+    judgement = judge(good.set_column(index, column, pa.array(value, SCHEMA.field(index).type)))
     assert judgement.verdict is Verdict.UNKNOWN
     assert reason in judgement.reason
     assert judgement.denominators == {"events": 3}
@@ -408,20 +408,20 @@ def test_the_order_of_rows_and_the_chunks_of_the_table_do_not_matter(pair: Pair)
         ),
     ],
 )
-def test_events_of_one_time_stand_by_the_names_and_numbers_of_their_processes(text: str, verdict: Verdict) -> None:
+def test_events_of_one_time_are_ordered_by_names_and_numbers_of_their_processes(text: str, verdict: Verdict) -> None:
     table = to_arrow(history(text))
     assert judge(table).verdict is verdict
     assert judge(table.take(list(reversed(range(len(table)))))) == judge(table)
     assert slow_verdict(history(text)) is verdict
 
 
-def test_a_rejected_read_counts_even_where_nothing_else_was_observed() -> None:
+def test_a_failed_read_counts_even_where_nothing_else_was_observed() -> None:
     judgement = verdict_of(history("w recovers 0 a\n r reads\n r refused short"))
     assert (judgement.verdict, judgement.reason) == (Verdict.INVALID, "")
 
 
-def test_an_anomaly_says_in_words_what_happened_and_shows_its_events() -> None:
-    events = history(PAIR["an acknowledged commit that a later reader misses"].bad)
+def test_an_anomaly_has_a_sentence_and_its_events() -> None:
+    events = history(PAIRS["an acknowledged commit that a later reader misses"].bad)
     (anomaly,) = verdict_of(events).anomalies
     assert anomaly.kind == "stale_read"
     assert anomaly.sentence == "r read version 0 although version 1 was there before it began"
@@ -443,7 +443,7 @@ def test_anomalies_are_all_counted_and_the_first_ones_shown() -> None:
     assert times == [10 + 20 * count for count in range(1, EXAMPLES_MAX + 1)]
 
 
-def test_what_was_looked_at_is_counted() -> None:
+def test_what_was_checked_is_counted() -> None:
     text = f"""w recovers 0 a
     w starts 1 b
     w acknowledges 1
@@ -478,7 +478,7 @@ def test_the_judge_and_the_schema_name_the_same_kinds() -> None:
     assert list(EventKind) == list(recorded.KINDS)
 
 
-# The slow judge: every rule once more, as a sentence over all events, and every fate of every commit tried.
+# The slow judge: every rule again, as a sentence over all events, tried with every outcome of every commit.
 
 
 @dataclass(frozen=True)
@@ -491,7 +491,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Look:
+class SlowRead:
     start: int
     end: int
     pin: int | None
@@ -511,18 +511,18 @@ def slow_verdict(events: Sequence[Event], *, seen_survives: bool = True) -> Verd
     events = sorted(events, key=lambda event: (event.time_ns, event.process, event.sequence))
     try:
         check_processes(events)
-        looks, tries = slow_looks(events), slow_tries(events)
+        reads, tries = slow_reads(events), slow_tries(events)
     except NonsenseError:
         return Verdict.UNKNOWN
-    good = slow_reads_are_good(events, looks, tries) and any(
-        outcome_is_good(events, looks, tries, set(itertools.compress(tries, kept)), seen_survives)
+    good = slow_reads_are_good(events, reads, tries) and any(
+        outcome_is_good(events, reads, tries, set(itertools.compress(tries, kept)), seen_survives)
         for kept in itertools.product([True, False], repeat=len(tries))
     )
     recoveries = [
         event for event in events if event.kind is EventKind.RECOVERED and tries[0].position != events.index(event)
     ]
-    reads = [look for look in looks if events[look.end].kind is EventKind.READ_END]
-    if good and not recoveries and not reads:
+    successful = [read for read in reads if events[read.end].kind is EventKind.READ_END]
+    if good and not recoveries and not successful:
         return Verdict.UNKNOWN
     return Verdict.VALID if good else Verdict.INVALID
 
@@ -545,9 +545,9 @@ def check_processes(events: Sequence[Event]) -> None:
             require(event.version is not None)
 
 
-def slow_looks(events: Sequence[Event]) -> list[Look]:
+def slow_reads(events: Sequence[Event]) -> list[SlowRead]:
     """Run a small automaton for every client."""
-    looks = []
+    reads = []
     for client in {event.client for event in events}:
         start: int | None = None
         pin: int | None = None
@@ -562,7 +562,7 @@ def slow_looks(events: Sequence[Event]) -> list[Look]:
                 case EventKind.READ_END | EventKind.READ_FAILED:
                     if start is None:
                         raise NonsenseError
-                    looks.append(Look(start, position, pin, (client, session)))
+                    reads.append(SlowRead(start, position, pin, (client, session)))
                     start = None
                 case EventKind.PIN:
                     require(start is not None and pin is None)
@@ -572,11 +572,11 @@ def slow_looks(events: Sequence[Event]) -> list[Look]:
                     pin = None
                 case EventKind.KILLED:
                     start, pin, session = None, None, session + 1
-    return looks
+    return reads
 
 
 def slow_tries(events: Sequence[Event]) -> list[Try]:
-    """Collect the attempts, the version before the first of them included."""
+    """Return the attempts, including the version before the first of them."""
     tries: list[Try] = []
     current: tuple[str, int] | None = None
     writer, must_recover = "", False
@@ -608,7 +608,7 @@ def slow_tries(events: Sequence[Event]) -> list[Try]:
 
 
 def settled_by(events: Sequence[Event], tries: Sequence[Try]) -> Iterator[tuple[int, int]]:
-    """Yield the events after which a version is there to stay."""
+    """Yield the acknowledgements and recoveries with their versions, which must stay."""
     for position, event in enumerate(events):
         if event.kind is EventKind.RECOVERED:
             assert event.version is not None
@@ -626,23 +626,23 @@ def version_at(events: Sequence[Event], position: int) -> int:
     return version
 
 
-def slow_reads_are_good(events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try]) -> bool:
+def slow_reads_are_good(events: Sequence[Event], reads: Sequence[SlowRead], tries: Sequence[Try]) -> bool:
     settled = list(settled_by(events, tries))
-    rejected = [look for look in looks if events[look.end].kind is EventKind.READ_FAILED]
-    reads = [look for look in looks if look not in rejected]
+    failed = [read for read in reads if events[read.end].kind is EventKind.READ_FAILED]
+    successful = [read for read in reads if read not in failed]
     return (
-        all(look.pin is None and events[look.end].details == EXCUSED for look in rejected)
-        and all(look.pin is None or version_at(events, look.end) == version_at(events, look.pin) for look in reads)
+        all(read.pin is None and events[read.end].details == EXCUSED for read in failed)
+        and all(read.pin is None or version_at(events, read.end) == version_at(events, read.pin) for read in successful)
         and all(
-            version_at(events, look.end) >= version
-            for look in reads
+            version_at(events, read.end) >= version
+            for read in successful
             for position, version in settled
-            if look.pin is None or look.pin > look.start
-            if events[position].time_ns < events[look.start].time_ns
+            if read.pin is None or read.pin > read.start
+            if events[position].time_ns < events[read.start].time_ns
         )
         and all(
             version_at(events, first.end) <= version_at(events, second.end)
-            for first, second in itertools.permutations(reads, 2)
+            for first, second in itertools.permutations(successful, 2)
             if first.session == second.session and first.end < second.end
         )
         and all(
@@ -658,9 +658,9 @@ def slow_reads_are_good(events: Sequence[Event], looks: Sequence[Look], tries: S
 
 
 def outcome_is_good(
-    events: Sequence[Event], looks: Sequence[Look], tries: Sequence[Try], kept: set[Try], seen_survives: bool
+    events: Sequence[Event], reads: Sequence[SlowRead], tries: Sequence[Try], kept: set[Try], seen_survives: bool
 ) -> bool:
-    """Say whether it may be that exactly the attempts `kept` became their versions and stayed."""
+    """Return whether exactly the attempts `kept` may have been committed and have stayed."""
     recoveries = [
         position
         for position, event in enumerate(events)
@@ -701,15 +701,15 @@ def outcome_is_good(
             events[position].digest is None or is_visible(position, events[position].time_ns) for position in recoveries
         )
         and all(
-            is_visible(look.end, events[look.start].time_ns)
-            for look in looks
-            if events[look.end].kind is EventKind.READ_END
+            is_visible(read.end, events[read.start].time_ns)
+            for read in reads
+            if events[read.end].kind is EventKind.READ_END
         )
     )
 
 
 class Table:
-    """A table that is right: it does what it is told where that is possible, and writes down what happened."""
+    """A correct table: it does what is possible of the actions, and records what happened."""
 
     def __init__(self) -> None:
         self.lines = ["w recovers 0 a"]
@@ -784,7 +784,7 @@ class Table:
 
 ACTIONS = [
     *("start", "start", "store", "store", "acknowledge", "acknowledge", "fail", "kill_writer", "recover", "recover"),
-    *("read", "read", "read", "see", "see", "see", "pin", "unpin", "refuse", "kill_reader"),
+    *("read", "read", "read", "see", "see", "see", "pin", "unpin", "reject", "kill_reader"),
 ]
 OPERATIONS = st.tuples(st.sampled_from(ACTIONS), st.sampled_from("rq"), st.sampled_from("bc"))
 CHANGES = st.tuples(
@@ -794,7 +794,7 @@ CHANGES = st.tuples(
 )
 
 
-def right_history(operations: Sequence[tuple[str, str, str]]) -> list[Event]:
+def correct_history(operations: Sequence[tuple[str, str, str]]) -> list[Event]:
     table = Table()
     for operation in operations:
         table.do(*operation)
@@ -832,8 +832,8 @@ def changed(events: list[Event], what: str, index: int, amount: int) -> list[Eve
 
 @settings(max_examples=50)
 @given(operations=st.lists(OPERATIONS, min_size=8, max_size=30))
-def test_both_judges_accept_what_a_right_table_does(operations: list[tuple[str, str, str]]) -> None:
-    events = right_history(operations)
+def test_both_judges_accept_the_histories_of_a_correct_table(operations: list[tuple[str, str, str]]) -> None:
+    events = correct_history(operations)
     assert slow_verdict(events) is verdict_of(events).verdict
     assert verdict_of(events).verdict in {Verdict.VALID, Verdict.UNKNOWN}
     assert (verdict_of(events).verdict is Verdict.VALID) == any(
@@ -853,7 +853,7 @@ def test_both_judges_agree_on_changed_histories_of_every_verdict(example_count: 
         seen_survives=st.booleans(),
     )
     def agree(operations: list[tuple[str, str, str]], changes: list[tuple[str, int, int]], seen_survives: bool) -> None:
-        events = right_history(operations)
+        events = correct_history(operations)
         for change in changes:
             events = changed(events, *change)
         verdict = verdict_of(events, seen_survives=seen_survives).verdict

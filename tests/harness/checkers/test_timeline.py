@@ -17,7 +17,7 @@ FAR = st.integers(-(1 << 63), (1 << 63) - 1)
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @given(ordered=st.lists(NEAR | FAR).map(sorted), versions=st.lists(NEAR) | st.lists(NEAR | FAR))
-def test_places_are_those_of_a_plain_search(
+def test_positions_are_those_of_a_plain_search(
     side: Literal["left", "right"], ordered: list[int], versions: list[int]
 ) -> None:
     found = positions_among(np.array(ordered, dtype=np.int64), np.array(versions, dtype=np.int64), side)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from brute_force_history import brute_force
 from depth import nightly
-from history_cases import EXCUSED, Case, all_cases, planted_history, right_history
+from history_cases import EXCUSED, Case, all_cases, correct_history, planted_history
 from pyspark.sql import SparkSession
 
 from tornproof.harness.checkers.snapshot_isolation import judge
@@ -83,7 +83,7 @@ def test_one_history_in_slices_of_workers_is_judged_as_a_whole(spark: SparkSessi
 
 
 def test_events_that_stand_mixed_up_are_sorted_first(spark: SparkSession, tmp_path: Path) -> None:
-    events = right_history(7)
+    events = correct_history(7)
     table = to_arrow(events)
     mixed = table.take([*range(0, len(table), 3), *range(1, len(table), 3), *range(2, len(table), 3)])
     pq.write_table(mixed, tmp_path / "events.parquet", row_group_size=10)
@@ -93,7 +93,7 @@ def test_events_that_stand_mixed_up_are_sorted_first(spark: SparkSession, tmp_pa
 
 
 def test_a_missing_event_is_unknown_and_never_valid(spark: SparkSession, tmp_path: Path) -> None:
-    events = right_history(7)
+    events = correct_history(7)
     path = write([event for event in events if event != events[20]], tmp_path / "events.parquet", order="process")
     judgement = check_files(spark, [path], terms=TERMS, slice_events=20).judgement
     assert judgement.verdict is Verdict.UNKNOWN
@@ -101,7 +101,7 @@ def test_a_missing_event_is_unknown_and_never_valid(spark: SparkSession, tmp_pat
 
 
 def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
-    path = write(right_history(7), tmp_path / "events.parquet", order="process", rows=100)
+    path = write(correct_history(7), tmp_path / "events.parquet", order="process", rows=100)
     content = bytearray(path.read_bytes())
     content[4:400] = bytes(396)
     path.write_bytes(content)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from history_cases import EXCUSED, incomplete_history, planted_history, right_history
+from history_cases import EXCUSED, correct_history, incomplete_history, planted_history
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -33,7 +33,7 @@ def test_histories_told_apart_by_directories_get_verdicts_of_their_own(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = next(events for seed in range(9) if (events := planted_history("torn_content", seed)))
-    write(right_history(1), tmp_path / "events" / "fault=none" / "a.parquet")
+    write(correct_history(1), tmp_path / "events" / "fault=none" / "a.parquet")
     write(bad, tmp_path / "events" / "fault=torn" / "a.parquet")
     write(incomplete_history(2), tmp_path / "events" / "fault=lost" / "a.parquet")
     target = tmp_path / "report.json"
@@ -58,7 +58,7 @@ def test_histories_told_apart_by_directories_get_verdicts_of_their_own(
 @pytest.mark.parametrize(
     ("events", "excused", "code"),
     [
-        (right_history(1), [EXCUSED], ExitCode.VALID),
+        (correct_history(1), [EXCUSED], ExitCode.VALID),
         (incomplete_history(2), [EXCUSED], ExitCode.UNKNOWN),
     ],
     ids=["valid", "unknown"],
@@ -70,15 +70,15 @@ def test_the_verdict_on_one_history_is_the_exit_code(
 
 
 def test_a_rejected_read_is_an_anomaly_unless_it_is_excused(spark: SparkSession, tmp_path: Path) -> None:
-    rights = map(right_history, range(99))
+    rights = map(correct_history, range(99))
     events = next(events for events in rights if any(event.details for event in events))
     assert judge(to_arrow(events)).counts.keys() == {"refused_read"}
     assert history([write(events, tmp_path / "events.parquet")]) == ExitCode.INVALID
 
 
 def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
-    dataset = open_dataset([write(right_history(1), tmp_path / "events.parquet")])
-    good = judge(to_arrow(right_history(1)), excused=[EXCUSED])
+    dataset = open_dataset([write(correct_history(1), tmp_path / "events.parquet")])
+    good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
     for disagreements, said in (
         ({}, "VALID: histories: 1 VALID; SQL agrees on all"),
         ({ONLY: "verdict: VALID by the judge, INVALID by SQL"}, "the judges disagree on verdict: VALID by the judge"),
@@ -94,11 +94,11 @@ def test_what_sql_says_is_part_of_the_report(tmp_path: Path) -> None:
 
 
 def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> None:
-    good = write(right_history(1), tmp_path / "good.parquet")
+    good = write(correct_history(1), tmp_path / "good.parquet")
     other = tmp_path / "other.parquet"
     pq.write_table(pa.table({"process": ["a"]}), other)
     wrong = tmp_path / "wrong.parquet"
-    table = to_arrow(right_history(1))
+    table = to_arrow(correct_history(1))
     pq.write_table(table.set_column(1, "sequence", table.column("sequence").cast(pa.int32())), wrong)
     text = tmp_path / "text.parquet"
     text.write_text("no Parquet")
@@ -114,11 +114,11 @@ def test_what_holds_no_events_is_rejected_in_one_sentence(tmp_path: Path) -> Non
             open_dataset([position])
     with pytest.raises(UnreadableEventsError, match="has no column seed beside those of events"):
         open_dataset([good], keys=["seed"])
-    assert open_dataset([good]).event_count == len(right_history(1))
+    assert open_dataset([good]).event_count == len(correct_history(1))
 
 
 def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
-    good = write(right_history(1), tmp_path / "events" / "a.parquet")
+    good = write(correct_history(1), tmp_path / "events" / "a.parquet")
     for name in ("_temporary/b.parquet", ".c.parquet"):
         (tmp_path / "events" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "events" / name).write_text("half")
@@ -126,7 +126,7 @@ def test_files_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
 
 
 def test_judges_that_disagree_know_nothing() -> None:
-    good = judge(to_arrow(right_history(1)), excused=[EXCUSED])
+    good = judge(to_arrow(correct_history(1)), excused=[EXCUSED])
     answer = Answer(verdict="VALID", counts={}, denominators={"events": good.denominators["events"]})
     assert difference({"a": good}, {"a": answer}, "a") == ("a", "")
     assert (

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from brute_force_history import brute_force
 from depth import nightly, sampled
-from history_cases import EXCUSED, INCOMPLETE, PLANTS, Case, all_cases, right_history
+from history_cases import EXCUSED, INCOMPLETE, PLANTS, Case, all_cases, correct_history
 
 from tornproof.harness.checkers.attempts import read_writing
 from tornproof.harness.checkers.recorded import MalformedHistoryError, with_dictionaries
@@ -167,11 +167,11 @@ def scattered(events: Sequence[Event]) -> list[pa.Table]:
 
 def test_a_process_whose_events_are_mixed_among_slices_must_be_sorted_first() -> None:
     with pytest.raises(ScatteredHistoryError, match=r"the events of process .* are not together"):
-        in_slices(scattered(right_history(1)))
+        in_slices(scattered(correct_history(1)))
 
 
 def test_an_event_that_is_twice_there_in_the_place_of_another_shows_when_sorted() -> None:
-    events = right_history(1)
+    events = correct_history(1)
     own = [event for event in events if event.process == "ann"]
     doubled = [event for event in events if event.process != "ann"] + [*own[:3], own[2], *own[4:]]
     with pytest.raises(ScatteredHistoryError, match="the events of process ann are not together"):

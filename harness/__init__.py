@@ -1,4 +1,4 @@
-"""The only place that knows both the model and the implementation.
+"""The explorers, and all that they need: the only package that imports both the model and the implementation.
 
 Each room imports only rooms to its left: common, simulator, parallel, systems and checkers, search, counterexamples,
 explorers, mutation; `check.py` and `replay.py` stand above them. Begin with `check.py`.

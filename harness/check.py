@@ -1,4 +1,4 @@
-"""The run behind `tornproof check`: a table is copied, verified, encoded again, and given to every explorer."""
+"""The run behind `tornproof check`: a table is copied and verified, and every explorer is run on the copy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from tornproof.impl.verify.verify import TableReport, verify_table
 
 CAPTURE_LIMIT_BYTES = 96 * 1024 * 1024
 FILES_THAT_COUNT = frozenset({TXN_FILE, META_FILE, CV_FILE, PM_FILE, DATA_FILE})
-# A symbol column's dictionary; the number stands there when the column was made anew.
+# A symbol column's dictionary; the number is there if the column was created again.
 _SYMBOL_FILE = re.compile(r".*\.[co](\.\d+)?", re.DOTALL)
 
 
@@ -76,17 +76,17 @@ SIMULATED = {
     PhaseName.POWER: Explorer.POWER,
     PhaseName.MEMORY: Explorer.MEMORY,
 }
-"""The simulator's explorers, which alone know other releases, and scenarios."""
+"""The explorers that run in the simulator; only they know other releases, and scenarios."""
 POINTS_IN_TASK = 48
-"""So many crash points one process visits in one go."""
+"""How many crash points are one task of a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckQuestion(TableQuestion):
-    """All that the answer of a check depends on, but for this release.
+    """All that the answer of a check depends on, except this release of tornproof.
 
-    `has_table` says whether the table was given, and not just made; the simulator then begins with it, and else with
-    `scenarios`, by default all. `preset` is the release whose protocol is explored, by default each scenario's own.
+    With `has_table` the table was given by the user, and the simulator starts from it; otherwise from `scenarios`, by
+    default all. `preset` is the release whose protocol is explored, by default each scenario's own.
     """
 
     has_table: bool
@@ -97,16 +97,16 @@ class CheckQuestion(TableQuestion):
 
     @property
     def phases(self) -> tuple[PhaseName, ...]:
-        """Those that apply: other releases and scenarios exist in the simulator alone, and drawn tables are new."""
+        """The phases that apply: only the simulator knows other releases and scenarios, and random tables are new."""
         if self.preset is None and not self.scenarios:
             return tuple(name for name in PhaseName if name is not PhaseName.RANDOM or not self.has_table)
         named = {explorer for setting in self.settings() for explorer in setting.explorers}
-        possible = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
+        simulated_names = [name for name, explorer in SIMULATED.items() if explorer in named or not self.scenarios]
         is_random = not self.scenarios and not self.has_table
-        return (*possible, PhaseName.RANDOM) if is_random else tuple(possible)
+        return (*simulated_names, PhaseName.RANDOM) if is_random else tuple(simulated_names)
 
     def settings(self) -> tuple[Setting, ...]:
-        """Return what the simulator explores: none of a table with which something is wrong, as other phases say."""
+        """Return what the simulator explores: nothing of a damaged table, which other phases report."""
         preset = None if self.preset is None else PRESETS[self.preset]
         if not self.has_table:
             return tuple(settings_of(self.scenarios, preset))
@@ -116,13 +116,13 @@ class CheckQuestion(TableQuestion):
 
 
 def capture_table(storage: ReadableStorage, path: str) -> DiskImage:
-    """Return an image of what reading a table, and writing to it, needs; `_txn` is copied before the partitions.
+    """Return an image of the files that reading and writing a table need; `_txn` is copied before the partitions.
 
-    What a writer adds meanwhile lies past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
+    What a writer appends meanwhile is past the tokens of that version. Raises UnsupportedError above 96 MiB, and what
     opening a table raises.
     """
     with suppress(ProblemError):
-        # What is no table is refused here; a damaged `_meta` is for the phase that verifies.
+        # A path that is no table is rejected here; a damaged `_meta` is reported by the phase that verifies.
         open_table(storage, path)
     return DiskImage.capture(storage, path, size_bytes_max=CAPTURE_LIMIT_BYTES, is_wanted=_counts)
 
@@ -132,7 +132,7 @@ def _counts(name: str) -> bool:
 
 
 def complaint_of(image: DiskImage, path: str) -> object:
-    """Return what is wrong with the metadata of a copied table, or None: a copy of a moving table may be torn."""
+    """Return what is wrong with the metadata of a copied table, or None; a copy made beside a writer may be torn."""
     try:
         return verify_table(open_table(image, path), quick=True).all_problems or None
     except ProblemError as error:
@@ -140,7 +140,7 @@ def complaint_of(image: DiskImage, path: str) -> object:
 
 
 def bounds_of(effort: int, image: DiskImage, path: str) -> Bounds:
-    """Return the bounds of an effort for a copied table: of a damaged one, all that is said is what is wrong."""
+    """Return the bounds of an effort for a copied table; a damaged one is not explored, so its size does not matter."""
     bounds = Bounds.of(effort)
     with suppress(ProblemError):
         table = open_table(image, path)
@@ -157,9 +157,9 @@ def check_image(
     seconds: float | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
-    """Explore a table in so many processes; `seconds` are a ceiling, and what it cuts makes bounds smaller.
+    """Explore a table in so many `workers`; `seconds` are a ceiling, which makes the bounds smaller.
 
-    An unsound table is the finding; nothing else is explored from it.
+    If the table is unsound, that is the finding, and nothing else is explored.
     """
     verified = _verify_phase(question)
     shown = [verified] if PhaseName.VERIFY in phases or verified.verdict is not Verdict.VALID else []
@@ -191,29 +191,29 @@ def _explorations(question: CheckQuestion) -> dict[PhaseName, Exploration]:
 
 def _one_task(name: PhaseName, run: Callable[[Worker], Phase]) -> Exploration:
     (phase,) = yield [Task(run=run)]
-    return phase or _cut(name)
+    return phase or _cut_short(name)
 
 
-def _cut(name: PhaseName) -> Phase:
-    return nothing_explored(name, "it was cut before anything was explored")
+def _cut_short(name: PhaseName) -> Phase:
+    return nothing_explored(name, "the run was cut before anything was explored")
 
 
 def _stateful(steps: int, seed: int) -> Exploration:
-    tasks = [Task(run=_detects, arguments=(position, seed), begins_first=True) for position in range(len(CONTROLS))]
+    tasks = [Task(run=_detects, arguments=(index, seed), begins_first=True) for index in range(len(CONTROLS))]
     tasks += [Task(run=_take_rules, arguments=part, cost=2) for part in parts(steps, seed)]
     results = yield tasks
     detected, done = results[: len(CONTROLS)], [each for each in results[len(CONTROLS) :] if each is not None]
     missed = [control for control, is_detected in zip(CONTROLS, detected, strict=True) if is_detected is False]
     is_tried = missed or None not in detected
-    return stateful_phase(done, seed, missed if is_tried else None) if done else _cut(PhaseName.STATEFUL)
+    return stateful_phase(done, seed, missed if is_tried else None) if done else _cut_short(PhaseName.STATEFUL)
 
 
 def _stateful_of(worker: Worker) -> Stateful:
     return Stateful(worker.question.image, worker.question.path)
 
 
-def _detects(worker: Worker, position: int, seed: int) -> bool:
-    return worker.once(_stateful_of).detects(CONTROLS[position], seed, str(worker.scratch))
+def _detects(worker: Worker, index: int, seed: int) -> bool:
+    return worker.once(_stateful_of).detects(CONTROLS[index], seed, str(worker.scratch))
 
 
 def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
@@ -225,17 +225,17 @@ def _take_rules(worker: Worker, number: int, steps: int) -> PartResult:
 def _random(examples: int, seed: int) -> Exploration:
     is_detected, *results = yield [
         Task(run=_detects_in_random, arguments=(seed,), begins_first=True),
-        *(Task(run=_draw, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
+        *(Task(run=_explore_batch, arguments=batch, cost=batch[1]) for batch in batches(examples, seed)),
     ]
     done = [each for each in results if each is not None]
-    return random_phase(done, is_detected, seed) if done else _cut(PhaseName.RANDOM)
+    return random_phase(done, is_detected, seed) if done else _cut_short(PhaseName.RANDOM)
 
 
 def _detects_in_random(worker: Worker, seed: int) -> bool:
     return is_control_detected(case_under, seed)
 
 
-def _draw(worker: Worker, number: int, examples: int) -> BatchResult:
+def _explore_batch(worker: Worker, number: int, examples: int) -> BatchResult:
     preset = PRESETS[worker.question.preset or HARDENED]
     return explore_batch(preset, case_under, examples, number, worker.has_time, worker.report_progress)
 
@@ -248,14 +248,14 @@ def _crash(cuts_max: int) -> Exploration:
     if isinstance(planned, Phase):
         return planned
     if planned is None:
-        return _cut(PhaseName.CRASH)
+        return _cut_short(PhaseName.CRASH)
     plan, shares = planned
     results = yield [Task(run=_visit, arguments=(plan, share)) for share in shares]
     done = [each for each in results if each is not None]
     left: Counter[str] = Counter()
     for share, each in zip(shares, results, strict=True):
         left[share.kind] += share.stop - share.start if each is None else 0
-    return crash_phase(plan, done, +left).with_controls(failed) if done else _cut(PhaseName.CRASH)
+    return crash_phase(plan, done, +left).with_controls(failed) if done else _cut_short(PhaseName.CRASH)
 
 
 def _crash_controls(worker: Worker) -> list[str]:
@@ -331,19 +331,20 @@ def _roundtrip_phase(worker: Worker) -> Phase:
     table = open_table(worker.question.image, worker.question.path)
     generations, files, findings = 0, 0, []
     for partition in table.transaction().partitions:
-        where = table.files_of(partition)
-        if not partition.is_parquet or not where.has_pm():
+        partition_files = table.files_of(partition)
+        if not partition.is_parquet or not partition_files.has_pm():
             continue
-        result = reencode_generations(read_published(where).content, file=where.pm_label)
+        label = partition_files.pm_label
+        result = reencode_generations(read_published(partition_files).content, file=label)
         files += 1
         generations += result.generation_count
         findings += [
             Finding(
                 property="decoding and encoding a generation gives the same bytes",
                 phase=PhaseName.ROUNDTRIP,
-                sentence=f"{where.pm_label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
+                sentence=f"{label}: the generation that ends at byte {mismatch.generation_end_bytes} is "
                 f"encoded differently from byte {mismatch.offset_bytes} on.",
-                evidence={"file": where.pm_label, **dataclasses.asdict(mismatch)},
+                evidence={"file": label, **dataclasses.asdict(mismatch)},
             )
             for mismatch in result.mismatches
         ]

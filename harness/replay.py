@@ -1,4 +1,4 @@
-"""Seeing a finding again from the files that it started from."""
+"""Replays a finding from the files that it started from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tornproof.impl.verify.verify import verify_table
 
 
 def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
-    """Return INVALID when the same thing happens again, VALID when not, UNKNOWN when it cannot be tried."""
+    """Return INVALID if the same happens again, VALID if not, UNKNOWN if it cannot be tried."""
     if is_simulated(finding.evidence):
         return replay_planted(finding).verdict
     try:
@@ -56,7 +56,7 @@ def replay_finding(finding: Finding, image: DiskImage, path: str) -> Verdict:
             case _:
                 return Verdict.UNKNOWN
     except UNUSABLE:
-        # The finding is a file that anybody may have written.
+        # The file of a finding may be from anywhere.
         return Verdict.UNKNOWN
 
 
@@ -85,7 +85,7 @@ def _replay_damage(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.UNKNOWN
     judge = judge.of(damage.kind)
     if not all(0 <= start < end <= judge.size_bytes(file) for file, start, end in damage.ranges):
-        # Beyond a file's end nothing can be flipped, cut off, or overwritten.
+        # Past the end of a file nothing can be flipped, cut off, or overwritten.
         return Verdict.UNKNOWN
     outcome, _ = judge.judge(damage)
     return Verdict.INVALID if outcome is Outcome.SILENT else Verdict.VALID
@@ -102,14 +102,14 @@ def _damage_of(finding: Finding) -> Damage:
             first, second = evidence["bits"]
             return Pair(_flip_of(first), _flip_of(second))
         case name:
-            # A name that is none raises ValueError, and so does a kind of damage that has a form of its own.
+            # An unknown name raises ValueError, and so does a kind that is handled above.
             kind = Kind(name)
             edits = tuple(
                 Edit(str(edit["file"]), int(edit["offset_bytes"]), bytes.fromhex(edit["content"]))
                 for edit in evidence["edits"]
             )
             if kind in (Kind.FLIP, Kind.CUT, Kind.PAIR) or not edits:
-                raise ValueError(f"no damage of kind {name!r} is written so")
+                raise ValueError(f"damage of kind {name!r} has another form")
             return Overwrite(kind, edits, str(evidence["told"]))
 
 

@@ -90,7 +90,7 @@ def test_damaged_metadata_of_the_table_is_the_finding(content: bytes, tmp_path: 
     assert finding.sentence.startswith("_meta: ")
 
 
-def test_damage_is_said_even_by_a_run_that_asks_for_another_phase() -> None:
+def test_damage_is_reported_even_by_a_run_that_asks_for_another_phase() -> None:
     damaged = TABLE.with_file(tb.DATA, b"").image()
     assert list(phases_of(damaged, "/table", PhaseName.ROUNDTRIP)) == ["verify"]
     assert list(phases_of(TABLE.image(), "/table", PhaseName.ROUNDTRIP)) == ["roundtrip"]

@@ -1,4 +1,4 @@
-"""A finding is seen again only if the very same thing happens, and not if anything at all is wrong."""
+"""A finding is replayed only if the very same thing happens, not if anything at all is wrong."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def flip_evidence(**changes: Any) -> dict[str, Any]:
     return {"kind": "flip", "file": tb.PM, "bit": COLUMN_ID_BIT, **changes}
 
 
-def test_a_problem_is_seen_again_where_it_is_and_not_where_it_was_mended() -> None:
+def test_a_problem_replays_in_its_table_and_not_in_the_repaired_one() -> None:
     assert replayed("verify", problem_evidence(), SHORT) is INVALID
     assert replayed("verify", problem_evidence(), TABLE) is VALID
 
@@ -66,7 +66,7 @@ def test_another_problem_is_not_the_one_that_was_found(changes: dict[str, Any]) 
     assert replayed("verify", {**problem_evidence(), **changes}, SHORT) is VALID
 
 
-def test_a_problem_of_a_damaged_meta_is_seen_again() -> None:
+def test_a_problem_of_a_damaged_meta_replays() -> None:
     damaged = TABLE.with_file("_meta", b"")
     evidence = dataclasses.asdict(rejection(lambda: open_table(damaged.image(), "/table")))
     assert evidence["file"] == "_meta"
@@ -79,7 +79,7 @@ def test_a_problem_of_a_table_that_this_release_does_not_know_is_unknown() -> No
     assert replayed("verify", problem_evidence(), unknown) is UNKNOWN
 
 
-def test_a_mismatch_is_seen_again_where_it_is_and_not_where_it_was_mended() -> None:
+def test_a_mismatch_replays_in_its_table_and_not_in_the_repaired_one() -> None:
     assert replayed("roundtrip", mismatch_evidence(), ODD) is INVALID
     assert replayed("roundtrip", mismatch_evidence(), TABLE) is VALID
 
@@ -90,7 +90,7 @@ def test_another_mismatch_is_not_the_one_that_was_found(key: str) -> None:
     assert replayed("roundtrip", {**evidence, key: evidence[key] + 1}, ODD) is VALID
 
 
-def test_silent_damage_is_seen_again_by_a_blind_reader_alone() -> None:
+def test_silent_damage_replays_only_with_a_blind_reader() -> None:
     with blind_to_metadata():
         assert replayed("damage", flip_evidence()) is INVALID
     assert replayed("damage", flip_evidence()) is VALID

@@ -96,8 +96,8 @@ ORDER = (
         explorer=Explorer.TRACE_RULE,
         scenario="append-and-power-cut",
         hidden_from=(Explorer.SEQUENTIAL, CRASH, Explorer.POWER_B, Explorer.POWER_C_512),
-        argument="The version is stored after both, so that only an orphan can describe bytes that are not there, and "
-        "no reader resolves an orphan.",
+        argument="The version is stored after both, so only an orphan can describe missing bytes, and no reader "
+        "resolves an orphan.",
     ),
     PlantedFault(
         20,

@@ -150,7 +150,7 @@ UPDATES = (
         scenario="merge-and-power-cut",
         also=(Explorer.STATEFUL,),
         hidden_from=(Explorer.SEQUENTIAL, Explorer.CRASH),
-        argument="Readers never look at UNUSED_BYTES: it only says when a partition is written anew.",
+        argument="Readers never use UNUSED_BYTES: it only decides when a partition is rewritten.",
     ),
     _fault(
         72,
@@ -162,13 +162,13 @@ UPDATES = (
         explorer=Explorer.METRIC,
         scenario="two-orphans",
         hidden_from=(Explorer.SEQUENTIAL, Explorer.TRACE_RULE, Explorer.SCHEDULES, Explorer.CRASH),
-        argument="Our readers map no data.parquet and read nothing behind a token, so that only the count of dead "
-        "bytes tells; readers that map the whole file would get a bus error.",
+        argument="Our readers map no data.parquet and read nothing past a token, so only the count of dead "
+        "bytes shows it; readers that map the whole file would get a bus error.",
     ),
     _fault(
         62,
         "filters by columns",
-        "the matrix of filters stands column by column, not row group by row group",
+        "the matrix of filters is stored by columns, not by row groups",
         "wrong filter, rows that are not found",
         location="tornproof.impl.pm.encode:encode_footer",
         substitute=by_columns,
@@ -193,7 +193,7 @@ UPDATES = (
         explorer=Explorer.METRIC,
         scenario="filters-in-pm",
         hidden_from=(Explorer.SEQUENTIAL,),
-        argument="A reader without a filter reads the row group and finds the same rows, so that only the count of "
-        "filters tells. Release 9.4.2 itself writes 0 for the row groups of an update.",
+        argument="A reader without a filter reads the row group and finds the same rows, so only the count of "
+        "filters shows it. Release 9.4.2 itself writes 0 for the row groups of an update.",
     ),
 )

@@ -114,7 +114,7 @@ WRITER = (
     _fault(
         7,
         "record over the live one",
-        "the record goes into the area of the committed version",
+        "the record is written into the area of the committed version",
         "live snapshot overwritten",
         location="tornproof.impl.txn.write:area_of",
         substitute=live_area,
@@ -135,7 +135,7 @@ WRITER = (
     _fault(
         10,
         "size of the table stays",
-        "the record's partition table does not get shorter when a partition goes",
+        "the record's partition table does not get shorter when a partition is removed",
         "ghost partition appears",
         location="tornproof.impl.write.table_writer:next_version",
         substitute=entries_stay,
@@ -144,7 +144,7 @@ WRITER = (
     _fault(
         15,
         "token forgotten",
-        "a commit in place updates the row count and leaves the token",
+        "a commit in place updates the row count but not the token",
         "new rows, old footer",
         location="tornproof.impl.write.table_writer:next_version",
         substitute=tokens_stay,

@@ -90,6 +90,10 @@ class DecisionLog:
         return sum(isinstance(each, Switch) for each in self.deviations)
 
 
+_STEP_KEYS = ("client", "operation", "call", "file", "occurrence")
+"""How finding files name the fields of a step."""
+
+
 def shortest(document: Any) -> str:
     """Return plain data as JSON without spaces."""
     return json.dumps(document, separators=(",", ":"))
@@ -172,7 +176,7 @@ def _reason(name: str) -> StorageReason:
 
 def _document_of(deviation: Deviation) -> dict[str, Any]:
     kind = type(deviation).__name__.lower()
-    document: dict[str, Any] = {"kind": kind, "at": dict(zip(Step._fields, deviation.at, strict=True))}
+    document: dict[str, Any] = {"kind": kind, "at": dict(zip(_STEP_KEYS, deviation.at, strict=True))}
     match deviation:
         case Switch(to=to):
             document["to"] = to
@@ -185,7 +189,7 @@ def _document_of(deviation: Deviation) -> dict[str, Any]:
 
 def _deviation_of(document: dict[str, Any]) -> Deviation:
     step = document["at"]
-    process, operation, call, file = (str(step[name]) for name in Step._fields[:4])
+    process, operation, call, file = (str(step[key]) for key in _STEP_KEYS[:4])
     at = Step(process, operation, call, file, int(step["occurrence"]))
     match document["kind"]:
         case "switch":

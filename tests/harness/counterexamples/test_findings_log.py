@@ -57,6 +57,20 @@ def test_a_log_comes_back_from_its_text_and_from_its_json(deviations: list[Switc
     assert DecisionLog.of_document(json.loads(json.dumps(log.document()))) == log
 
 
+def test_a_finding_file_names_the_fields_of_a_decision_as_all_releases_do() -> None:
+    step = {"client": "writer", "operation": "commit 0", "call": "write", "file": "_txn", "occurrence": 2}
+    at = Step("writer", "commit 0", "write", "_txn", 2)
+    log = DecisionLog(
+        (Switch(at, "reader 1"), Fail(at, StorageReason.NO_SPACE), Kill(at), PowerCut(at, "Cdir", "[[],{}]"))
+    )
+    assert log.document() == [
+        {"kind": "switch", "at": step, "to": "reader 1"},
+        {"kind": "fail", "at": step, "reason": "NO_SPACE"},
+        {"kind": "kill", "at": step},
+        {"kind": "powercut", "at": step, "model": "Cdir", "choice": [[], {}]},
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [

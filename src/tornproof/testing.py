@@ -62,7 +62,7 @@ Part = Callable[..., Any]
 
 
 class TargetError(TypeError):
-    """A target or its operations are not what an explorer can drive; never one of its refusals."""
+    """A target or its operations are not what an explorer can drive; never one of its rejections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def target(
     """Make a target of functions, or of an object that has methods of these names; functions come first.
 
     A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a life,
-    or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning. `refusals`
+    or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning. `rejections`
     are exceptions with which it says no in an orderly way, besides those of the storage. Raises TargetError.
     """
     given = {"create": create, "read": read, "commit": commit, "recover": recover, "open_writer": open_writer}

@@ -64,7 +64,7 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("position", "substitute", "failure"),
+    ("location", "substitute", "failure"),
     [
         ("tornproof.impl.pm.chain:check_checksum", nothing, "was not rejected, although it is the checksum"),
         (
@@ -86,12 +86,12 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
     ids=["checksum", "size", "blindness", "pages"],
 )
 def test_a_control_fails_when_what_it_watches_is_gone(
-    position: str, substitute: Callable[..., Any], failure: str
+    location: str, substitute: Callable[..., Any], failure: str
 ) -> None:
     judge = Judge(TABLE.image(), "/table")
     assert failed_controls(judge) == []
     with (
-        replaced(position, substitute),
+        replaced(location, substitute),
         replaced("tornproof.impl.verify.verify:check_thrift_footer", lambda resolved: (None, [])),
     ):
         failures = failed_controls(judge)

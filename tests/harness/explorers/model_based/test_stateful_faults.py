@@ -69,7 +69,7 @@ OWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "tornproof.impl.txn.pins:_lock_committed",
         lambda _: lambda storage, file, path, transaction: transaction,
     ),
-    "an orphan is not restated": ("tornproof.impl.write.recovery:_settle", instead(nothing)),
+    "an orphan is not restated": ("tornproof.impl.write.recovery:_republish", instead(nothing)),
     "a restated generation overwrites the orphan": ("tornproof.impl.write.recovery:append_point", over_the_orphan),
     "dropped row groups are not counted as unused": (
         "tornproof.impl.write.partition_writer:unused_bytes_of",

@@ -55,11 +55,11 @@ def test_who_may_go_on_stops_once_and_writes_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "is_published"),
+    ("step", "is_published"),
     [("sync record", True), ("store version", True), ("sync version", False)],
 )
-def test_what_is_published_before_the_version_is_told(position: str, is_published: bool) -> None:
-    storage = stopping(f"commit: {position}")
+def test_what_is_published_before_the_version_is_reported(step: str, is_published: bool) -> None:
+    storage = stopping(f"commit: {step}")
     for name in ("_pm", "_txn"):
         with storage.open_for_writing(f"t/{name}", OpenMode.NEW) as file:
             file.truncate(64)
@@ -71,7 +71,7 @@ def test_what_is_published_before_the_version_is_told(position: str, is_publishe
             record.msync()
             record.store_u64(0, 1)
             record.msync()
-    assert stops == [Stopped(position=f"commit: {position}", is_published=is_published)]
+    assert stops == [Stopped(position=f"commit: {step}", is_published=is_published)]
 
 
 def test_steps_are_counted_from_when_the_stop_is_told() -> None:

@@ -16,7 +16,7 @@ KILLS, READERS = 3, 2
 
 @pytest.mark.parametrize("seed", [2, nightly(3), nightly(4)])
 @pytest.mark.parametrize(
-    ("position", "substitute", "client", "properties"),
+    ("location", "substitute", "client", "properties"),
     sampled(
         3,
         [
@@ -66,9 +66,9 @@ KILLS, READERS = 3, 2
     ),
 )
 def test_a_planted_mistake_is_found(
-    position: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
+    location: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
 ) -> None:
-    patch = Patch(position=position, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
+    patch = Patch(position=location, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
     phase = explore_processes(
         None, "/trades", directory=tmp_path, seed=seed, readers=READERS, kills=KILLS, patches=[patch]
     )

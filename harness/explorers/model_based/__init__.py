@@ -1,1 +1,1 @@
-"""Programs of a table's whole life, the model beside the implementation. Begin with `explorer.py`."""
+"""Random programs run on a table and on the model side by side. Begin with `explorer.py`."""

@@ -1,4 +1,4 @@
-"""The rules of a stateful run that commit: undisturbed, with a call that fails, or killed; and what must come of it."""
+"""The rules of a stateful run that commit, without a fault, with a failing call or killed, and their checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tornproof.model.step import Outcome, step
 from tornproof.model.table import Commit, DirectoryName, Drop, Entry, Stage, State, Write
 
 Changes = Mapping[int, tuple[int, ...] | None]
-# At which calls of a commit something happens, and about how many of the kind there are.
+# The calls of a commit at which a fault can be injected, and about how many of each kind there are.
 FAULT_KINDS = {
     "open": (CallKind.OPEN_FOR_WRITING, 5),
     "write": (CallKind.PWRITE, 5),
@@ -45,7 +45,7 @@ def fault_of(kind: str, at: int, *, kills: bool, written_bytes: int = 0) -> Faul
 
 
 def commit(world: World) -> None:
-    """Commit what is staged, which may be nothing."""
+    """Commit what is staged, if anything."""
     _commit(world, None)
 
 
@@ -110,7 +110,7 @@ def _commit(world: World, fault: Fault | None) -> None:
         if not is_rejected:
             raise ViolationError(ORDERLY, f"commit: {error}") from error
         world.reached["commit refused"] += 1
-        world.accept([_unchanged(world.state)], [], "a refused commit")
+        world.accept([_unchanged(world.state)], [], "a rejected commit")
     else:
         has_fired = bool(world.process.fired)
         world.process.arm()
@@ -126,12 +126,12 @@ def _done(world: World, changes: Changes, version: int) -> None:
     outcomes: tuple[Outcome, ...] = (_unchanged(before),)
     if changes:
         outcomes = step(before, Commit(changes=_operations(world, changes, is_committed=True)))
-    touched = _touched(world, changes, is_committed=True)
-    outcome = world.accept(outcomes, touched, "a commit" if changes else "a commit of nothing")
+    directories = _changed_directories(world, changes, is_committed=True)
+    outcome = world.accept(outcomes, directories, "a commit" if changes else "a commit of nothing")
     if version != outcome.answer:
         raise ViolationError(ALLOWED, f"commit returned {version}, and should have returned {outcome.answer}")
     if changes:
-        _check_committed(world, before, changes, touched)
+        _check_committed(world, before, changes, directories)
         world.reached["several partitions in one commit"] += len(changes) > 1
     world.staged = Staged()
 
@@ -141,7 +141,7 @@ def _unchanged(state: State) -> Outcome:
 
 
 def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -> None:
-    with world.orderly("looking at the version after a stopped commit"):
+    with world.orderly("reading the version after a stopped commit"):
         is_committed = world.files.transaction().version == world.state.version + 1
     if is_committed != (stage is Stage.COMMITTED):
         raise ViolationError(
@@ -155,11 +155,11 @@ def _stopped(world: World, changes: Changes, stage: Stage, *, is_killed: bool) -
     operations = _operations(world, changes, is_committed=is_committed)
     operation = Commit(changes=operations, stopped_after=stage, crash=True)
     before = world.state
-    touched = _touched(world, changes, is_committed=is_committed)
-    world.accept(step(before, operation), touched, "a stopped commit")
+    directories = _changed_directories(world, changes, is_committed=is_committed)
+    world.accept(step(before, operation), directories, "a stopped commit")
     world.reached[f"commit {'killed' if is_killed else 'failed'} {STAGE_WORDS[stage]}"] += 1
     if is_committed:
-        _check_committed(world, before, changes, touched)
+        _check_committed(world, before, changes, directories)
     else:
         world.check_rows(world.transaction, world.state.committed, changes)
     world.staged = Staged()
@@ -179,7 +179,7 @@ def _stage(calls: Sequence[Call], fault: Fault) -> Stage:
 
 
 def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[Write | Drop, ...]:
-    with world.orderly("looking at what a commit has written"):
+    with world.orderly("reading what a commit has written"):
         transaction = world.files.transaction()
         there = world.files.directories()
         return tuple(
@@ -191,7 +191,7 @@ def _operations(world: World, changes: Changes, *, is_committed: bool) -> tuple[
 def _write(
     world: World, transaction: Transaction, there: set[str], key: int, rows: tuple[int, ...], is_committed: bool
 ) -> Write:
-    """Return a change with the sizes that the files show; one that they do not show gets sizes that it could have."""
+    """Return a change with the sizes found in the files; one that left nothing there gets sizes that it could have."""
     old = None if key in world.staged.dropped else world.state.entries.get(key)
     if is_committed:
         found = next((each for each in transaction.partitions if each.timestamp == key), None)
@@ -208,42 +208,42 @@ def _write(
         )
     name = (key, world.state.version)
     if old is None or world.files.name_of(name) in there:
-        # A record that was stored names the whole file.
+        # A stored record names the whole file.
         token = max(1, world.files.data_size_bytes(name))
         return Write(partition=key, rows=rows, token=token, generation_end=1, in_place=False)
     newest = world.state.directory(old.directory).generations[-1]
     position = world.files.chain(old.directory).positions[0]
-    is_seen = position.end_bytes > newest.end
+    is_published = position.end_bytes > newest.end
     return Write(
         partition=key,
         rows=rows,
-        token=position.token if is_seen else old.token + 1,
-        generation_end=position.end_bytes if is_seen else newest.end + 1,
+        token=position.token if is_published else old.token + 1,
+        generation_end=position.end_bytes if is_published else newest.end + 1,
         in_place=True,
     )
 
 
-def _touched(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:
+def _changed_directories(world: World, changes: Changes, *, is_committed: bool) -> list[DirectoryName]:
     entries = world.state.entries
-    touched = [entries[key].directory for key in changes if key in entries and entries[key].token >= 0]
+    directories = [entries[key].directory for key in changes if key in entries and entries[key].token >= 0]
     if is_committed:
         made = {(key, world.state.version) for key, rows in changes.items() if rows is not None}
         there = world.files.directories()
-        touched += [name for name in sorted(made) if world.files.name_of(name) in there]
-    return touched
+        directories += [name for name in sorted(made) if world.files.name_of(name) in there]
+    return directories
 
 
-def _check_committed(world: World, before: State, changes: Changes, touched: Sequence[DirectoryName]) -> None:
-    """Compare what a committed version says and holds with the oracle, and note what later rules need."""
+def _check_committed(world: World, before: State, changes: Changes, directories: Sequence[DirectoryName]) -> None:
+    """Compare a committed version, its metadata and rows, with the oracle, and note what later rules need."""
     transaction = world.transaction
     with world.orderly("reading _txn after a commit"):
-        is_before = world.files.area_stands_before(transaction.version)
+        is_before = world.files.is_area_before(transaction.version)
     world.reached["area placed before" if is_before else "area placed behind"] += 1
     world.check_rows(transaction, world.state.committed, changes)
     world.check_times(transaction)
     known = dict(world.facts)
-    with world.orderly("looking at the footers of a commit"):
-        world.remember(transaction, touched)
+    with world.orderly("reading the footers of a commit"):
+        world.remember(transaction, directories)
     after = world.state.entries
     for key in changes:
         old, new = before.entries.get(key), after.get(key)
@@ -257,12 +257,12 @@ def _check_committed(world: World, before: State, changes: Changes, touched: Seq
 
 
 def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) -> None:
-    """Compare the choice between growing and rewriting, and the account of unused bytes, with what they must be."""
+    """Check the choice between growing and rewriting, and the number of unused bytes."""
     is_over = facts.unused_bytes > world.options.rewrite_unused_ratio * facts.token
     is_asked = key in world.staged.rewritten
     is_own = old.directory[1] >= world.start.transaction.version
     in_place = new.directory == old.directory
-    # A foreign file may have columns in a form that new rows are not written in.
+    # A file of another writer may have columns in a form that ours does not append to: it is rewritten instead.
     if in_place if is_over or is_asked else is_own and not in_place:
         way = "grew in place" if in_place else "was written anew"
         unused = f"{facts.unused_bytes} of {facts.token} bytes were unused"

@@ -1,6 +1,6 @@
-"""The stateful explorer: drawn programs of a table's whole life, the model beside the implementation.
+"""The stateful explorer: random programs run on a table and on the model side by side.
 
-What one rule does is in `stateful_rules` and `stateful_commit`, what is compared after it in `stateful_world`.
+`rules.py` says what each rule does, `world.py` what is compared after it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tornproof.impl.errors import ProblemError
 
 PHASE = "stateful"
 CONTROL_STEPS = 800
-# Points that a run must reach, and from how many rule executions on it has no excuse.
+# Points that a run must reach once it has executed so many rules.
 SOON, LATE = 4_000, 10_000
-MUST_REACH = {
+COVERAGE_GOALS = {
     "area placed before": SOON,
     "area placed behind": SOON,
     "commit killed before a header was stored": SOON,
@@ -60,17 +60,17 @@ SEED_STRIDE = 1009
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A broken function that the same machine must convict before its other verdicts count."""
+    """A broken function that the machine must detect before its verdict counts."""
 
     name: str
-    position: str
+    location: str
     broken: Callable[[Callable[..., Any]], Callable[..., Any]]
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Put the broken function in the place of the right one."""
-        module, _, name = self.position.partition(":")
-        with replaced(self.position, self.broken(getattr(importlib.import_module(module), name))):
+        """Replace the function at `location` (module:function) by the broken one."""
+        module, _, name = self.location.partition(":")
+        with replaced(self.location, self.broken(getattr(importlib.import_module(module), name))):
             yield
 
 
@@ -86,20 +86,20 @@ def _takes_newest(_: Callable[..., Any]) -> Callable[..., Any]:
 CONTROLS = (
     Control(
         name="a writer that forgets a row group",
-        position="tornproof.impl.write.partition_change:next_in_place",
+        location="tornproof.impl.write.partition_change:next_in_place",
         broken=_forgets_last,
     ),
     Control(
-        name="a reader of the newest footer", position="tornproof.impl.table.partition:resolve", broken=_takes_newest
+        name="a reader of the newest footer", location="tornproof.impl.table.partition:resolve", broken=_takes_newest
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
-    """What a part of the programs came to: counts of rules, points reached, and the smallest program that failed.
+    """The result of one part of the programs: counts of rules, points reached, and the smallest program that failed.
 
-    `origin` says in words where each program began, `can_repeat_keys` whether a row there can replace another.
+    `origin` says in words what each program starts from, `can_repeat_keys` whether a row there can replace another.
     """
 
     origin: str
@@ -121,39 +121,39 @@ def explore_stateful(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Take `steps` rules in programs that follow from `seed`, each from a copy of the table at `path` of `image`.
+    """Execute `steps` rules in programs that follow from `seed`, each on a copy of the table at `path` of `image`.
 
-    Without an image from a small new table. Real files lie in `directory`, by default in shared memory where there is
-    some. A part of the programs ends early with a finding.
+    Without an image, on a small new table. Real files are in `directory`, by default in shared memory if there is some.
+    A part of the programs ends early with a finding.
     """
     try:
         stateful = Stateful(image, path, storage_kind)
     except NothingToExploreError as error:
         return nothing_explored(PHASE, str(error))
     with scratch_directory(storage_kind, directory) as scratch:
-        missed = [control for control in CONTROLS if not stateful.detects(control, seed, scratch)]
+        undetected = [control for control in CONTROLS if not stateful.detects(control, seed, scratch)]
         results = [
             stateful.explore(count, number, scratch, has_time, on_progress) for number, count in parts(steps, seed)
         ]
-    return stateful_phase(results, seed, missed)
+    return stateful_phase(results, seed, undetected)
 
 
 def parts(steps: int, seed: int) -> list[tuple[int, int]]:
-    """Return the seed of each part of the programs, and how many rules it takes."""
+    """Return the seed of each part of the programs, and the number of rules it executes."""
     starts = range(0, steps, STEPS_IN_PART)
-    return [(seed * SEED_STRIDE + position, min(STEPS_IN_PART, steps - start)) for position, start in enumerate(starts)]
+    return [(seed * SEED_STRIDE + index, min(STEPS_IN_PART, steps - start)) for index, start in enumerate(starts)]
 
 
 class Stateful:
-    """Programs from one table."""
+    """Runs programs on copies of one table."""
 
     def __init__(self, image: DiskImage | None, path: str, storage_kind: StorageKind = StorageKind.FILES) -> None:
-        """Read the table, or make a small new one; raises NothingToExploreError for one that takes no rows."""
+        """Read the table, or make a small new one; raises NothingToExploreError if no rows can be written to it."""
         try:
             self.start = prepare(image, path)
         except ProblemError as error:
             raise NothingToExploreError(str(error)) from error
-        if not self.start.positions:
+        if not self.start.intervals:
             raise NothingToExploreError("no partition of the table can be written to")
         self._kind = storage_kind
         self._encode = remembered_encoder()
@@ -168,7 +168,7 @@ class Stateful:
         has_time: HasTime = always,
         on_progress: OnProgress = lambda done, total: None,
     ) -> PartResult:
-        """Take so many rules in programs that follow from a number."""
+        """Execute `steps` rules in programs that follow from a number."""
         search = self._search(scratch, steps=steps, has_time=has_time, on_progress=on_progress)
         with quiet_hypothesis(), remembered_decoding():
             search.run(number)
@@ -183,7 +183,7 @@ class Stateful:
         )
 
     def detects(self, control: Control, seed: int, scratch: str) -> bool:
-        """Say whether the machine notices a broken function."""
+        """Return whether the machine detects the broken function."""
         trial = self._search(scratch, steps=CONTROL_STEPS)
         with quiet_hypothesis(), remembered_decoding(), control.planted():
             trial.run(seed, shrinks=False)
@@ -193,31 +193,31 @@ class Stateful:
         return Search(start=self.start, kind=self._kind, scratch=scratch, encode=self._encode, steps=steps, **more)
 
 
-def stateful_phase(results: Sequence[PartResult], seed: int, missed: Sequence[Control] | None) -> Phase:
-    """Put together what the parts came to; `missed` are the controls not detected, None where none was tried."""
+def stateful_phase(results: Sequence[PartResult], seed: int, undetected: Sequence[Control] | None) -> Phase:
+    """Join the results of the parts; `undetected` are the controls not detected, None where none was tried."""
     counts = sum((each.counts for each in results), Counter[str]())
     reached = sum((each.reached for each in results), Counter[str]())
     explored = counts.total()
     findings = {each.finding.property: each.finding for each in reversed(results) if each.finding is not None}
-    declared = [name for name, least in MUST_REACH.items() if explored >= least]
+    goals = [name for name, least in COVERAGE_GOALS.items() if explored >= least]
     if results[0].can_repeat_keys and explored >= SOON:
-        declared.append(UPSERT)
-    missing = [name for name in declared if not reached[name]]
+        goals.append(UPSERT)
+    missing = [name for name in goals if not reached[name]]
     phase = Phase(
         name=PHASE,
         explored=explored,
         complete=False,
         bound=f"{explored} rules in {sum(each.programs for each in results)} programs of up to {STEPS_IN_PROGRAM}, "
-        f"drawn from seed {seed}, each from {results[0].origin}",
+        f"random from seed {seed}, each from {results[0].origin}",
         verdict=Verdict.INVALID if findings else Verdict.VALID,
         counts={name: counts[name] for name in RULES},
-        reached={name: reached[name] for name in sorted({*reached, *declared})},
+        reached={name: reached[name] for name in sorted({*reached, *goals})},
         findings=tuple(findings.values()),
     )
-    failed = None if missed is None else [f"{control.name} was not convicted" for control in missed]
+    failed = None if undetected is None else [f"{control.name} was not detected" for control in undetected]
     return phase.with_controls(failed).doubted(
         f"never reached: {', '.join(missing)}" if missing and not findings else "",
-        "" if explored else "no rule was taken",
+        "" if explored else "no rule was executed",
     )
 
 
@@ -229,9 +229,9 @@ def replay_stateful(
     storage_kind: StorageKind = StorageKind.FILES,
     directory: str | None = None,
 ) -> Verdict:
-    """Return INVALID when the finding's program breaks the same property again, VALID when it breaks none.
+    """Return INVALID when the finding's program violates the same property again, VALID when it violates none.
 
-    UNKNOWN when it cannot be tried, or breaks another one.
+    UNKNOWN when it cannot be run, or violates another one.
     """
     try:
         steps = tuple(dict(each) for each in finding.evidence["steps"])
@@ -251,11 +251,11 @@ def _finding(search: Search, seed: int) -> Finding:
     failure = search.failure
     assert failure is not None
     again = replay(search, failure.options, failure.steps)
-    story = ", then ".join(_reported(each) for each in failure.steps) or "nothing at all"
+    program = ", then ".join(_step_in_words(each) for each in failure.steps) or "no step at all"
     return Finding(
         property=failure.violation.broken,
         phase=PHASE,
-        sentence=f"After {story}: {failure.violation.text}.",
+        sentence=f"After {program}: {failure.violation.text}.",
         evidence={
             "seed": seed,
             "storage": search.kind.value,
@@ -271,6 +271,6 @@ def _is_same(again: Exception | None, failure: Failure) -> bool:
     return again is not None and str(again) == str(failure.violation)
 
 
-def _reported(step: Step) -> str:
+def _step_in_words(step: Step) -> str:
     arguments = ", ".join(f"{key} {value}" for key, value in step.items() if key != "rule")
     return f"{step['rule']} ({arguments})" if arguments else str(step["rule"])

@@ -1,4 +1,4 @@
-"""What the files of a table say, seen from outside of any writer: slots, directories, chains, locks, rows."""
+"""The files of a table, read without a writer: slots, directories, chains, locks, rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _OPENINGS = (CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING)
 
 
 class ViolationError(Exception):
-    """The files, or an answer of the implementation, are not what the model allows."""
+    """The files or a result of the implementation are not what the model allows."""
 
     def __init__(self, broken: str, text: str) -> None:
-        """Say which property is broken, and how."""
+        """Name the violated property, and how it is violated."""
         super().__init__(f"{broken}: {text}")
         self.broken = broken
         self.text = text
 
 
 class Process(FaultyStorage):
-    """A process on a storage: when it ends, all that it has open is closed, whatever state it was in."""
+    """A process on a storage: when it ends, all files that it has open are closed, whatever it was doing."""
 
     def __init__(self, inner: Storage) -> None:
         """Start without faults."""
@@ -55,7 +55,7 @@ class Process(FaultyStorage):
         return answer
 
     def end(self) -> None:
-        """Close everything without asking the process."""
+        """Close all files, as the operating system does when a process dies."""
         for file in self._opened:
             file.close()  # type: ignore[attr-defined]
         self._opened.clear()
@@ -82,7 +82,7 @@ class Chain:
 
 @dataclass(slots=True, kw_only=True)
 class Files:
-    """A table on a storage; remembers the bytes that it has seen committed, which must never change."""
+    """A table on a storage; remembers the committed bytes that it has read, which must never change."""
 
     storage: Storage
     path: str
@@ -99,11 +99,11 @@ class Files:
         return open_table(self.storage, self.path)
 
     def transaction(self) -> Transaction:
-        """Return the committed version of now."""
+        """Return the committed version."""
         return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
 
     def name_of(self, directory: DirectoryName) -> str:
-        """Return what a directory is called."""
+        """Return the name of a directory on disk."""
         if directory not in self.names:
             timestamp, name_txn = directory
             (self.names[directory],) = directory_names(
@@ -117,9 +117,9 @@ class Files:
         return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
 
     def directories(self) -> set[str]:
-        """Return the names of the partition directories that are there."""
-        there = (name for name in self.storage.listdir(self.path) if looks_like_partition(name))
-        return {name for name in there if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY}
+        """Return the names of the partition directories that exist."""
+        names = (name for name in self.storage.listdir(self.path) if looks_like_partition(name))
+        return {name for name in names if self.storage.kind(f"{self.path}/{name}") is EntryKind.DIRECTORY}
 
     def chain(self, directory: DirectoryName) -> Chain:
         """Return a directory's chain; ViolationError where published bytes have changed."""
@@ -133,7 +133,7 @@ class Files:
         return known
 
     def check_data(self, directory: DirectoryName, committed_token: int) -> None:
-        """Watch data.parquet up to a token from now on; ViolationError where bytes watched before have changed."""
+        """Remember data.parquet up to a token; ViolationError where bytes remembered before have changed."""
         with self.storage.open_for_reading(f"{self.files_of(directory).path}/{DATA_FILE}") as handle:
             data = handle.pread(committed_token, 0)
         self._check_unchanged(directory, self._committed, data, 0, DATA_FILE)
@@ -155,19 +155,19 @@ class Files:
         known[directory] = now
 
     def forget(self, directory: DirectoryName) -> None:
-        """Take a directory for gone; another one may get its name."""
+        """Forget the bytes of a removed directory; another one may get its name."""
         self._published.pop(directory, None)
         self._committed.pop(directory, None)
 
     def version_in_area(self, number: int) -> Version | None:
-        """Return what the area of a version number says, with counts for rows; None where it cannot be read."""
+        """Return the version in the area of a version number, with counts for rows; None if it cannot be read."""
         try:
             return version_of(decode_transaction(self._txn(), file=TXN_FILE, version=number))
         except ProblemError:
             return None
 
-    def area_stands_before(self, number: int) -> bool:
-        """Whether the area of a version stands before that of its predecessor."""
+    def is_area_before(self, number: int) -> bool:
+        """Whether the area of a version is before that of its predecessor in the file."""
         base = txn_layout.BaseHeader.unpack(self._txn(), 0, file=TXN_FILE)
         return area_of(base, number).record_offset < area_of(base, number - 1).record_offset
 
@@ -182,7 +182,7 @@ class Files:
         return replace(self._snapshot, transaction=transaction)
 
     def read(self, transaction: Transaction, partitions: tuple[Partition, ...]) -> dict[int, tuple[int, ...]]:
-        """Return the rows of some of a version's parquet partitions as readers read them, by the timestamps."""
+        """Return the rows of some of a version's parquet partitions, as readers read them, by partition timestamp."""
         found = {}
         for partition in partitions:
             if partition.is_parquet:
@@ -195,7 +195,7 @@ class Files:
             yield from self.rows.identify(batch)
 
     def is_pinned(self, version: int) -> bool:
-        """Whether somebody holds a lock on a version."""
+        """Whether a version is locked."""
         with self.storage.open_for_writing(f"{self.path}/{PINS_FILE}") as handle:
             is_free = handle.try_lock(LockMode.EXCLUSIVE, offset_bytes=version, size_bytes=1)
             if is_free:
@@ -204,12 +204,12 @@ class Files:
 
 
 def version_of(transaction: Transaction) -> Version:
-    """Return a version without rows, of which `_txn` knows only how many there are."""
+    """Return a version with counts for rows, which is all that `_txn` says about them."""
     return Version(number=transaction.version, entries=tuple(map(entry_of, transaction.partitions)))
 
 
 def entry_of(partition: Partition) -> Entry:
-    """Return a partition as the model names it, with the count for its rows."""
+    """Return a partition as an entry of the model, with a count for its rows."""
     counted = (partition.row_count,) if partition.is_parquet else ()
     token = partition.token if partition.is_parquet else -1
     return Entry(directory=(partition.timestamp, partition.name_txn), rows=counted, token=token)

@@ -1,4 +1,4 @@
-"""The rules of a stateful run about readers, and about the purge that must leave them what they need."""
+"""The rules of a stateful run about readers, and about the purge, which must keep what they need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pin(world: World, *, reader: int) -> None:
     world.pins[reader] = pinned
     world.state = outcome.state
     if pinned.version != world.state.version or not pinned.is_held:
-        raise ViolationError(ALLOWED, f"pinned is version {pinned.version}, held: {pinned.is_held}")
+        raise ViolationError(ALLOWED, f"version {pinned.version} was pinned, lock held: {pinned.is_held}")
     _check_pins(world, pinned.version)
 
 
@@ -35,7 +35,7 @@ def read_pinned(world: World, *, reader: int) -> None:
 
 
 def unpin(world: World, *, reader: int) -> None:
-    """Give a pin back."""
+    """Release a pin."""
     pinned = world.pins.pop(reader)
     with world.orderly("releasing a pin"):
         pinned.release()
@@ -45,30 +45,30 @@ def unpin(world: World, *, reader: int) -> None:
 
 
 def purge(world: World) -> None:
-    """Remove the directories that nobody needs; one that a pin below its end might need may stay."""
+    """Purge directories that no reader needs; one that an older pin might need may stay."""
     with world.orderly("purge"):
         names = set(world.open_writer.purge())
     by_name = {world.files.name_of(each.name): each.name for each in world.state.directories}
     unneeded = {world.files.name_of(name) for name in world.state.unnamed}
     if not names <= unneeded:
-        raise ViolationError(ALLOWED, f"purged were {sorted(names - unneeded)}, which are needed or never were")
+        raise ViolationError(ALLOWED, f"purged were {sorted(names - unneeded)}, which are needed or never existed")
     live = {entry.directory for entry in world.state.committed.entries}
     oldest = min((version.number for _, version in world.state.pins), default=world.state.version)
     for name in (each.name for each in world.state.directories if each.name not in live):
-        # A dropped partition has no successor to say when it ceased, so any older pin keeps it.
+        # A dropped partition has no successor to say when it was replaced, so any older pin keeps it.
         needed_below = world.ceased[name] if name in world.was_replaced else world.state.version
         if oldest >= needed_below and world.files.name_of(name) not in names:
-            raise ViolationError(ALLOWED, f"{world.files.name_of(name)} was not purged, and nobody needs it")
+            raise ViolationError(ALLOWED, f"{world.files.name_of(name)} was not purged, although no reader needs it")
         world.reached["purge refused by a pin"] += world.files.name_of(name) not in names
-    gone = sorted(by_name[name] for name in names)
-    world.reached["purged"] += bool(gone)
-    world.accept([Outcome(state=world.state.with_directories(gone=gone))], [], "a purge")
-    for name in gone:
+    removed = sorted(by_name[name] for name in names)
+    world.reached["purged"] += bool(removed)
+    world.accept([Outcome(state=world.state.with_directories(gone=removed))], [], "a purge")
+    for name in removed:
         world.files.forget(name)
 
 
 def reload(world: World) -> None:
-    """Let a reader that lives as long as the program look again."""
+    """Let a reader that is open for the whole program reload."""
     with world.orderly("reload"):
         found = world.follower.reload()
     if version_of(found.transaction) != version_of(world.files.transaction()):
@@ -83,9 +83,9 @@ def reload(world: World) -> None:
 
 
 def read_token(world: World, *, nth: int) -> None:
-    """Read by a token that was committed some time, in a directory that is still there."""
-    there = {each.name for each in world.state.directories}
-    known = sorted(key for key in world.committed_partitions if key[0] in there)
+    """Read by a token that was committed at some time, in a directory that still exists."""
+    existing = {each.name for each in world.state.directories}
+    known = sorted(key for key in world.committed_partitions if key[0] in existing)
     name, token = known[nth % len(known)]
     generation = world.state.directory(name).resolve(token)
     if generation is None:
@@ -106,7 +106,7 @@ def read_committed(world: World) -> None:
 
 def _check_pins(world: World, version: int) -> None:
     expected = any(pinned.number == version for _, pinned in world.state.pins)
-    with world.orderly("looking at the locks"):
+    with world.orderly("reading the locks"):
         found = world.files.is_pinned(version)
     if found != expected:
         raise ViolationError(ALLOWED, f"version {version} is locked: {found}, and should be: {expected}")

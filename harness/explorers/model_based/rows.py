@@ -1,4 +1,4 @@
-"""The rows of a stateful run: identities by content, rows to write, and what a commit must make of them.
+"""The rows of a stateful run: identities by content, rows to write, and the rows that a commit must result in.
 
 The oracle is plain Python on identities and shares no code with the implementation.
 """
@@ -25,7 +25,7 @@ _KEY_TAGS = _WHOLE | _SMALL | _FRACTIONS | _TEXTS | {TypeTag.SYMBOL}
 
 
 class Point(NamedTuple):
-    """Where a new row goes: its time and the values of its key columns, None where the row's own are taken."""
+    """Time and key of a new row; the key is the values of its key columns, or a number that they are made from."""
 
     timestamp: int
     key: tuple[Any, ...] | int
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShape:
-    """The columns of a table; `keys` are places of the deduplication keys, without that of the timestamp."""
+    """The columns of a table; `keys` are the indexes of the deduplication keys, without that of the timestamp."""
 
     schema: pa.Schema
     tags: tuple[TypeTag | None, ...]
@@ -47,28 +47,26 @@ class RowShape:
         metadata = snapshot.table.metadata
         assert metadata is not None
         by_id = {column.id: column for column in metadata.columns}
-        positions = [by_id[column.id] for column in snapshot.columns]
+        columns = [by_id[column.id] for column in snapshot.columns]
         timestamp = [column.id for column in snapshot.columns].index(snapshot.timestamp_id)
-        keys = tuple(
-            position for position, column in enumerate(positions) if column.is_dedup_key and position != timestamp
-        )
+        keys = tuple(index for index, column in enumerate(columns) if column.is_dedup_key and index != timestamp)
         return cls(
             schema=snapshot.schema,
-            tags=tuple(tag_of(column.type) for column in positions),
+            tags=tuple(tag_of(column.type) for column in columns),
             timestamp=timestamp,
             keys=keys,
-            has_keys=positions[timestamp].is_dedup_key,
+            has_keys=columns[timestamp].is_dedup_key,
         )
 
     @property
     def can_repeat_keys(self) -> bool:
         """Whether rows with the keys of other rows can be made."""
-        return self.has_keys and all(self.tags[position] in _KEY_TAGS for position in self.keys)
+        return self.has_keys and all(self.tags[index] in _KEY_TAGS for index in self.keys)
 
 
 @dataclass(slots=True)
 class Rows:
-    """All rows that a run has met; a row's identity is the number of its content, so equal rows are one."""
+    """All rows of a run; a row's identity is the number of its content, so equal rows have one identity."""
 
     shape: RowShape
     contents: list[Content] = field(default_factory=list)
@@ -76,7 +74,7 @@ class Rows:
     _made_count: int = 0
 
     def copy(self) -> Rows:
-        """Return a book with the same rows that fills on its own."""
+        """Return an independent copy."""
         return Rows(self.shape, list(self.contents), dict(self._identities), self._made_count)
 
     def identify(self, rows: pa.Table | pa.RecordBatch) -> tuple[int, ...]:
@@ -88,21 +86,21 @@ class Rows:
         return int(self.contents[identity][self.shape.timestamp])
 
     def key(self, identity: int) -> Content:
-        """Return what makes a row replace another one: time and key columns."""
+        """Return the deduplication key of a row: time and key columns."""
         content = self.contents[identity]
-        return (content[self.shape.timestamp], *(content[position] for position in self.shape.keys))
+        return (content[self.shape.timestamp], *(content[index] for index in self.shape.keys))
 
     def make(self, points: Sequence[Point]) -> tuple[pa.Table, tuple[int, ...]]:
         """Return new rows, each with a value that no other row has, and their identities."""
-        arrays = [self._column(position, points) for position in range(len(self.shape.schema))]
+        arrays = [self._column(index, points) for index in range(len(self.shape.schema))]
         self._made_count += len(points)
         rows = pa.Table.from_arrays(arrays, schema=self.shape.schema)
         return rows, self.identify(rows)
 
     def merged(self, old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-        """Return a partition's rows after new ones were written, in the order of writing, to old ones.
+        """Return a partition's rows after `new` ones, in the order of writing, were added to `old` ones.
 
-        By time; of one time old before new. With keys the last row of a key wins and stands where its first one stood.
+        Sorted by time, old before new. With keys, the last row of a key takes the place of its first one.
         """
         together: Iterable[int] = (*old, *new)
         if self.shape.has_keys:
@@ -110,7 +108,7 @@ class Rows:
         return tuple(sorted(together, key=self.timestamp))
 
     def has_duplicates(self, rows: Sequence[int]) -> bool:
-        """Whether rows that should differ in their keys do not."""
+        """Whether rows of a table with keys repeat one."""
         return self.shape.has_keys and len(set(map(self.key, rows))) < len(rows)
 
     def _identity(self, content: Content) -> int:
@@ -119,26 +117,26 @@ class Rows:
             self.contents.append(content)
         return known
 
-    def _column(self, position: int, points: Sequence[Point]) -> pa.Array:
-        column = self.shape.schema.field(position)
-        if position == self.shape.timestamp:
+    def _column(self, index: int, points: Sequence[Point]) -> pa.Array:
+        column = self.shape.schema.field(index)
+        if index == self.shape.timestamp:
             return pa.array([point.timestamp for point in points], pa.int64()).cast(column.type)
-        tag = self.shape.tags[position]
-        if position in self.shape.keys and tag in _KEY_TAGS:
-            nth = self.shape.keys.index(position)
+        tag = self.shape.tags[index]
+        if index in self.shape.keys and tag in _KEY_TAGS:
+            nth = self.shape.keys.index(index)
             numbers = [point.key if isinstance(point.key, int) else point.key[nth] for point in points]
             values = [
-                self._value(position, tag, value) if isinstance(point.key, int) else _restored(tag, value)
+                self._value(index, tag, value) if isinstance(point.key, int) else _restored(tag, value)
                 for point, value in zip(points, numbers, strict=True)
             ]
         else:
-            values = [self._value(position, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
+            values = [self._value(index, tag, FIRST_VALUE + self._made_count + nth) for nth in range(len(points))]
         if values[0] is None and column.nullable:
             return _nulls(column.type, len(points))
         missing = False if column.type == pa.bool_() else 0
         return pa.array([missing if value is None else value for value in values], column.type)
 
-    def _value(self, position: int, tag: TypeTag | None, number: int) -> Any:
+    def _value(self, index: int, tag: TypeTag | None, number: int) -> Any:
         if tag in _WHOLE:
             return number
         if tag in _SMALL:
@@ -148,8 +146,8 @@ class Rows:
         if tag in _TEXTS:
             return f"row {number}"
         if tag is TypeTag.SYMBOL:
-            # The dictionary is the server's: only symbols that some row has can be written again.
-            symbols = sorted({content[position] for content in self.contents if content[position] is not None})
+            # The server keeps the dictionary: only symbols that some row has can be written.
+            symbols = sorted({content[index] for content in self.contents if content[index] is not None})
             return symbols[number % len(symbols)] if symbols else None
         return None
 
@@ -159,7 +157,7 @@ def _restored(tag: TypeTag | None, value: Any) -> Any:
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return values that are equal and hashed alike only where all their bits are equal."""
+    """Return values that are equal, and have equal hashes, only if all their bits are equal."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

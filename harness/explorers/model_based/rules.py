@@ -1,6 +1,6 @@
-"""The rules of a stateful run: what each does to the world, from plain arguments, so that a program is data.
+"""The rules of a stateful run. Their arguments are plain data, so that a program can be stored and replayed.
 
-A step is a rule's name and its arguments. `RULES` also says when a rule can be taken.
+A step is a rule's name and its arguments. `RULES` also says when a rule is possible.
 """
 
 from __future__ import annotations
@@ -9,15 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tornproof.harness.explorers.model_based.commit import FAULT_KINDS, commit, commit_fails, commit_killed
-from tornproof.harness.explorers.model_based.life import (
-    close,
-    open_second,
-    reopen,
-    reopen_fails,
-    reopen_killed,
-    use_dead,
-)
+from tornproof.harness.explorers.model_based.commit import commit, commit_fails, commit_killed
 from tornproof.harness.explorers.model_based.readers import (
     pin,
     purge,
@@ -28,7 +20,15 @@ from tornproof.harness.explorers.model_based.readers import (
     unpin,
 )
 from tornproof.harness.explorers.model_based.rows import Point
-from tornproof.harness.explorers.model_based.start import TIMES_IN_PLACE
+from tornproof.harness.explorers.model_based.sessions import (
+    close,
+    open_second,
+    reopen,
+    reopen_fails,
+    reopen_killed,
+    use_dead,
+)
+from tornproof.harness.explorers.model_based.start import TIMES_IN_INTERVAL
 from tornproof.harness.explorers.model_based.world import Staged, World
 
 Step: TypeAlias = dict[str, Any]
@@ -37,23 +37,23 @@ READER_COUNT = 3
 
 
 def append(world: World, *, place: int, count: int) -> None:
-    """Write rows behind all others of an interval."""
-    where = world.start.positions[place % len(world.start.positions)]
+    """Write rows after all others of an interval."""
+    interval = world.start.intervals[place % len(world.start.intervals)]
     entries = world.state.committed.entries
     known = [world.rows.timestamp(identity) for entry in entries for identity in entry.rows]
     known += map(world.rows.timestamp, world.staged.rows)
-    last = max((time for time in known if where.start <= time < where.end), default=where.start - 1)
-    _write(world, [Point(min(last + 1 + nth, where.end - 1), nth % KEY_COUNT) for nth in range(count)])
+    last = max((time for time in known if interval.start <= time < interval.end), default=interval.start - 1)
+    _write(world, [Point(min(last + 1 + nth, interval.end - 1), nth % KEY_COUNT) for nth in range(count)])
 
 
 def insert(world: World, *, rows: Sequence[int]) -> None:
-    """Write rows at any times of any intervals, in any order; each is a number for interval, time and key."""
-    positions = world.start.positions
+    """Write rows at any times of any intervals, in any order; a number stands for interval, time and key of each."""
+    intervals = world.start.intervals
     points = []
     for number in rows:
         time, key = divmod(number, KEY_COUNT)
-        position = positions[time // TIMES_IN_PLACE % len(positions)]
-        points.append(Point(position.times[time % len(position.times)], key))
+        interval = intervals[time // TIMES_IN_INTERVAL % len(intervals)]
+        points.append(Point(interval.times[time % len(interval.times)], key))
     _write(world, points)
 
 
@@ -66,7 +66,7 @@ def upsert(world: World, *, rows: Sequence[int]) -> None:
 
 
 def drop(world: World, *, nth: int) -> None:
-    """Stage that a partition goes."""
+    """Stage the drop of a partition."""
     key = _pick(_parquet(world), nth)
     with world.orderly("drop_partition"):
         world.open_writer.drop_partition(key)
@@ -74,7 +74,7 @@ def drop(world: World, *, nth: int) -> None:
 
 
 def rewrite(world: World, *, nth: int) -> None:
-    """Stage that a partition is written anew."""
+    """Stage the rewrite of a partition."""
     key = _pick(_parquet(world), nth)
     with world.orderly("rewrite_partition"):
         world.open_writer.rewrite_partition(key)
@@ -82,7 +82,7 @@ def rewrite(world: World, *, nth: int) -> None:
 
 
 def roll_back(world: World) -> None:
-    """Forget what is staged."""
+    """Roll back what is staged."""
     with world.orderly("rollback"):
         world.open_writer.rollback()
     world.reached["rolled back"] += bool(world.staged)
@@ -102,11 +102,11 @@ def _pick(items: Sequence[int], nth: int) -> int:
 
 def _parquet(world: World) -> list[int]:
     """Return the committed partitions that a writer may change."""
-    starts = world.start.positions
+    intervals = world.start.intervals
     return sorted(
         key
         for key, entry in world.state.entries.items()
-        if entry.token >= 0 and any(position.start <= key < position.end for position in starts)
+        if entry.token >= 0 and any(interval.start <= key < interval.end for interval in intervals)
     )
 
 
@@ -117,7 +117,7 @@ def _repeatable(world: World) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule, when it can be taken, how often it is among the others, what to do when it cannot, and its arguments."""
+    """A rule: when it is possible, its weight, the rules to take `instead` when it is not, and its arguments."""
 
     run: Callable[..., None]
     is_possible: Callable[[World], bool]
@@ -146,7 +146,7 @@ def _has_staged(world: World) -> bool:
     return _is_open(world) and bool(world.staged)
 
 
-def _has_nothing(world: World) -> bool:
+def _has_nothing_staged(world: World) -> bool:
     return _is_open(world) and not world.staged
 
 
@@ -158,7 +158,7 @@ def _can_upsert(world: World) -> bool:
     return world.rows.shape.can_repeat_keys and _can_change(world)
 
 
-def _has_room(world: World) -> bool:
+def _can_pin(world: World) -> bool:
     return len(world.pins) < READER_COUNT
 
 
@@ -174,46 +174,46 @@ def _always(world: World) -> bool:
     return True
 
 
-_ALIVE = ("reopen", "close")
-_STAGED = ("insert", *_ALIVE)
+_OPENED = ("reopen", "close")
+_STAGED = ("insert", *_OPENED)
 _COMMITTED = ("commit", *_STAGED)
 # Simple ones first: a program shrinks towards them.
 RULES: Mapping[str, Rule] = {
     "commit": Rule(commit, _has_staged, 10, _STAGED),
-    "insert": Rule(insert, _is_open, 10, _ALIVE, ("rows",)),
-    "append": Rule(append, _is_open, 4, _ALIVE, ("place", "count")),
+    "insert": Rule(insert, _is_open, 10, _OPENED, ("rows",)),
+    "append": Rule(append, _is_open, 4, _OPENED, ("place", "count")),
     "upsert": Rule(upsert, _can_upsert, 5, _COMMITTED, ("rows",)),
-    "commit nothing": Rule(commit, _has_nothing, 2, _COMMITTED),
+    "commit nothing": Rule(commit, _has_nothing_staged, 2, _COMMITTED),
     "rewrite": Rule(rewrite, _can_change, 3, _COMMITTED, ("nth",)),
     "drop": Rule(drop, _can_change, 3, _COMMITTED, ("nth",)),
     "roll back": Rule(roll_back, _has_staged, 1, _STAGED),
-    "pin": Rule(pin, _has_room, 3, ("read pinned",), ("reader",)),
+    "pin": Rule(pin, _can_pin, 3, ("read pinned",), ("reader",)),
     "read pinned": Rule(read_pinned, _has_pins, 5, ("pin",), ("reader",)),
     "unpin": Rule(unpin, _has_pins, 6, ("pin",), ("reader",)),
-    "purge": Rule(purge, _is_open, 5, _ALIVE),
+    "purge": Rule(purge, _is_open, 5, _OPENED),
     "reload": Rule(reload, _always, 3),
     "read token": Rule(read_token, _has_tokens, 3, _COMMITTED, ("nth",)),
     "read committed": Rule(read_committed, _always, 2),
     "commit that fails": Rule(commit_fails, _has_staged, 5, _STAGED, ("call", "at", "written_bytes")),
     "commit that is killed": Rule(commit_killed, _has_staged, 6, _STAGED, ("kind", "at", "written_bytes")),
     "use a dead writer": Rule(use_dead, _is_dead, 6, ("commit that fails", *_STAGED)),
-    "open a second writer": Rule(open_second, _has_writer, 2, _ALIVE),
-    "close": Rule(close, _has_writer, 2, _ALIVE),
+    "open a second writer": Rule(open_second, _has_writer, 2, _OPENED),
+    "close": Rule(close, _has_writer, 2, _OPENED),
     "reopen": Rule(reopen, _is_closed, 2, _COMMITTED),
     "reopen that is killed": Rule(reopen_killed, _is_closed, 7, ("commit that is killed", *_STAGED), ("at",)),
     "reopen that fails": Rule(reopen_fails, _is_closed, 4, ("commit that fails", *_STAGED), ("at",)),
 }
-RAFFLE = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
+WEIGHTED_RULES = tuple(name for name, rule in RULES.items() for _ in range(rule.weight))
 
 
 def possible(world: World, number: int) -> str:
-    """Return the rule that a number draws, or where it cannot be taken one that must come before it."""
-    name = RAFFLE[number]
+    """Return the rule of a number, or where it is not possible one that must come before it."""
+    name = WEIGHTED_RULES[number]
     return next(each for each in (name, *RULES[name].instead) if RULES[each].is_possible(world))
 
 
 def take(world: World, taken: Step) -> None:
-    """Take one step of a program; raises ViolationError."""
+    """Execute one step of a program; raises ViolationError."""
     arguments = {key: value for key, value in taken.items() if key != "rule"}
     if "reader" in arguments:
         arguments["reader"] = _reader(world, taken["rule"], arguments["reader"])
@@ -221,9 +221,6 @@ def take(world: World, taken: Step) -> None:
 
 
 def _reader(world: World, rule: str, nth: int) -> int:
-    """Return one of the readers that the rule can be taken for."""
+    """Return one of the readers for which the rule is possible."""
     fitting = [reader for reader in range(READER_COUNT) if (reader in world.pins) != (rule == "pin")]
     return fitting[nth % len(fitting)]
-
-
-__all__ = ["FAULT_KINDS", "RAFFLE", "RULES", "Rule", "Step", "possible", "take"]

@@ -1,4 +1,4 @@
-"""What a stateful run starts from: a table's files, the model's state of them, and the times that new rows may have."""
+"""The start of a stateful run: the files and rows of a table, and the times that new rows may have."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.model.table import DirectoryName
 
 TABLE_NAME = "table"
-TIMES_IN_PLACE = 8
-POSITION_COUNT = 3
+TIMES_IN_INTERVAL = 8
+INTERVAL_COUNT = 3
 FIRST_TIME = 1_704_067_200_000_000  # 2024-01-01 in microseconds
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
 
 
 class NothingToExploreError(Exception):
-    """The table cannot be written to, and why."""
+    """The table cannot be written to; the message says why."""
 
 
 class StorageKind(StrEnum):
-    """Where the files of a run live."""
+    """Where the files of a run are."""
 
     FILES = "files"
     MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """An interval of the table that rows may be written to, and times in it, ascending; `end` is behind all of it."""
+class Interval:
+    """A partition interval that rows may be written to, from `start` to before `end`, and times in it, ascending."""
 
     start: int
     end: int
@@ -55,9 +55,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A table to begin each program with; `files` by their path below the table's directory.
+    """The table that each program starts from; `files` are by path below the table's directory.
 
-    `left_over` are directories that the version does not name, `absent` those of native partitions that it names and
+    `unreferenced` are directories that the version does not name, `absent` those of native partitions that it names and
     that hold no file: a program neither reads nor writes them.
     """
 
@@ -65,15 +65,15 @@ class Start:
     rows: Rows
     metadata: TableMetadata
     transaction: Transaction
-    positions: tuple[Position, ...]
-    left_over: dict[DirectoryName, str]
+    intervals: tuple[Interval, ...]
+    unreferenced: dict[DirectoryName, str]
     absent: frozenset[str]
 
 
 def prepare(image: DiskImage | None, path: str) -> Start:
-    """Return the start in an image, or a new table without rows.
+    """Return the start for the table at `path` of an image, or for a new table without rows.
 
-    Raises NothingToExploreError, and what opening and reading a table raises.
+    Raises NothingToExploreError, and what opening and reading a table raise.
     """
     if image is None:
         storage = MemoryStorage()
@@ -93,15 +93,15 @@ def prepare(image: DiskImage | None, path: str) -> Start:
         rows=rows,
         metadata=table.metadata,
         transaction=snapshot.transaction,
-        positions=tuple(_positions(table, snapshot.transaction, rows, known)),
-        left_over=_left_over(table, snapshot.transaction),
+        intervals=tuple(_intervals(table, snapshot.transaction, rows, known)),
+        unreferenced=_unreferenced(table, snapshot.transaction),
         absent=frozenset(_native_directories(table, snapshot.transaction) - {name.partition("/")[0] for name in files}),
     )
 
 
 @contextmanager
 def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]:
-    """Yield a new directory for the files of a run, where there is shared memory in it: a sync costs nothing there."""
+    """Yield a new directory for the files of a run, by default in shared memory, where a sync costs nothing."""
     if kind is StorageKind.MEMORY:
         yield ""
         return
@@ -112,8 +112,8 @@ def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]
 
 
 @contextmanager
-def placed(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Storage, str]]:
-    """Yield a storage and the path on it of a fresh copy of the table, which is gone afterwards."""
+def fresh_copy(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Storage, str]]:
+    """Yield a storage and the path on it of a fresh copy of the table, which is removed afterwards."""
     if kind is StorageKind.MEMORY:
         path = f"/{TABLE_NAME}"
         image = DiskImage.of_files({f"{path}/{name}": content for name, content in start.files.items()})
@@ -130,36 +130,38 @@ def placed(start: Start, kind: StorageKind, scratch: str) -> Iterator[tuple[Stor
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _positions(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Position]:
-    """Yield the last interval that a writer may change, then empty ones behind and before all."""
+def _intervals(table: Table, transaction: Transaction, rows: Rows, known: list[int]) -> Iterator[Interval]:
+    """Yield the last interval that a writer may change, then empty ones before and after all others."""
     metadata = table.metadata
     assert metadata is not None
     by = metadata.partition_by
     nanoseconds = metadata.counts_nanoseconds
     unit = 1000 if nanoseconds else 1
 
-    def interval(timestamp: int) -> tuple[int, int]:
+    def interval_of(timestamp: int) -> tuple[int, int]:
         start = interval_start(timestamp, by, nanoseconds=nanoseconds)
         end = interval_end(timestamp, by, nanoseconds=nanoseconds)
         if start is None or end is None:
             raise NothingToExploreError("a table without partitions cannot be written to")
         return start, end
 
-    taken = {interval(partition.timestamp) for partition in transaction.partitions}
-    closed = {interval(partition.timestamp) for partition in transaction.partitions if not _is_open(table, partition)}
+    taken = {interval_of(partition.timestamp) for partition in transaction.partitions}
+    closed = {
+        interval_of(partition.timestamp) for partition in transaction.partitions if not _is_open(table, partition)
+    }
     used = sorted(taken - closed)[-1:]
     lowest, highest = (min(taken), max(taken)) if taken else ((FIRST_TIME * unit,) * 2,) * 2
     found = list(used)
-    if used and interval(lowest[0] - 1)[0] >= 0:
-        found.append(interval(lowest[0] - 1))
-    while len(found) < POSITION_COUNT:
-        highest = interval(highest[1])
+    if used and interval_of(lowest[0] - 1)[0] >= 0:
+        found.append(interval_of(lowest[0] - 1))
+    while len(found) < INTERVAL_COUNT:
+        highest = interval_of(highest[1])
         found.append(highest)
     for start, end in found:
         inside = [identity for identity in known if start <= rows.timestamp(identity) < end]
         if not rows.has_duplicates(inside):
-            # What becomes of duplicates that are already there depends on the row groups that they are in.
-            yield Position(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
+            # Which of the existing duplicates are merged depends on their row groups.
+            yield Interval(start=start, end=end, times=_times(start, end, sorted(map(rows.timestamp, inside))))
 
 
 def _is_open(table: Table, partition: Partition) -> bool:
@@ -168,22 +170,22 @@ def _is_open(table: Table, partition: Partition) -> bool:
 
 
 def _times(start: int, end: int, known: list[int]) -> tuple[int, ...]:
-    """Return times: in the middle of known rows, at the very times of some, and behind them; else evenly apart."""
-    half = TIMES_IN_PLACE // 2
+    """Return times of known rows and times just after these; where there are too few, evenly spaced ones."""
+    half = TIMES_IN_INTERVAL // 2
     picked = [known[nth * (len(known) - 1) // max(1, half - 1)] for nth in range(half)] if known else []
     times = {start, *picked, *(min(time + 1, end - 1) for time in picked)}
-    even = (start + nth * ((end - start) // TIMES_IN_PLACE) for nth in range(TIMES_IN_PLACE))
+    even = (start + nth * ((end - start) // TIMES_IN_INTERVAL) for nth in range(TIMES_IN_INTERVAL))
     for time in even:
-        if len(times) < TIMES_IN_PLACE:
+        if len(times) < TIMES_IN_INTERVAL:
             times.add(time)
-    return tuple(sorted(times)[:TIMES_IN_PLACE])
+    return tuple(sorted(times)[:TIMES_IN_INTERVAL])
 
 
 def _native_directories(table: Table, transaction: Transaction) -> set[str]:
     return {table.directory_of(partition) for partition in transaction.partitions if not partition.is_parquet}
 
 
-def _left_over(table: Table, transaction: Transaction) -> dict[DirectoryName, str]:
-    """Return directories that the version does not name, under partitions of their own that no table has."""
+def _unreferenced(table: Table, transaction: Transaction) -> dict[DirectoryName, str]:
+    """Return directories that the version does not name, each under a partition timestamp that no table has."""
     names = table.unreferenced_directories(transaction)
     return {(-1 - number, split_name(name)[1]): name for number, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""A table of the implementation beside the model's state of it, and the comparisons after each operation."""
+"""A table of the implementation with the model's state of it, and the comparisons after each operation."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tornproof.model.table import Directory, DirectoryName, Entry, Generation, S
 ORDERLY = "every call answers or refuses in an orderly way"
 ALLOWED = "the files are what the model allows"
 ROWS = "a version has exactly its rows"
-# What stands in the model for a partition that is not in Parquet: nothing that any operation touches.
+# The model's generations of a partition that is not in Parquet: no operation changes them.
 NATIVE = (Generation(end=1, token=-1, rows=()),)
 EXPLORERS = "tornproof.harness.explorers."
 
 
 @dataclass(slots=True)
 class Staged:
-    """What the writer was told and has not committed; rows in the order of writing."""
+    """What the writer has staged and not committed; rows in the order of writing."""
 
     rows: list[int] = field(default_factory=list)
     dropped: set[int] = field(default_factory=set)
@@ -52,7 +52,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the next in-place growth of a directory starts from: the committed generation's own account of itself."""
+    """What the committed generation of a directory says of itself, for checking the next growth in place."""
 
     unused_bytes: int
     footer_bytes: int
@@ -72,21 +72,21 @@ class Facts:
 
 
 class World:
-    """One program's table; `reached` counts the points that a run must reach.
+    """The table of one program, and the model's state of it; `reached` counts the points that a run must reach.
 
-    `state` is the model's, and `transaction` the committed version as it was read when both were compared last.
+    `transaction` is the committed version as it was read when table and state were last compared.
     """
 
     def __init__(
         self, start: Start, storage: Storage, path: str, *, options: WriterOptions, encode: RowGroupEncoder
     ) -> None:
-        """Take a fresh copy of the start's table over; no writer is open."""
+        """Take over a fresh copy of the start's table; no writer is open."""
         self.start = start
         self.options = options
         self.encode = encode
         self.rows = start.rows.copy()
         self.files = Files(storage=storage, path=path, metadata=start.metadata, rows=self.rows)
-        self.files.names.update(start.left_over)
+        self.files.names.update(start.unreferenced)
         self.writer: TableWriter | None = None
         self.is_dead = False
         self.process = Process(storage)
@@ -95,7 +95,7 @@ class World:
         self.follower = TransactionReader(storage, f"{path}/{TXN_FILE}")
         self.followed: Transaction | None = None
         self.facts: dict[DirectoryName, Facts] = {}
-        self.ceased: dict[DirectoryName, int] = dict.fromkeys(start.left_over, start.transaction.version)
+        self.ceased: dict[DirectoryName, int] = dict.fromkeys(start.unreferenced, start.transaction.version)
         self.was_replaced: set[DirectoryName] = set()
         self.committed_partitions: dict[tuple[DirectoryName, int], Partition] = {}
         self.reached: Counter[str] = Counter()
@@ -104,19 +104,19 @@ class World:
 
     @property
     def open_writer(self) -> TableWriter:
-        """The writer, dead or alive, of a world that has one."""
-        assert self.writer is not None, "rules that use a writer ask first whether there is one"
+        """The open writer, which may be dead."""
+        assert self.writer is not None, "a rule that uses a writer is possible only with one"
         return self.writer
 
     def end(self) -> None:
-        """Let go of everything that is open."""
+        """Close everything that is open."""
         for pin in self.pins.values():
             pin.release()
         self.process.end()
 
     @contextmanager
     def orderly(self, what: str, *answers: type[Exception]) -> Iterator[None]:
-        """Turn what a call may not raise, all but `answers`, into a violation; a bug of this package stays one."""
+        """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
         try:
             yield
         except Exception as error:
@@ -124,24 +124,24 @@ class World:
                 raise
             raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error
 
-    def accept(self, outcomes: Iterable[Outcome], touched: Iterable[DirectoryName], what: str) -> Outcome:
-        """Make the outcome that the files show the model's state, and return it; ViolationError if they show none."""
-        with self.orderly(f"looking at the files after {what}"):
+    def accept(self, outcomes: Iterable[Outcome], changed: Iterable[DirectoryName], what: str) -> Outcome:
+        """Set the model's state to the outcome that the files show, and return it; ViolationError if they show none."""
+        with self.orderly(f"reading the files after {what}"):
             transaction = self.files.transaction()
-            there = self.files.directories()
-            chains = {name: ends for name in touched if (ends := self._ends(name, there)) is not None}
+            names = self.files.directories()
+            chains = {name: ends for name in changed if (ends := self._ends(name, names)) is not None}
             differences: list[str] = []
             for outcome in outcomes:
-                difference = self._difference(outcome.state, transaction, there, chains)
+                difference = self._difference(outcome.state, transaction, names, chains)
                 if difference is None:
                     self.state, self.transaction = outcome.state, transaction
                     return outcome
                 differences.append(difference)
-        problems = "; or ".join(dict.fromkeys(differences)) or "the model does not allow it at all"
+        problems = "; or ".join(dict.fromkeys(differences)) or "the model does not allow it"
         raise ViolationError(ALLOWED, f"after {what}: {problems}")
 
     def check_rows(self, transaction: Transaction, version: Version, partitions: Iterable[int] | None = None) -> None:
-        """Compare the rows that readers find in some partitions of a version, by default all, with the model's."""
+        """Compare the rows that readers find in some partitions of a version, by default in all, with the model's."""
         wanted = [p for p in transaction.partitions if partitions is None or p.timestamp in partitions]
         with self.orderly(f"reading version {version.number}"):
             found = self.files.read(transaction, tuple(wanted))
@@ -166,25 +166,25 @@ class World:
             raise ViolationError(ROWS, f"_txn says that the rows lie in {found}, and they lie in {expected}")
 
     def check_everything(self) -> None:
-        """Compare all directories, the committed version and every pinned one."""
+        """Compare all directories, the committed version and every pinned version."""
         self.accept([Outcome(state=self.state)], [each.name for each in self.state.directories], "everything")
         self.check_rows(self.transaction, self.state.committed)
         for pinned, version in self.state.pins:
             self.check_rows(self.pins[pinned].transaction, version)
 
-    def remember(self, transaction: Transaction, touched: Iterable[DirectoryName]) -> None:
-        """Note what was committed: for tokens asked for later, and for bytes that must stay."""
+    def remember(self, transaction: Transaction, changed: Iterable[DirectoryName]) -> None:
+        """Remember what was committed: its tokens, for later reads, and its bytes, which must not change."""
         for partition in transaction.partitions:
             entry = entry_of(partition)
-            if entry.directory in touched and partition.is_parquet:
+            if entry.directory in changed and partition.is_parquet:
                 self.committed_partitions[entry.directory, entry.token] = partition
                 self.facts[entry.directory] = Facts.of(self.files.chain(entry.directory), entry.token)
                 self.files.check_data(entry.directory, entry.token)
 
-    def _ends(self, name: DirectoryName, there: set[str]) -> tuple[tuple[int, int], ...] | None:
-        """Return (end, token) of a directory's chain, or None where the model knows of no chain or nothing is there."""
+    def _ends(self, name: DirectoryName, names: set[str]) -> tuple[tuple[int, int], ...] | None:
+        """Return (end, token) of a directory's chain; None where the model has no chain or the directory is missing."""
         known = next((each.generations for each in self.state.directories if each.name == name), None)
-        if self.files.name_of(name) not in there or known == () or known == NATIVE:
+        if self.files.name_of(name) not in names or known == () or known == NATIVE:
             return None
         self.files.check_data(name, max((each.token for each in known or () if not each.orphan), default=0))
         return tuple((position.end_bytes, position.token) for position in self.files.chain(name).positions)
@@ -193,7 +193,7 @@ class World:
         self,
         state: State,
         transaction: Transaction,
-        there: set[str],
+        found_names: set[str],
         chains: dict[DirectoryName, tuple[tuple[int, int], ...]],
     ) -> str | None:
         if transaction.version != state.version:
@@ -206,8 +206,8 @@ class World:
             if found != counted(other):
                 return f"the other area has {found}, and should have {counted(other)}"
         names = {self.files.name_of(each.name) for each in state.directories} - self.start.absent
-        if names != there:
-            return f"there are the directories {sorted(there)}, and should be {sorted(names)}"
+        if names != found_names:
+            return f"there are the directories {sorted(found_names)}, and should be {sorted(names)}"
         for name, ends in chains.items():
             expected = expected_chain(state, name)
             if ends != expected:
@@ -240,14 +240,14 @@ class World:
                 entries.append(entry)
                 directories.append(Directory(name=entry.directory, generations=tuple(self._generations(entry))))
             version = Version(number=transaction.version, entries=tuple(entries))
-            directories += [Directory(name=name) for name in self.start.left_over]
+            directories += [Directory(name=name) for name in self.start.unreferenced]
             state = State(version=version.number, slots=(None, None), open=False).with_slot(version.number, version)
             self.state = state.with_directories(directories)
             self.remember(transaction, {entry.directory for entry in entries})
         return self.state
 
     def _generations(self, entry: Entry) -> Iterator[Generation]:
-        """Yield the generations of a start's directory, oldest first; what the others held was not recorded."""
+        """Yield the generations of a start's directory, oldest first, with the rows of the committed one alone."""
         if entry.token < 0:
             yield from NATIVE
             return
@@ -264,7 +264,7 @@ class World:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether an exception was raised by an explorer's own line, not below it."""
+    """Whether an exception was raised by a line of an explorer itself, not by what it called."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -15,7 +15,7 @@ from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.explorer import (
-    MUST_REACH,
+    COVERAGE_GOALS,
     SOON,
     STEPS_IN_PART,
     UPSERT,
@@ -24,7 +24,7 @@ from tornproof.harness.explorers.model_based.explorer import (
 )
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import Point, Rows, RowShape
-from tornproof.harness.explorers.model_based.rules import RAFFLE, RULES, Step
+from tornproof.harness.explorers.model_based.rules import RULES, WEIGHTED_RULES, Step
 from tornproof.harness.explorers.model_based.start import StorageKind, prepare
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.fault import Mutant
@@ -34,7 +34,7 @@ from tornproof.impl.types.questdb import TypeTag
 
 FILES, MEMORY = StorageKind.FILES, StorageKind.MEMORY
 FEW = 1_000
-"""A quarter of what a run has no excuse from on: seed 1 reaches all of it by then."""
+"""A quarter of SOON, by which seed 1 has reached every point of it."""
 
 
 def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any) -> Phase:
@@ -57,13 +57,13 @@ def explored(table: Path | None, kind: StorageKind, steps: int, **settings: Any)
         nightly("9.4.2/chain", FILES, SOON, 1),
     ],
 )
-def test_a_short_run_is_valid_and_reaches_all_that_it_must(
+def test_a_short_run_is_valid_and_reaches_its_coverage_goals(
     questdb_data: Path, name: str | None, kind: StorageKind, steps: int, seed: int
 ) -> None:
     phase = explored(questdb_data / "tables" / name / "table" if name else None, kind, steps, seed=seed)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed")
     assert phase.explored == sum(phase.counts.values()) == steps
-    assert all(phase.reached[point] for point, least in MUST_REACH.items() if least <= SOON)
+    assert all(phase.reached[point] for point, least in COVERAGE_GOALS.items() if least <= SOON)
     has_keys = name == "9.4.2/dedup"
     assert bool(phase.reached.get(UPSERT)) == has_keys == bool(phase.counts["upsert"])
     assert (
@@ -103,7 +103,7 @@ def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(questdb_data
         encode=remembered_encoder(),
         steps=0,
     )
-    # Into the first place twice, so that the commit which stops grows one partition and makes another.
+    # Twice into the first interval, so that the commit that is stopped grows one partition and makes another.
     before: tuple[Step, ...] = ({"rule": "insert", "rows": [0, 9]}, {"rule": "commit"})
     staged: Step = {"rule": "insert", "rows": [0, 3, 12, 27, 51]}
     for kind, (_, count) in FAULT_KINDS.items():
@@ -123,7 +123,7 @@ def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) ->
         explored(None, MEMORY, 300)
 
 
-def test_a_run_that_is_cut_says_how_far_it_came() -> None:
+def test_a_run_that_is_cut_off_reports_how_far_it_came() -> None:
     seen: list[tuple[int, int | None]] = []
     phase = explored(
         None,
@@ -138,24 +138,24 @@ def test_a_run_that_is_cut_says_how_far_it_came() -> None:
     assert explored(None, MEMORY, 100, has_time=calls_at_most(0)).verdict is Verdict.UNKNOWN
 
 
-def test_a_point_that_is_never_reached_makes_a_run_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MUST_REACH, "the moon", 200)
+def test_a_coverage_goal_that_is_never_reached_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COVERAGE_GOALS, "the moon", 200)
     assert explored(None, MEMORY, 199).verdict is Verdict.VALID
     phase = explored(None, MEMORY, 200)
     assert (phase.verdict, phase.note, phase.reached["the moon"]) == (Verdict.UNKNOWN, "never reached: the moon", 0)
 
 
-def test_a_control_that_is_not_detected_makes_every_verdict_worthless(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_that_is_not_detected_leaves_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = Control(
-        name="a sound one", position="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve
+        name="a sound one", location="tornproof.impl.table.partition:resolve", broken=lambda resolve: resolve
     )
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROLS", (sound,))
     monkeypatch.setattr("tornproof.harness.explorers.model_based.explorer.CONTROL_STEPS", 100)
     phase = explored(None, MEMORY, 100)
-    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not convicted")
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, "a sound one was not detected")
 
 
-def test_a_table_that_cannot_be_written_to_leaves_the_verdict_open(questdb_data: Path) -> None:
+def test_a_table_that_cannot_be_written_to_leaves_the_verdict_unknown(questdb_data: Path) -> None:
     table = questdb_data / "tables/9.4.2/chain/table"
     image = capture_table(OperatingSystemStorage(), str(table))
     bare = DiskImage({path: content for path, content in image.files.items() if not path.endswith("_meta")})
@@ -190,14 +190,14 @@ def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
     assert "there are the directories" in phase.findings[0].sentence
 
 
-def test_new_rows_stand_behind_old_ones_of_their_time() -> None:
+def test_new_rows_come_after_old_ones_of_equal_time() -> None:
     rows = prepare(None, "/table").rows
     _, (first, second) = rows.make([Point(20, 0), Point(10, 0)])
     _, (third, fourth) = rows.make([Point(20, 0), Point(5, 0)])
     assert rows.merged(rows.merged((), (first, second)), (third, fourth)) == (fourth, second, first, third)
 
 
-def test_with_keys_the_last_row_stands_where_the_first_one_stood() -> None:
+def test_with_keys_the_last_row_takes_the_place_of_the_first_one() -> None:
     shape = RowShape(
         schema=pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("v", pa.int64())]),
         tags=(TypeTag.TIMESTAMP, TypeTag.INT, TypeTag.LONG),
@@ -213,7 +213,7 @@ def test_with_keys_the_last_row_stands_where_the_first_one_stood() -> None:
     assert rows.has_duplicates((a, d)) and not rows.has_duplicates((a, b, c, e))
 
 
-def test_rows_of_equal_content_are_one_and_a_nan_equals_itself() -> None:
+def test_rows_of_equal_content_have_one_identity_and_a_nan_equals_itself() -> None:
     rows = prepare(None, "/table").rows
     made, identities = rows.make([Point(1, 0), Point(1, 0)])
     assert rows.identify(made) == identities and len(set(identities)) == 2
@@ -228,5 +228,5 @@ def test_a_long_run_finds_nothing() -> None:
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
 
 
-def test_no_drawn_number_is_large_enough_for_hypothesis_to_put_a_constant_of_our_sources_there() -> None:
-    assert len(RAFFLE) <= 100
+def test_no_random_number_is_large_enough_for_hypothesis_to_replace_it_by_a_constant_of_our_sources() -> None:
+    assert len(WEIGHTED_RULES) <= 100

@@ -1,4 +1,4 @@
-"""Defects planted into the implementation, one at a time, and what the stateful explorer makes of them."""
+"""The stateful explorer detects defects that are planted into the implementation one at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Cal
     return lambda rows, name: in_time_order(rows.take(list(range(rows.num_rows))[::-1]), name)
 
 
-def times_of_before(next_version: Callable[..., Any]) -> Callable[..., Any]:
+def old_times(next_version: Callable[..., Any]) -> Callable[..., Any]:
     def following(current: Any, **settings: Any) -> Any:
         known = current.record
         settings |= {"min_timestamp": known.min_timestamp, "max_timestamp": known.max_timestamp}
@@ -58,8 +58,8 @@ def times_of_before(next_version: Callable[..., Any]) -> Callable[..., Any]:
 
 def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
     def backwards(rows: pa.Table, keys: Iterable[str]) -> pa.Table:
-        turned = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
-        return turned.take(list(range(turned.num_rows))[::-1])
+        kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
+        return kept.take(list(range(kept.num_rows))[::-1])
 
     return backwards
 
@@ -76,8 +76,8 @@ OWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda _: lambda *__: 0,
     ),
     "changes are not announced": ("tornproof.impl.txn.write:_without_last_row_count", instead(nothing)),
-    "the times of the table stay as they were": ("tornproof.impl.write.table_writer:next_version", times_of_before),
-    "old rows stand behind new ones": ("tornproof.impl.write.partition_change:in_time_order", newest_rows_first),
+    "the times of the table stay the same": ("tornproof.impl.write.table_writer:next_version", old_times),
+    "old rows come after new ones": ("tornproof.impl.write.partition_change:in_time_order", newest_rows_first),
 }
 
 
@@ -99,12 +99,12 @@ def findings_of_a_short_program() -> tuple[Finding, ...]:
 
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No shrinking: only whether something is found."""
+    """No shrinking: the tests only ask whether something is found."""
     monkeypatch.setattr("tornproof.harness.explorers.model_based.machine.SHRINKING_STEPS", 0)
 
 
 def noticed(image: DiskImage | None = None, path: str = "/table") -> Finding | None:
-    """Return the first finding of the same programs, and go no further then."""
+    """Return the first finding of the programs of `explored`, without running those after it."""
     stateful = Stateful(image, path, StorageKind.MEMORY)
     found = (stateful.explore(count, number, scratch="").finding for number, count in parts(STEPS, SEED))
     return next(filter(None, found), None)

@@ -1,4 +1,4 @@
-"""The rules of a stateful run about the writer's life: closing, opening, dying in a recovery, being the only one."""
+"""The rules of a stateful run about writer sessions: closing, opening, a stopped recovery, a second writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECOVERY_STEPS = 16  # about as many as there are
 
 
 def close(world: World) -> None:
-    """Close the writer, alive or dead."""
+    """Close the writer, usable or dead."""
     with world.orderly("close"):
         world.open_writer.close()
     world.process.end()
@@ -34,7 +34,7 @@ def reopen(world: World) -> None:
 
 
 def reopen_killed(world: World, *, at: int) -> None:
-    """Open a writer in a process that dies in the recovery."""
+    """Open a writer in a process that is killed in the recovery."""
     _open(world, Fault.kill(at % RECOVERY_STEPS))
 
 
@@ -44,13 +44,13 @@ def reopen_fails(world: World, *, at: int) -> None:
 
 
 def open_second(world: World) -> None:
-    """Try to open a second writer beside one that is open, dead or alive."""
+    """Try to open a second writer beside one that is open, usable or dead."""
     with world.orderly("opening a second writer"):
         try:
             open_writer(world.files.storage, world.files.path).close()
         except BusyError:
             return
-    raise ViolationError(ALLOWED, "a second writer was let in")
+    raise ViolationError(ALLOWED, "a second writer was opened")
 
 
 def use_dead(world: World) -> None:
@@ -67,7 +67,7 @@ def use_dead(world: World) -> None:
                 call()
             except WriterDeadError:
                 continue
-            raise ViolationError(ALLOWED, "a writer whose commit failed goes on")
+            raise ViolationError(ALLOWED, "a writer whose commit failed can still be used")
 
 
 def _open(world: World, fault: Fault | None) -> None:
@@ -86,7 +86,7 @@ def _open(world: World, fault: Fault | None) -> None:
     world.process.arm()
     orphans = newest_orphans(world.state)
     names = {key: world.state.entries[key].directory for key in orphans}
-    with world.orderly("looking at what a recovery has written"):
+    with world.orderly("reading what a recovery has written"):
         ends = {key: world.files.chain(name).end_bytes for key, name in names.items()}
     restated = tuple((key, ends[key] if ends[key] > end else end + 1) for key, end in sorted(orphans.items()))
     uncommitted = [name for name in world.state.unnamed if name[1] >= world.state.version]

@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixture `tornproof` explores a format from its own tests, and findings are replayed there.
+"""The pytest plugin: with the fixture `tornproof`, tests of a file format explore it and replay findings.
 
-pytest imports this at every start, so what it needs for exploring is imported when a test explores. PYTEST_DONT_REWRITE
+pytest imports this module at every start, so what exploring needs is imported when a test explores. PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -23,33 +23,31 @@ if TYPE_CHECKING:
 
 SECTION = "tornproof"
 FINDINGS_SHOWN_MAX = 5
-
-
 REPLAY = pytest.StashKey["Replay | None"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what a finding's replay line needs."""
+    """Add the options for findings."""
     group = parser.getgroup(SECTION, "kills and failing calls of file formats")
     group.addoption(
-        "--tornproof-replay", metavar="FILE", help="run the one test that FILE is from, and of it only what FILE found"
+        "--tornproof-replay", metavar="FILE", help="run only the test that FILE is from, and of it only what FILE found"
     )
     group.addoption(
         "--tornproof-findings",
         metavar="DIR",
         default=".tornproof",
-        help="where findings go, below the root directory (default: %(default)s)",
+        help="where findings are written, below the root directory (default: %(default)s)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the finding that is to be seen again."""
+    """Read the finding that is to be replayed."""
     file = config.getoption("tornproof_replay")
     config.stash[REPLAY] = _read_replay(config, file) if file else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave only the finding's own test."""
+    """When a finding is replayed, deselect all tests but its own."""
     replay = config.stash[REPLAY]
     if replay is None:
         return
@@ -59,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say for every test what it explored, also where it passed."""
+    """Report what every test explored, also where it passed."""
     lines: dict[str, list[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -76,17 +74,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def tornproof(request: pytest.FixtureRequest) -> Iterator[Explorers]:
-    """Explorers that fail this test when they find something."""
+    """Provide explorers that fail the test when they find something."""
     explorers = Explorers(request)
     yield explorers
     explorers.end()
 
 
 class Explorers:
-    """What a test can ask for; each exploration returns its phase, or fails the test."""
+    """The explorers of one test; each exploration returns its phase, or fails the test."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        """Explore for one test."""
+        """Take the test of a request for the fixture."""
         self._item: pytest.Item = request.node
         self._replay = request.config.stash[REPLAY]
         self._number = -1
@@ -100,10 +98,10 @@ class Explorers:
         seconds: float | None = None,
         allow_unfinished: bool = False,
     ) -> Phase:
-        """Kill a writer of `operations` behind every step and inside every write, and let every call fail.
+        """Kill a writer of `operations` after every step and inside every write, and let every call fail.
 
-        Of more than `cuts` lengths at which writes can tear, about that many are tried. `seconds` are a ceiling for
-        machines that are too slow for that; what it cuts fails the test, unless with `allow_unfinished`.
+        Of more than `cuts` lengths at which writes can tear, about that many are tried. `seconds` is a time limit; when
+        it is reached, the test fails unless `allow_unfinished` is true.
         """
         __tracebackhide__ = True
         from tornproof.harness.explorers.kills.exploration import PHASE as CRASH
@@ -119,7 +117,7 @@ class Explorers:
                 phase=CRASH,
                 target=explored.name,
                 explore=lambda: explore_crashes(
-                    explored, operations, path=PATH, cuts_max=cuts, has_time=_ceiling(seconds)
+                    explored, operations, path=PATH, cuts_max=cuts, has_time=_time_limit(seconds)
                 ),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 execution=lambda finding: crash_execution(explored, operations, finding, path=PATH),
@@ -138,9 +136,10 @@ class Explorers:
         seed: int = 0,
         allow_unfinished: bool = False,
     ) -> Phase:
-        """Draw `examples` stories of up to `steps` commits, kills, failing calls and openings; a bad one is shrunk.
+        """Run `examples` random executions of up to `steps` commits, kills, failing calls and openings.
 
-        Draws from the list or strategy `operations`; the same seed draws the same stories.
+        Operations come from the list or strategy `operations`. The same seed gives the same executions. One that
+        violates a property is shrunk.
         """
         __tracebackhide__ = True
         from hypothesis.strategies import SearchStrategy
@@ -167,35 +166,35 @@ class Explorers:
         )
 
     def end(self) -> None:
-        """Fail a replay whose exploration the test no longer asks for."""
+        """Fail a replay whose exploration the test no longer runs."""
         if self._replay is not None and self._replay.number > self._number:
-            pytest.fail(f"{self._replay.file}: cannot be tried: the test does not explore so often now", pytrace=False)
+            pytest.fail(f"{self._replay.file}: cannot be replayed: the test has fewer explorations now", pytrace=False)
 
     def _run(self, exploration: _Exploration) -> Phase:
         __tracebackhide__ = True
         self._number += 1
         if self._replay is not None:
-            return self._replayed(exploration, self._replay)
+            return self._replay_finding(exploration, self._replay)
         phase = exploration.explore()
-        self._say(f"{phase.name} of {exploration.target!r}: {phase.verdict.name}, {_denominators(phase)}")
-        self._say(f"bound: {phase.bound}")
+        self._report(f"{phase.name} of {exploration.target!r}: {phase.verdict.name}, {_denominators(phase)}")
+        self._report(f"bound: {phase.bound}")
         if phase.findings:
             self._fail_for(exploration, phase)
-        is_cut = phase.name == "crash" and not phase.complete
-        if phase.verdict.name == "UNKNOWN" or is_cut:
-            reason = phase.note or f"it was cut: {phase.bound}"
+        is_incomplete = phase.name == "crash" and not phase.complete
+        if phase.verdict.name == "UNKNOWN" or is_incomplete:
+            reason = phase.note or f"it was cut short: {phase.bound}"
             if not exploration.allow_unfinished:
                 _fail(
                     f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {reason}.",
                     f"explored: {_denominators(phase)}",
                     f"To go on, {exploration.advice}, or pass allow_unfinished=True.",
                 )
-            self._say(f"unfinished: {reason}")
+            self._report(f"unfinished: {reason}")
         return phase
 
     def _fail_for(self, exploration: _Exploration, phase: Phase) -> NoReturn:
         __tracebackhide__ = True
-        # The fewest disturbances explain best, then the fewest commits.
+        # First the finding with the fewest injected faults, and of these with the fewest commits.
         findings = sorted(
             phase.findings,
             key=lambda each: (
@@ -212,8 +211,8 @@ class Explorers:
             lines.append(f"and {len(findings) - FINDINGS_SHOWN_MAX} more findings")
         _fail(*lines)
 
-    def _replayed(self, exploration: _Exploration, replay: Replay) -> Phase:
-        """Try the finding where it is from; other explorations of the same test are left out."""
+    def _replay_finding(self, exploration: _Exploration, replay: Replay) -> Phase:
+        """Replay the finding in the exploration that it is from; skip other explorations of the same test."""
         __tracebackhide__ = True
         from tornproof.harness.common.verdict import Phase, Verdict
 
@@ -223,8 +222,8 @@ class Explorers:
         if is_its_own and verdict is Verdict.INVALID:
             _fail(f"{replay.file}: it happens again.", *_shown(exploration, finding))
         if is_its_own and verdict is Verdict.UNKNOWN:
-            _fail(f"{replay.file}: cannot be tried: the target or its operations are not what they were.")
-        self._say(f"{replay.file}: {'it does not happen any more' if is_its_own else 'is of another exploration'}")
+            _fail(f"{replay.file}: cannot be replayed: the target or its operations have changed.")
+        self._report(f"{replay.file}: {'it does not happen any more' if is_its_own else 'is of another exploration'}")
         return Phase(
             name=finding.phase,
             explored=int(is_its_own),
@@ -233,11 +232,11 @@ class Explorers:
             verdict=verdict,
         )
 
-    def _say(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         self._item.user_properties.append((SECTION, line))
 
     def _replay_line(self, finding: Finding, phase: Phase) -> str:
-        """Write the finding to a file, and return what to type."""
+        """Write the finding to a file, and return the command that replays it."""
         from tornproof.cli.replay_file import write_replay
 
         config = self._item.config
@@ -263,8 +262,8 @@ class _Exploration:
     allow_unfinished: bool
 
 
-def _ceiling(seconds: float | None) -> Callable[[], bool]:
-    """Return what says whether there is time left, from now on."""
+def _time_limit(seconds: float | None) -> Callable[[], bool]:
+    """Return a function that says whether there is time left, counted from now."""
     end = float("inf") if seconds is None else time.monotonic() + seconds
     return lambda: time.monotonic() < end
 
@@ -285,7 +284,7 @@ def _fail(*lines: str) -> NoReturn:
 
 
 def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
-    """Return the sentence, the property and the story."""
+    """Return the sentence, the property and the lines of the execution."""
     return [
         f"tornproof broke {exploration.target!r}. {finding.sentence}",
         f"broken: {finding.property}",

@@ -1,4 +1,4 @@
-"""What a test of your own format imports: the storage that it writes to, and how its functions become a target."""
+"""For tests of your own format: the storage that it writes to, and how its functions become a target."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 PATH = "target"
-# What a target is made of, and with which arguments its functions are called.
+# The functions of a target, and the arguments that they are called with.
 PARTS = {
     "create": ("storage", "path"),
     "read": ("storage", "path"),
@@ -62,12 +62,12 @@ Part = Callable[..., Any]
 
 
 class TargetError(TypeError):
-    """A target or its operations are not what an explorer can drive; never one of its rejections."""
+    """A target or its operations cannot be explored; never one of the target's rejections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTarget(Target):
-    """A target made of functions, by the names in `PARTS`."""
+    """A target made of functions, which have the names in `PARTS`."""
 
     name: str
     rejections: tuple[type[Exception], ...]
@@ -78,7 +78,7 @@ class FunctionTarget(Target):
         self.parts["create"](storage, path)
 
     def open_writer(self, storage: Storage, path: str) -> AbstractContextManager[Writer]:
-        """Open the user's writer, or recover and hand out one that calls `commit`."""
+        """Open the user's writer, or recover and return one that calls `commit`."""
         if "open_writer" not in self.parts:
             return self._recovered(storage, path)
         context = self.parts["open_writer"](storage, path)
@@ -121,11 +121,11 @@ def target(
     open_writer: Part | None = None,
     rejections: Sequence[type[Exception]] = (),
 ) -> FunctionTarget:
-    """Make a target of functions, or of an object that has methods of these names; functions come first.
+    """Make a target of functions, or of an object that has methods of these names; functions take precedence.
 
-    A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a life,
-    or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning. `rejections`
-    are exceptions with which it says no in an orderly way, besides those of the storage. Raises TargetError.
+    A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a
+    session, or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning.
+    `rejections` are the exceptions, besides those of the storage, by which it rejects an operation. Raises TargetError.
     """
     given = {"create": create, "read": read, "commit": commit, "recover": recover, "open_writer": open_writer}
     found = {part: given[part] or getattr(subject, part, None) for part in PARTS}
@@ -134,9 +134,7 @@ def target(
     if "open_writer" in parts:
         parts = {part: function for part, function in parts.items() if part not in ("commit", "recover")}
     elif "commit" not in parts:
-        raise TargetError(
-            f"{called} has no {_signature('commit')} and no {_signature('open_writer')}: one must be there"
-        )
+        raise TargetError(f"{called} has no {_signature('commit')} and no {_signature('open_writer')}: one is needed")
     for part in ("create", "read"):
         if part not in parts:
             raise TargetError(f"{called} has no {_signature(part)}: a target needs it")
@@ -147,7 +145,7 @@ def target(
 
 
 def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> FunctionTarget:
-    """Run the operations once without a disturbance, so that a target's own mistakes end as what they are.
+    """Run the operations once without faults, so that a target's own mistakes are not reported as findings.
 
     Raises TargetError for a target that cannot be explored, and whatever else the target's functions raise.
     """
@@ -171,7 +169,7 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
 
 
 def _check_reading(rehearsed: FunctionTarget, storage: MemoryStorage, path: str) -> None:
-    """Refuse what cannot be compared."""
+    """Raise TargetError for what cannot be compared."""
     seen, again = rehearsed.read(storage, path), rehearsed.read(storage, path)
     advice = "return bytes, a string, or a tuple of such"
     try:
@@ -190,7 +188,7 @@ def _check_call(called: str, part: str, function: Part) -> None:
     except TypeError as error:
         raise TargetError(f"{called}: {part} cannot be called as {_signature(part)}: {error}") from error
     except ValueError:
-        # A built-in function keeps its signature to itself.
+        # A built-in function may have no signature.
         return
 
 

@@ -18,6 +18,8 @@ from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 
 from tornproof.harness.explorers.kills.judge import Property
+from tornproof.harness.systems.toy import Toy
+from tornproof.testing import target
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")
@@ -156,7 +158,7 @@ def test_the_broken_example_fails_as_documented_and_its_replay_lines_work_until_
     lines = replay_lines(output)
     assert len(lines) >= 2 and {line[2].rpartition("::")[2] for line in lines} == {
         "test_no_kill_and_no_failing_call_tears_a_commit",
-        "test_no_story_tears_a_commit",
+        "test_no_execution_tears_a_commit",
     }
     assert (tmp_path / ".tornproof" / ".gitignore").read_text() == "*\n"
     for line in (lines[0], lines[-1]):
@@ -176,7 +178,7 @@ def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
     assert code == 1 and "fixture 'tornproof' not found" in output
 
 
-# Twins
+# Broken and sound targets
 
 
 @pytest.mark.parametrize("example_count", [100, nightly(300)])
@@ -195,11 +197,11 @@ def test_broken_targets_fail_by_what_they_break_and_a_sound_one_passes(
     summary = output[output.index("= tornproof =") :]
     assert "test_letters.py::test_crashes[sound]\n  crash of 'toy': VALID, " in summary
     assert "test_letters.py::test_machine[sound]\n  machine of 'toy': VALID, " in summary
-    for counted in ("failing calls", "cut writes", "distinct disks", "stories", "kills in recovery"):
+    for counted in ("failing calls", "cut writes", "distinct disks", "executions", "kills in recovery"):
         assert re.search(rf"VALID, .*[1-9][0-9,]* {counted}", summary), counted
 
 
-def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tmp_path: Path) -> None:
+def test_the_execution_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tmp_path: Path) -> None:
     source = TOYS.replace("[AcknowledgesFirst(), OverwritesInPlace(), FORGETS, HeaderFirst(), ", "[").replace(
         'ids=["acknowledges", "overwrites", "forgets", "header", ', "ids=["
     )
@@ -211,7 +213,7 @@ def test_the_story_of_a_kill_shows_the_steps_of_the_commit_up_to_it(run: Run, tm
         "  commit b't'",
         "    open for writing target/new",
         "  kill the process before: truncate target/new",
-        "  open the writer, and kill it behind 2 steps of its recovery",
+        "  open the writer, and kill it after 2 steps of its recovery",
     ]
 
 
@@ -278,7 +280,7 @@ def reported_of_wrong_targets(run: Run, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
-def test_a_wrongly_built_target_is_told_in_one_sentence(
+def test_a_wrongly_built_target_is_reported_in_one_sentence(
     reported_of_wrong_targets: Sequence[list[str]], number: int
 ) -> None:
     assert any(WRONG[number][2] in reported for reported in reported_of_wrong_targets[number])
@@ -290,10 +292,18 @@ def test_a_mistake_in_a_function_ends_as_the_exception_that_it_is(run: Run, tmp_
     assert "content = read(storage, path) + mor" in output
 
 
+def test_an_object_declares_the_exceptions_that_are_its_rejections() -> None:
+    class Declaring(Toy):
+        rejections = (KeyError,)
+
+    assert KeyError in target(Declaring()).rejections
+    assert KeyError not in target(Toy()).rejections
+
+
 # Replaying
 
 
-def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_said(
+def test_an_object_with_methods_is_a_target_and_operations_that_no_file_can_hold_are_named(
     run: Run, tmp_path: Path
 ) -> None:
     source = """
@@ -324,11 +334,11 @@ def test_it(tornproof):
     code, output = run(tmp_path, *line)
     assert code == 1 and "it happens again" in output and "is of another exploration" in output
     code, output = run(tmp_path, *line, source=source.replace("HeaderFirst()", "Toy()"))
-    assert code == 1 and "cannot be tried: the target or its operations" in output
+    assert code == 1 and "cannot be replayed: the target or its operations" in output
     code, output = run(
         tmp_path, *line, source=source.replace("    tornproof.crashes(HeaderFirst(), [b", "    print([b")
     )
-    assert code == 1 and "cannot be tried: the test does not explore so often now" in output
+    assert code == 1 and "cannot be replayed: the test has fewer explorations now" in output
 
 
 @pytest.mark.parametrize(

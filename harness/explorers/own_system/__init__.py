@@ -1,1 +1,1 @@
-"""A user's own system under kills and failing calls; Hypothesis makes the stories small. Begin with `machine.py`."""
+"""A user's own system under kills and failing calls; Hypothesis shrinks what it finds. Begin with `machine.py`."""

@@ -1,4 +1,4 @@
-"""What led to a finding of the crash explorer, line by line."""
+"""A finding of the crash explorer as an execution, line by line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STEPS_SHOWN_MAX = 12
 
 
 def crash_execution(target: Target, operations: Sequence[Any], finding: Finding, *, path: str) -> list[str]:
-    """Return the commits up to the disturbance, the steps of the one that it met, and kills in recovery after it."""
+    """Return the commits up to the injected fault, the steps of the one that it hit, and kills in recovery after it."""
     try:
         trace = Judge(target, operations, start=None, path=path).trace
     except Violation:
         return [f"commit {shown(operation)}" for operation in operations]
     origin = origin_of(finding.evidence)
-    position = trace.position(origin)
-    low, high = position["acknowledged"], position["started"]
+    commits = trace.position(origin)
+    low, high = commits["acknowledged"], commits["started"]
     lines = [f"commit {shown(operation)}: acknowledged" for operation in operations[:low]]
     kills = list(origin.kills)
     if origin.failure is not None:
@@ -35,7 +35,7 @@ def crash_execution(target: Target, operations: Sequence[Any], finding: Finding,
             lines += _steps(trace.steps[trace.started[low] : first.step_count])
         lines.append(_killed(trace.steps, first))
     recoveries = [
-        f"open the writer, and kill it behind {counted(kill.step_count, 'step')} of its recovery" for kill in kills
+        f"open the writer, and kill it after {counted(kill.step_count, 'step')} of its recovery" for kill in kills
     ]
     return [*lines, *recoveries]
 

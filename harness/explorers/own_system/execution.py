@@ -1,8 +1,8 @@
-"""One story of a target: commits, kills, failing calls and openings, each judged by what a reader sees after it.
+"""One execution of a target: commits, kills, failing calls and openings, and a check of what a reader sees after each.
 
-Beside the disk of the story an undisturbed twin does the same commits: what it reads is right. A kill is not raised
-inside of the target. The life runs on, and the disk is made again from the steps that it had done until then, so that
-nothing of the target (`finally`, `except BaseException`) can outlive the kill.
+A fault-free reference run does the same commits on a disk of its own, and says what a reader must see. A kill is not an
+exception inside the target. The session runs to its end, and the disk is rebuilt from the steps before the kill, so
+that no code of the target (`finally`, `except BaseException`) runs after it.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ REOPENING = "close the writer, open another"
 
 
 def shown(value: object) -> str:
-    """Return a value as a story names it."""
+    """Return the text of a value, cut to `SHOWN_MAX` characters."""
     text = repr(value)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number with its noun, in the plural where it is not 1."""
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class Execution:
-    """Does one thing after another and raises `Violation` where a property breaks; `lines` tell what was done."""
+    """Executes steps one after the other, and raises `Violation` for a broken property; `lines` describe the steps."""
 
     def __init__(self, target: Target, path: str) -> None:
-        """Make an empty state for the story and for its twin."""
+        """Make an empty state for the execution and for its reference run."""
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
@@ -64,34 +64,36 @@ class Execution:
         self._start = self._storage.copy()
         self._reference = Reference(target, path, self._start)
         self._low = self._high = self._seen = 0
-        self._is_faulty = self._is_settled = False
+        self._is_faulty = self._is_recovered = False
 
     def end(self) -> None:
-        """Leave the writers."""
+        """Close the writers."""
         self._reference.session.abandon()
         if self._session is not None:
             self._session.abandon()
 
     def commit(self, operation: Any, choose: Choose) -> None:
-        """Commit, and see the commit."""
+        """Commit, and check that a reader sees it."""
         session = self._opened()
         self._begin(operation)
-        self._report_progress(f"commit {shown(operation)}")
-        with orderly(self._target, self._going_on, "a commit"):
+        self.lines.append(f"commit {shown(operation)}")
+        with orderly(self._target, self._commit_property, "a commit"):
             session.writer.commit(operation)
         self._low = self._high
-        self._look()
+        self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
-        """Kill the writer behind a chosen step of a commit, or inside a write."""
+        """Kill the writer after a chosen step of a commit, or inside a write."""
         session = self._opened()
         begin = len(session.steps)
         self._begin(operation)
-        self._report_progress(f"commit {shown(operation)}, and a kill")
-        with orderly(self._target, self._going_on, "a commit"):
+        self.lines.append(f"commit {shown(operation)}, and a kill")
+        with orderly(self._target, self._commit_property, "a commit"):
             session.writer.commit(operation)
         step_count, cut_bytes = _chosen_kill(session.steps, begin, choose)
-        self.lines[-1] = f"commit {shown(operation)}, killed {_position(session.steps, begin, step_count, cut_bytes)}"
+        self.lines[-1] = (
+            f"commit {shown(operation)}, killed {_kill_in_words(session.steps, begin, step_count, cut_bytes)}"
+        )
         self._die(session, step_count, cut_bytes)
         self.counts[KILLS_IN_COMMITS] += 1
         if step_count == len(session.steps):
@@ -99,16 +101,16 @@ class Execution:
         elif step_count == begin and not cut_bytes:
             self._forget()
         is_open = self._low < self._high
-        index = self._look()
+        index = self._observe()
         if is_open:
             self.reached[OLD_STATE if index == self._low else NEW_STATE] += 1
 
     def commit_failing(self, operation: Any, choose: Choose) -> None:
-        """Let a chosen call of a commit fail; the process lives on."""
+        """Let a chosen call of a commit fail; the process continues."""
         session = self._opened()
         self._begin(operation)
         ways = tuple(failures(0, self._reference.calls))
-        self._report_progress(f"commit {shown(operation)}, of which no call can fail")
+        self.lines.append(f"commit {shown(operation)}, of which no call can fail")
         if ways:
             failure = ways[choose(len(ways))]
             session.arm(failure, self._reference.calls)
@@ -119,48 +121,45 @@ class Execution:
         self.counts[FAILING_CALLS] += has_failed
         self.reached[FAILED_CALL] += has_failed
         self._is_faulty |= has_failed
-        self.lines[-1] += ": acknowledged" if rejected is None else ": refused"
+        self.lines[-1] += ": acknowledged" if rejected is None else ": rejected"
         if rejected is None:
             if has_failed and failure.call.kind in BARRIERS:
                 raise Violation(Property.SYNCED, "the commit was acknowledged")
             self._low = self._high
         elif not has_failed:
-            raise Violation(self._going_on, f"a commit was refused: {rejected}")
-        self._look()
+            raise Violation(self._commit_property, f"a commit was rejected: {rejected}")
+        self._observe()
 
     def reopen(self, choose: Choose) -> None:
         """Close the writer, if there is one, and open another."""
-        self._report_progress(REOPENING if self._session else OPENING)
+        self.lines.append(REOPENING if self._session else OPENING)
         self._close()
         self._open()
 
     def recovery_killed(self, choose: Choose) -> None:
-        """Kill the next writer behind a chosen step of its opening, or inside a write."""
-        self._report_progress(REOPENING if self._session else OPENING)
+        """Kill the next writer after a chosen step of its opening, or inside a write."""
+        self.lines.append(REOPENING if self._session else OPENING)
         self._close()
         session = self._start_session()
         step_count, cut_bytes = _chosen_kill(session.steps, 0, choose)
-        self.lines[-1] += f", killed {_position(session.steps, 0, step_count, cut_bytes)}"
+        self.lines[-1] += f", killed {_kill_in_words(session.steps, 0, step_count, cut_bytes)}"
         self._die(session, step_count, cut_bytes)
         self.counts[KILLS_IN_RECOVERY] += 1
         self.reached[KILLED_RECOVERY] += bool(session.steps)
-        self._look()
+        self._observe()
 
     @property
-    def _going_on(self) -> Property:
+    def _commit_property(self) -> Property:
         return Property.GOES_ON if self._is_faulty else Property.FAULT_FREE
-
-    def _report_progress(self, line: str) -> None:
-        self.lines.append(line)
 
     def _begin(self, operation: Any) -> None:
         self.counts["commits"] += 1
         self._reference.commit(operation)
         self._high += 1
-        self._is_settled = False
+        self._is_recovered = False
 
     def _forget(self) -> None:
-        """Take back the commit that left nothing: the twin starts again without it."""
+        """Forget the commit that left nothing: the reference run starts again without it."""
         self._high -= 1
         operations = self._reference.operations[:-1]
         self._reference.session.abandon()
@@ -169,7 +168,7 @@ class Execution:
             self._reference.commit(operation)
 
     def _try_to_commit(self, session: Session, operation: Any) -> Exception | None:
-        """Return the refusal, if there was one; the refused writer is left."""
+        """Commit, and return the exception that rejected it, if any; the writer is then closed."""
         try:
             session.writer.commit(operation)
         except self._target.rejections as error:
@@ -184,22 +183,22 @@ class Execution:
             return Session(self._target, self._path, self._storage)
 
     def _opened(self) -> Session:
-        """Return the life of now, or a new one."""
+        """Return the open session, or a new one."""
         if self._session is not None:
             return self._session
-        self._report_progress(OPENING)
+        self.lines.append(OPENING)
         return self._open()
 
     def _open(self) -> Session:
-        """Start a life; it has recovered, so that every commit before it is there or lost."""
+        """Start a session; after its recovery every earlier commit is there or lost."""
         before = self._storage.digest()
         self._session = self._start_session()
         if self._storage.digest() != before:
             self.reached[WORKING_RECOVERY] += 1
-            if self._is_settled:
+            if self._is_recovered:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
-        self._is_settled = True
-        if self._look() < self._high:
+        self._is_recovered = True
+        if self._observe() < self._high:
             self._forget()
         self._low = self._high
         return self._session
@@ -208,7 +207,7 @@ class Execution:
         if self._session is None:
             return
         before, session, self._session = self._read(), self._session, None
-        with orderly(self._target, self._going_on, "closing the writer"):
+        with orderly(self._target, self._commit_property, "closing the writer"):
             session.context.__exit__(None, None, None)
         if self._read() != before:
             raise Violation(Property.FAULT_FREE, "closing the writer changed what a reader sees")
@@ -223,15 +222,15 @@ class Execution:
         with orderly(self._target, Property.READABLE, "reading"):
             return self._target.read(self._storage.fork_process(), self._path)
 
-    def _look(self) -> int:
-        """Return the number of commits in what a reader sees, the largest that fits."""
+    def _observe(self) -> int:
+        """Read, and return the number of commits in what a reader sees, the largest that fits."""
         seen = self._read()
         fitting = [number for number, right in enumerate(self._reference.observations) if right == seen]
         if not fitting:
             raise Violation(Property.ATOMIC, f"a reader sees {shown(seen)}, which no commit left")
         if fitting[-1] < self._low:
             raise Violation(
-                Property.DURABLE, f"a reader sees {shown(seen)}, though {shown(self._right)} was acknowledged"
+                Property.DURABLE, f"a reader sees {shown(seen)}, though {shown(self._acknowledged)} was acknowledged"
             )
         if fitting[-1] < self._seen:
             raise Violation(
@@ -242,20 +241,20 @@ class Execution:
         return self._seen
 
     @property
-    def _right(self) -> Hashable:
+    def _acknowledged(self) -> Hashable:
         return self._reference.observations[self._low]
 
 
 def _chosen_kill(steps: Sequence[Call], begin: int, choose: Choose) -> tuple[int, int]:
-    """Return the whole steps before a kill and the bytes of the next one; 0 bytes where it is no write."""
+    """Return the whole steps before a kill, and the bytes of the next one that are done: 0 unless it is a write."""
     step_count = begin + choose(len(steps) - begin + 1)
     torn = steps[step_count] if step_count < len(steps) else None
     is_cuttable = torn is not None and torn.kind is CallKind.PWRITE and len(torn.content) > 1
     return step_count, choose(len(torn.content)) if torn is not None and is_cuttable else 0
 
 
-def _position(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
-    done = f"behind {step_count - begin} of {len(steps) - begin} steps"
+def _kill_in_words(steps: Sequence[Call], begin: int, step_count: int, cut_bytes: int) -> str:
+    done = f"after {step_count - begin} of {len(steps) - begin} steps"
     if step_count == len(steps):
         return done
     following = steps[step_count]

@@ -1,4 +1,4 @@
-"""The machine: Hypothesis draws stories of any target, of commits, kills and failing calls, and shrinks a bad one."""
+"""The machine: Hypothesis generates executions of any target with kills and failing calls, and shrinks a bad one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tornproof.harness.explorers.kills.judge import Property, Violation
 from tornproof.harness.explorers.own_system.execution import Choose, Execution, counted
 from tornproof.harness.explorers.own_system.replaying import (
     COMMITS,
+    NOT_REPLAYABLE,
     OPENINGS,
-    OTHER_STEPS,
     Step,
-    reported,
-    retold,
+    replay,
+    violation_of,
     without_needless_steps,
 )
 from tornproof.harness.systems.toy import (
@@ -39,7 +39,7 @@ from tornproof.harness.systems.toy import (
 )
 
 PHASE = "machine"
-MUST_REACH = (OLD_STATE, FAILED_CALL)
+COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
 Operations: TypeAlias = "Sequence[Any] | st.SearchStrategy[Any]"
 
 
@@ -52,27 +52,27 @@ def explore_executions(
     examples: int,
     seed: int,
 ) -> Phase:
-    """Run `examples` stories of up to `steps` steps; the same seed draws the same ones.
+    """Run `examples` executions of up to `steps` steps; the same seed gives the same ones.
 
-    `operations` is a strategy, or the list to draw from. UNKNOWN when the stories missed what they are for.
+    `operations` is a strategy, or the list to draw from. UNKNOWN when a coverage goal was not reached.
     """
     failed = failed_controls()
     search = _Search(target=target, operations=operations, path=path)
-    is_steady = search.run(steps=steps, examples=examples, seed=seed)
-    if search.failure and is_steady:
+    is_deterministic = search.run(steps=steps, examples=examples, seed=seed)
+    if search.failure and is_deterministic:
         search.failure = _smaller(search.failure, target, path, _listed(operations))
-    missing = [name for name in MUST_REACH if not search.reached[name]]
-    notes = [] if is_steady else ["the same story did not end the same way twice"]
+    missing = [name for name in COVERAGE_GOALS if not search.reached[name]]
+    notes = [] if is_deterministic else ["the same execution did not end the same way twice"]
     if not search.failure:
         notes += [f"never reached: {', '.join(missing)}"] if missing else []
-    findings = (search.failure.finding(target.name, seed),) if search.failure and is_steady else ()
+    findings = (search.failure.finding(target.name, seed),) if search.failure and is_deterministic else ()
     phase = Phase(
         name=PHASE,
         explored=search.execution_count,
         complete=False,
-        bound=f"a sample: {search.execution_count} stories of up to {steps} steps, drawn from seed {seed}",
+        bound=f"a sample: {search.execution_count} executions of up to {steps} steps, random from seed {seed}",
         verdict=Verdict.INVALID if findings else Verdict.UNKNOWN if notes else Verdict.VALID,
-        counts={"stories": search.execution_count, **search.counts},
+        counts={"executions": search.execution_count, **search.counts},
         reached={**dict.fromkeys(POINTS, 0), **search.reached},
         note="; ".join(notes),
         findings=findings,
@@ -81,13 +81,14 @@ def explore_executions(
 
 
 def replay_execution(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:
-    """Return INVALID when the finding's story violates the same property again, VALID when not.
+    """Return INVALID when the finding's execution violates the same property again, VALID when it violates none.
 
-    UNKNOWN when it cannot be tried: the target does other steps now, or an operation is no plain data.
+    UNKNOWN when it violates another one, or cannot be replayed: the target takes other steps now, or an operation is no
+    plain data.
     """
     try:
-        violation = reported(target, path, finding.evidence["steps"], _listed(operations))
-    except OTHER_STEPS:
+        violation = violation_of(target, path, finding.evidence["steps"], _listed(operations))
+    except NOT_REPLAYABLE:
         return Verdict.UNKNOWN
     if violation is None:
         return Verdict.VALID
@@ -111,7 +112,7 @@ class _Failure:
         return Finding(
             property=self.violation.violated.value,
             phase=PHASE,
-            sentence=f"After {counted(len(self.steps), 'step')} of a story: {self.violation.reason}.",
+            sentence=f"After {counted(len(self.steps), 'step')}: {self.violation.reason}.",
             evidence={"target": target, "seed": seed, "steps": list(self.steps), "story": list(self.lines)},
         )
 
@@ -120,8 +121,8 @@ def _smaller(failure: _Failure, target: Target, path: str, operations: Sequence[
     steps = without_needless_steps(target, path, failure.steps, failure.violation.violated, operations)
     if steps == failure.steps:
         return failure
-    violation, lines = retold(target, path, steps, operations)
-    assert violation is not None, "the steps were kept because they break a property"
+    violation, lines = replay(target, path, steps, operations)
+    assert violation is not None, "the steps that are kept violate a property"
     return _Failure(violation=violation, steps=steps, lines=lines)
 
 
@@ -136,7 +137,7 @@ class _Search:
     failure: _Failure | None = None
 
     def run(self, *, steps: int, examples: int, seed: int) -> bool:
-        """Return whether every story that was told twice ended the same way."""
+        """Return whether every execution that was repeated ended the same way."""
         chosen = quiet_settings(examples, shrinks=True, rules_max=steps)
         machine = type("Machine", (_Machine,), {"search": self})
         try:
@@ -168,7 +169,7 @@ class _Machine(RuleBasedStateMachine):
         self._steps: list[Step] = []
         self._execution: Execution | None = None
         self._is_counted = self.search.failure is None
-        with self._kept():
+        with self._noting():
             self._execution = Execution(self.search.target, self.search.path)
 
     @rule(data=st.data())
@@ -203,16 +204,16 @@ class _Machine(RuleBasedStateMachine):
     def _commit(self, do: str, data: st.DataObject) -> None:
         document, operation = self.search.draw(data)
         choose = self._begin({"do": do, "operation": document}, data)
-        with self._kept():
-            COMMITS[do](self._reported, operation, choose)
+        with self._noting():
+            COMMITS[do](self._running, operation, choose)
 
     def _open(self, do: str, data: st.DataObject) -> None:
         choose = self._begin({"do": do}, data)
-        with self._kept():
-            OPENINGS[do](self._reported, choose)
+        with self._noting():
+            OPENINGS[do](self._running, choose)
 
     @property
-    def _reported(self) -> Execution:
+    def _running(self) -> Execution:
         assert self._execution is not None
         return self._execution
 
@@ -227,8 +228,8 @@ class _Machine(RuleBasedStateMachine):
         return choose
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Keep what breaks a property: Hypothesis tells the smallest story last."""
+    def _noting(self) -> Iterator[None]:
+        """Note a violation: Hypothesis runs the smallest failing execution last."""
         try:
             yield
         except Violation as violation:
@@ -265,11 +266,11 @@ SOUND = (
 
 
 def failed_controls() -> list[str]:
-    """Tell each broken toy's story, and return in words which was not convicted, and which the sound toy failed."""
+    """Run each broken toy's steps; return in words which was not detected, and what the sound toy violates."""
     failures = []
     for target, violated, steps in CONTROLS:
-        violation = reported(target, "toy", steps)
+        violation = violation_of(target, "toy", steps)
         if violation is None or violation.violated is not violated:
-            failures.append(f"the toy that {target.name!r} was not convicted: {violated}")
-    innocent = reported(Toy(), "toy", SOUND)
-    return failures if innocent is None else [*failures, f"the sound toy was convicted: {innocent}"]
+            failures.append(f"the toy that {target.name!r} was not detected: {violated}")
+    false_alarm = violation_of(Toy(), "toy", SOUND)
+    return failures if false_alarm is None else [*failures, f"the sound toy was said to be broken: {false_alarm}"]

@@ -1,4 +1,4 @@
-"""A story of a target once more, from its steps, and with as few of them as break the same property."""
+"""Replays an execution of a target from its steps, and reduces it to the steps that a violation needs."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ COMMITS = {
 }
 OPENINGS = {"reopen": Execution.reopen, "recovery killed": Execution.recovery_killed}
 Step: TypeAlias = dict[str, Any]
-OTHER_STEPS = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
-"""What steps can lead to that the target does not do."""
+NOT_REPLAYABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
+"""What is raised for steps that are malformed or that the target does not take."""
 
 
-def reported(
+def violation_of(
     target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None = None
 ) -> Violation | None:
-    """Do the steps of a story again and return what they violate; raises KeyError, ValueError, ... for other steps."""
-    return retold(target, path, steps, operations)[0]
+    """Replay steps and return what they violate, if anything; raises one of `NOT_REPLAYABLE`."""
+    return replay(target, path, steps, operations)[0]
 
 
 def without_needless_steps(
     target: Target, path: str, steps: Sequence[Step], violated: Property, operations: Sequence[Any] | None = None
 ) -> tuple[Step, ...]:
-    """Leave out each step, the last ones first, without which the same property is broken.
+    """Leave out each step, the last ones first, without which the same property is still violated.
 
-    Hypothesis stops where every single choice is small, and cannot leave out what later draws depend on.
+    Hypothesis stops where every single choice is small, and keeps steps that later choices depend on.
     """
-    kept, position = tuple(steps), len(steps)
-    while position:
-        position -= 1
-        fewer = (*kept[:position], *kept[position + 1 :])
+    kept, index = tuple(steps), len(steps)
+    while index:
+        index -= 1
+        fewer = (*kept[:index], *kept[index + 1 :])
         try:
-            violation = reported(target, path, fewer, operations)
-        except OTHER_STEPS:
+            violation = violation_of(target, path, fewer, operations)
+        except NOT_REPLAYABLE:
             continue
         if violation is not None and violation.violated is violated:
-            kept, position = fewer, len(fewer)
+            kept, index = fewer, len(fewer)
     return kept
 
 
-def retold(
+def replay(
     target: Target, path: str, steps: Sequence[Step], operations: Sequence[Any] | None
 ) -> tuple[Violation | None, tuple[str, ...]]:
-    """Return what the steps of a story violate, and its lines."""
+    """Replay steps; return what they violate, if anything, and the lines that describe them."""
     lines: list[str] = []
     try:
         execution = Execution(target, path)
@@ -79,11 +79,11 @@ def _chooser(choices: Sequence[int]) -> Choose:
     def choose(count: int) -> int:
         choice = next(remaining, -1)
         if not 0 <= choice < count:
-            raise _OtherStepsError(f"choice {choice} of {count}")
+            raise _NotReplayableError(f"choice {choice} of {count}")
         return choice
 
     return choose
 
 
-class _OtherStepsError(ValueError):
-    """The target does not do the steps of the story."""
+class _NotReplayableError(ValueError):
+    """The target does not take these steps."""

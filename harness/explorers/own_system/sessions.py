@@ -1,4 +1,4 @@
-"""Lives of a target's writer: one that can be killed and made to fail, and the undisturbed twin beside it."""
+"""Sessions of a target's writer, in which calls can be made to fail, and the fault-free reference run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tornproof.harness.simulator.filesystem.written import RecordingStorage
 
 
 class Session:
-    """A writer that was opened on a disk, and the steps since."""
+    """A writer that was opened on a disk, and its steps since."""
 
     def __init__(self, target: Target, path: str, storage: MemoryStorage) -> None:
-        """Open it, recovery included."""
+        """Open the writer, recovery included."""
         self.start = storage.copy()
         self._recording = RecordingStorage(storage.fork_process())
         self._faulty = FaultyStorage(self._recording)
@@ -30,21 +30,21 @@ class Session:
 
     @property
     def steps(self) -> Sequence[Call]:
-        """What the writer has changed since it was opened, and its barriers."""
+        """The writes and barriers of the writer since it was opened."""
         return self._recording.steps
 
     @property
     def calls(self) -> Sequence[Call]:
-        """What the writer has called since `arm`."""
+        """The calls of the writer since `arm`."""
         return self._faulty.calls
 
     @property
     def has_failed(self) -> bool:
-        """Whether the call that `arm` chose came."""
+        """Whether the call that `arm` chose was made, and failed."""
         return bool(self._faulty.fired)
 
     def arm(self, failure: Failure | None = None, calls: Sequence[Call] = ()) -> None:
-        """Count calls from now on; let the one fail that `failure` means among `calls`, by its kind and occurrence."""
+        """Count calls from now on; let the one fail that `failure` names in `calls`, by its kind and occurrence."""
         if failure is None:
             self._faulty.arm()
             return
@@ -53,13 +53,13 @@ class Session:
         self._faulty.arm(dataclasses.replace(failure.fault, at=occurrence, among=frozenset({kind})))
 
     def abandon(self) -> None:
-        """Leave a writer whose disk nobody looks at any more."""
+        """Close a writer whose disk is no longer used."""
         with suppress(Exception, BusError):
             self.context.__exit__(None, None, None)
 
 
 class Reference:
-    """The undisturbed run: what readers saw before the first commit and after each."""
+    """The fault-free run: what readers see before the first commit and after each."""
 
     def __init__(self, target: Target, path: str, start: MemoryStorage) -> None:
         """Read the state before the first commit, and open the writer."""
@@ -67,7 +67,7 @@ class Reference:
         self._path = path
         self._storage = start.copy()
         self.operations: list[Any] = []
-        with orderly(target, Property.FAULT_FREE, "the undisturbed run"):
+        with orderly(target, Property.FAULT_FREE, "the fault-free run"):
             self.observations = [target.read(start.copy(), path)]
             self.session = Session(target, path, self._storage)
 
@@ -77,9 +77,9 @@ class Reference:
         return self.session.calls
 
     def commit(self, operation: Any) -> None:
-        """Commit and read; whatever is refused here was refused without a disturbance."""
+        """Commit and read; a rejection here is one without any fault."""
         self.session.arm()
-        with orderly(self._target, Property.FAULT_FREE, "the undisturbed run"):
+        with orderly(self._target, Property.FAULT_FREE, "the fault-free run"):
             self.session.writer.commit(operation)
             self.observations.append(self._target.read(self._storage.copy(), self._path))
         self.operations.append(operation)
@@ -87,12 +87,12 @@ class Reference:
 
 @contextmanager
 def orderly(target: Target, rejected: Property | None, doing: str) -> Iterator[None]:
-    """Turn whatever the target raises into a violation, of `refused` where it was raised in an orderly way."""
+    """Turn an exception of the target into a violation: of `rejected`, if given, for one that it declares."""
     try:
         yield
     except BusError as error:
         raise Violation(Property.ORDERLY, f"{doing} met a bus error: {error}") from error
     except Exception as error:
         if rejected is not None and isinstance(error, target.rejections):
-            raise Violation(rejected, f"{doing} was refused: {error}") from error
+            raise Violation(rejected, f"{doing} was rejected: {error}") from error
         raise Violation(Property.ORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""The machine's stories convict what is broken, acquit what is sound, and end the same way every time."""
+"""The machine detects broken targets, accepts sound ones, and gives the same result every time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tornproof.harness.explorers.own_system.machine import (
     failed_controls,
     replay_execution,
 )
-from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, reported, without_needless_steps
+from tornproof.harness.explorers.own_system.replaying import COMMITS, OPENINGS, violation_of, without_needless_steps
 from tornproof.harness.systems.table import TableOperation, TableTarget
 from tornproof.harness.systems.toy import (
     AcknowledgesFirst,
@@ -58,7 +58,7 @@ def explored(
 
 @pytest.fixture(scope="module")
 def detected() -> Finding:
-    """What the machine says of a target whose header comes first."""
+    """The finding of the machine on a target that writes its header first."""
     (finding,) = explored(HeaderFirst()).findings
     return finding
 
@@ -111,7 +111,7 @@ class RollsBack(Toy):
 
 
 class KeepsLock(Toy):
-    """A refused commit keeps the writer's lock."""
+    """A rejected commit keeps the writer's lock."""
 
     name = "keeps its lock"
 
@@ -126,7 +126,7 @@ class KeepsLock(Toy):
 
 
 class Raises(Toy):
-    """What a disk refuses becomes an exception that it does not declare."""
+    """Turns an error of the disk into an exception that it does not declare."""
 
     name = "raises"
 
@@ -156,17 +156,17 @@ def named(value: object) -> str:
 
 
 @pytest.mark.parametrize("operations", [OPERATIONS, LETTERS], ids=["list", "strategy"])
-def test_a_sound_target_is_valid_and_every_point_is_reached(operations: Any) -> None:
+def test_a_sound_target_is_valid_and_every_coverage_goal_is_reached(operations: Any) -> None:
     phase = explored(Toy(), operations)
     assert phase.verdict is Verdict.VALID and phase.findings == () and phase.controls == "passed"
-    assert phase.explored == phase.counts["stories"] >= 60
+    assert phase.explored == phase.counts["executions"] >= 60
     for point in (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL):
         assert phase.reached[point] > 0, point
-    assert phase.bound == f"a sample: {phase.explored} stories of up to 20 steps, drawn from seed 1"
+    assert phase.bound == f"a sample: {phase.explored} executions of up to 20 steps, random from seed 1"
 
 
 @pytest.mark.parametrize(("target", "expected"), sampled(3, BROKEN), ids=named)
-def test_a_broken_target_is_detected_by_a_short_story_that_replays_ten_times(
+def test_a_broken_target_is_detected_by_a_short_execution_that_replays_ten_times(
     target: Toy, expected: set[Property]
 ) -> None:
     phase = explored(target, LETTERS, steps=8, examples=400)
@@ -181,32 +181,32 @@ def test_a_broken_target_is_detected_by_a_short_story_that_replays_ten_times(
 
 def is_broken(target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]) -> bool:
     try:
-        violation = reported(target, "toy", steps)
+        violation = violation_of(target, "toy", steps)
     except ValueError:
         return False
     return violation is not None and violation.violated is violated
 
 
-@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[position] for position in (0, 1, 3)], ids=named)
-def test_needless_steps_of_a_story_are_left_out_and_needed_ones_stay(
+@pytest.mark.parametrize(("target", "violated", "steps"), [CONTROLS[index] for index in (0, 1, 3)], ids=named)
+def test_needless_steps_of_an_execution_are_left_out_and_needed_ones_stay(
     target: Toy, violated: Property, steps: tuple[dict[str, Any], ...]
 ) -> None:
-    # Hypothesis alone once left nine steps of a story that takes three.
+    # Hypothesis alone once left nine steps where three are enough.
     reopen = {"do": "reopen", "choices": ()}
     padded = (reopen, reopen, *steps)
     assert is_broken(target, violated, padded)
     kept = without_needless_steps(target, "toy", padded, violated)
     assert len(kept) <= len(steps) and is_broken(target, violated, kept)
-    assert not any(is_broken(target, violated, kept[:position] + kept[position + 1 :]) for position in range(len(kept)))
+    assert not any(is_broken(target, violated, kept[:index] + kept[index + 1 :]) for index in range(len(kept)))
 
 
-def test_operations_of_a_list_are_found_again_by_their_place(detected: Finding) -> None:
+def test_operations_of_a_list_are_stored_by_their_index(detected: Finding) -> None:
     assert all(set(step["operation"]) == {"index"} for step in detected.evidence["steps"] if "operation" in step)
     assert replay_execution(HeaderFirst(), OPERATIONS, detected, path="toy") is Verdict.INVALID
     assert replay_execution(HeaderFirst(), (), detected, path="toy") is Verdict.UNKNOWN
 
 
-def test_the_same_seed_tells_the_same_stories_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_executions_and_another_seed_others() -> None:
     first, again, other = (explored(Toy(), LETTERS, examples=10, seed=seed) for seed in (3, 3, 4))
     assert (first.counts, first.reached) == (again.counts, again.reached)
     assert first.counts != other.counts
@@ -219,7 +219,7 @@ def test_our_own_tables_survive_the_machine() -> None:
     assert phase.counts["commits"] > 0
 
 
-# What a step of a story does
+# The effect of a step
 
 
 def step(do: str, *choices: int) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def step(do: str, *choices: int) -> dict[str, Any]:
 
 
 class SwallowsTheSecondSync(Toy):
-    """Syncs twice, and listens to the first only."""
+    """Syncs twice, and ignores the error of the second."""
 
     name = "swallows the second sync"
 
@@ -250,19 +250,19 @@ class AlwaysRollsBack(RollsBack):
 @pytest.mark.parametrize(
     ("target", "steps", "expected"),
     [
-        # What is refused after a kill was not refused without a disturbance, also where the call that fails never came.
+        # A rejection after a kill is not one of a fault-free run, even where the call that was to fail was never made.
         (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.GOES_ON),
         (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.GOES_ON),
         # The call that fails is the one that was chosen, not another one of its kind.
         (SwallowsTheSecondSync(), [step("commit failing", 11)], None),
         (SwallowsTheSecondSync(), [step("commit failing", 13)], Property.SYNCED),
-        # Behind its last step a commit is as good as acknowledged.
+        # After its last step a commit counts as acknowledged.
         (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.DURABLE),
         (AlwaysRollsBack(), [step("commit killed", 6), step("reopen")], Property.MONOTONIC),
     ],
 )
 def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: Property | None) -> None:
-    violation = reported(target, "toy", steps)
+    violation = violation_of(target, "toy", steps)
     assert (violation and violation.violated) == expected
 
 
@@ -274,10 +274,10 @@ def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
         execution.end()
 
 
-# What a story says
+# The lines of an execution
 
 
-def reported_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> list[str]:
+def lines_of(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]]) -> list[str]:
     execution = Execution(target, "toy")
     for do, operation, choices in steps:
         remaining = iter(choices)
@@ -293,8 +293,8 @@ def reported_lines(target: Toy, *steps: tuple[str, bytes | None, tuple[int, ...]
     return execution.lines
 
 
-def test_a_story_tells_each_step_with_the_place_of_its_disturbance() -> None:
-    lines = reported_lines(
+def test_lines_describe_each_step_and_where_its_fault_was_injected() -> None:
+    lines = lines_of(
         Toy(),
         ("commit", b"one", ()),
         ("commit killed", b"two", (2, 5)),
@@ -308,32 +308,32 @@ def test_a_story_tells_each_step_with_the_place_of_its_disturbance() -> None:
     assert lines == [
         "open the writer",
         "commit b'one'",
-        "commit b'two', killed behind 2 of 6 steps, 5 of 6 bytes into: write toy/new",
-        "open the writer, killed behind 0 of 1 steps, before: unlink toy/new",
+        "commit b'two', killed after 2 of 6 steps, 5 of 6 bytes into: write toy/new",
+        "open the writer, killed after 0 of 1 steps, before: unlink toy/new",
         "open the writer",
-        "commit b'three', killed behind 6 of 6 steps",
+        "commit b'three', killed after 6 of 6 steps",
         "open the writer",
-        "commit b'four', while a call fails: sync the data toy/new (input/output error): refused",
+        "commit b'four', while a call fails: sync the data toy/new (input/output error): rejected",
         "open the writer",
-        "commit b'four', while a call fails: write toy/new after 11 bytes (no space is left): refused",
+        "commit b'four', while a call fails: write toy/new after 11 bytes (no space is left): rejected",
         "open the writer",
         "close the writer, open another",
     ]
 
 
-def test_a_commit_that_a_kill_took_away_is_taken_from_the_twin_too() -> None:
-    """The story goes on with other operations than those that were lost, and stays right."""
+def test_a_commit_that_a_kill_removed_is_removed_from_the_reference_run_too() -> None:
+    """The execution continues with other operations than those that were lost, and finds nothing."""
     steps = (("commit killed", b"lost", (0,)), ("commit", b"kept", ()), ("commit killed", b"there", (4,)))
-    assert reported_lines(Toy(), *steps, ("commit", b"!", ()))[-1] == "commit b'!'"
+    assert lines_of(Toy(), *steps, ("commit", b"!", ()))[-1] == "commit b'!'"
 
 
 # When there is no verdict
 
 
-class Unsteady(Toy):
-    """Breaks in every fifth story, whatever the story."""
+class Nondeterministic(Toy):
+    """Breaks in every fifth execution, whatever its steps."""
 
-    name = "unsteady"
+    name = "nondeterministic"
     execution_count = 0
 
     def create(self, storage: Storage, path: str) -> None:
@@ -346,13 +346,13 @@ class Unsteady(Toy):
         super().commit(storage, path, operation)
 
 
-def test_a_target_that_leaves_something_to_chance_gets_no_verdict() -> None:
-    phase = explored(Unsteady())
+def test_a_nondeterministic_target_gets_no_verdict() -> None:
+    phase = explored(Nondeterministic())
     assert phase.verdict is Verdict.UNKNOWN and phase.findings == ()
-    assert phase.note == "the same story did not end the same way twice"
+    assert phase.note == "the same execution did not end the same way twice"
 
 
-def test_too_few_stories_to_meet_a_kill_inside_a_commit_are_no_verdict() -> None:
+def test_too_few_executions_to_reach_a_kill_inside_a_commit_give_no_verdict() -> None:
     phase = explore_executions(Toy(), OPERATIONS, path="toy", steps=1, examples=1, seed=0)
     assert phase.verdict is Verdict.UNKNOWN and phase.note.startswith("never reached: ")
 
@@ -362,12 +362,12 @@ def test_a_control_that_is_not_detected_leaves_no_verdict(monkeypatch: pytest.Mo
     monkeypatch.setattr(target_machine, "CONTROLS", ((Toy(), Property.SYNCED, CONTROLS[2][2]),))
     phase = explored(Toy(), examples=30)
     assert phase.verdict is Verdict.UNKNOWN and phase.note == "a positive control failed"
-    assert phase.controls == f"the toy that 'toy' was not convicted: {Property.SYNCED}"
+    assert phase.controls == f"the toy that 'toy' was not detected: {Property.SYNCED}"
 
 
-def test_a_sound_toy_that_is_detected_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_toy_that_is_said_to_be_broken_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target_machine, "Toy", HeaderFirst)
-    assert failed_controls()[-1].startswith("the sound toy was convicted: ")
+    assert failed_controls()[-1].startswith("the sound toy was said to be broken: ")
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_sound_toy_that_is_detected_is_a_failed_control(monkeypatch: pytest.Mo
         [{"do": "commit killed", "operation": {"bytes": "00"}, "choices": []}],
     ],
 )
-def test_steps_that_the_target_does_not_do_give_no_verdict(detected: Finding, steps: Any) -> None:
+def test_steps_that_the_target_does_not_take_give_no_verdict(detected: Finding, steps: Any) -> None:
     finding = replace(detected, evidence={**detected.evidence, "steps": steps})
     assert replay_execution(HeaderFirst(), OPERATIONS, finding, path="toy") is Verdict.UNKNOWN
 
@@ -396,7 +396,7 @@ def test_another_violation_than_the_finding_gives_no_verdict(detected: Finding) 
 
 
 class Failing(Toy):
-    """Refuses to be made."""
+    """Fails to create its first state."""
 
     name = "failing"
 
@@ -404,11 +404,11 @@ class Failing(Toy):
         raise StorageError(file=path, operation="create", reason="it is Sunday")
 
 
-def test_a_target_that_cannot_be_made_is_invalid_and_says_why() -> None:
+def test_a_target_that_cannot_be_created_is_invalid_and_says_why() -> None:
     (finding,) = explored(Failing()).findings
     assert finding.property == Property.FAULT_FREE
-    assert finding.sentence.endswith("making an empty state was refused: toy: cannot create: it is Sunday.")
-    violation = reported(Failing(), "toy", ())
+    assert finding.sentence.endswith("making an empty state was rejected: toy: cannot create: it is Sunday.")
+    violation = violation_of(Failing(), "toy", ())
     assert violation is not None and violation.violated is Property.FAULT_FREE
 
 
@@ -445,7 +445,7 @@ class _Letters(bytes):
 
 
 def test_nothing_of_a_target_outlives_a_kill() -> None:
-    """The kill is no exception that `except BaseException` could catch, and `finally` repairs nothing."""
+    """A kill is not an exception: `except BaseException` does not catch it, and `finally` does not run after it."""
 
     class Repairs(HeaderFirst):
         def commit(self, storage: Storage, path: str, operation: bytes) -> None:
@@ -453,5 +453,5 @@ def test_nothing_of_a_target_outlives_a_kill() -> None:
                 super().commit(storage, path, operation)
 
     steps = CONTROLS[0][2]
-    violation = reported(Repairs(), "toy", steps)
+    violation = violation_of(Repairs(), "toy", steps)
     assert violation is not None and violation.violated is Property.READABLE

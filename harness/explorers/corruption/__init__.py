@@ -1,1 +1,1 @@
-"""Damaged bytes of every file of a table, each damage read, verified and classed. Begin with `explorer.py`."""
+"""Damages the files of a table, and reads, verifies and classifies each result. Begin with `explorer.py`."""

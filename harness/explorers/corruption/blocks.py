@@ -1,4 +1,4 @@
-"""Blocks that hold what they should not: zeros, what stood there before the last commits, or what belongs elsewhere."""
+"""Blocks with wrong content: zeros, what they held before the last commits, or what belongs elsewhere."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tornproof.harness.explorers.corruption.plan import Kind, Overwrite, differe
 WORD_BYTES = 8
 BLOCK_BYTES = (512, 4096)
 BLOCKS_MAX = 65_536
-"""So many words or blocks of one size are damaged in a file; of more, every n-th."""
+"""At most so many words or blocks of one size are damaged in a file; of more, every n-th."""
 
 Contents = Mapping[str, bytes]
 
 
-def positions(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
-    """Return where the blocks of a file start that are damaged: all of them, or an even sample of `blocks_max`."""
+def block_starts(size_bytes: int, block_bytes: int, blocks_max: int) -> range:
+    """Return the offsets of the blocks of a file to damage: all of them, or an even sample of `blocks_max`."""
     count = -(-size_bytes // block_bytes)
     step = max(1, -(-count // blocks_max))
     return range(0, size_bytes, block_bytes * step)
@@ -25,7 +25,7 @@ def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int)
     """Yield the file with one aligned word or block of zeros, wherever it is not zero already."""
     content = contents[file]
     for block_bytes in sizes:
-        for start in positions(len(content), block_bytes, blocks_max):
+        for start in block_starts(len(content), block_bytes, blocks_max):
             edit = difference(file, content, start, bytes(block_bytes))
             if edit is not None:
                 kind = Kind.ZEROED_WORD if block_bytes == WORD_BYTES else Kind.ZEROED_BLOCK
@@ -35,10 +35,10 @@ def zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int)
 def stale(
     contents: Contents, file: str, sizes: Sequence[int], blocks_max: int, older: Sequence[Contents]
 ) -> Iterator[Overwrite]:
-    """Yield the file with one block as it was in each of the `older` contents, newest first; before its end, zeros."""
+    """Yield the file with one block as it was in each of the `older` contents, newest first; zeros past their end."""
     content = contents[file]
     for block_bytes in sizes:
-        for start in positions(len(content), block_bytes, blocks_max):
+        for start in block_starts(len(content), block_bytes, blocks_max):
             seen: set[bytes] = set()
             for back, version in enumerate(older, 1):
                 held = _block(version[file], start, block_bytes) if file in version else None
@@ -48,55 +48,55 @@ def stale(
                 edit = difference(file, content, start, held)
                 if edit is not None:
                     kind = Kind.STALE_WORD if block_bytes == WORD_BYTES else Kind.STALE_BLOCK
-                    reported = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
-                    yield Overwrite(kind, (edit,), reported)
+                    description = f"{block_bytes} bytes at {start} of {file} as they were {back} commits before"
+                    yield Overwrite(kind, (edit,), description)
 
 
 def misdirected(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:
     """Yield the file with one block overwritten by one that belongs elsewhere.
 
-    It comes from the same file (the block before, the one behind, the first one), or from the same place of another
-    file: that of each name beside it and in `_txn`'s directory, and the same name in the next partition.
+    It comes from the same file (the block before, the block after, the first one), or from the same offset of another
+    file: those of its directory, some of other directories, and the one of the same name in the next partition.
     """
     content = contents[file]
     others = _others(contents, file)
     for block_bytes in sizes:
-        for start in positions(len(content), block_bytes, blocks_max):
+        for start in block_starts(len(content), block_bytes, blocks_max):
             seen: set[bytes] = set()
-            sources = [(file, position) for position in (start - block_bytes, start + block_bytes, 0) if position >= 0]
-            for source, position in (*sources, *((other, start) for other in others)):
-                held = contents[source][position : position + block_bytes]
+            sources = [(file, offset) for offset in (start - block_bytes, start + block_bytes, 0) if offset >= 0]
+            for source, offset in (*sources, *((other, start) for other in others)):
+                held = contents[source][offset : offset + block_bytes]
                 edit = difference(file, content, start, held)
                 if edit is not None and held not in seen:
                     seen.add(held)
                     kind = Kind.MISDIRECTED_WORD if block_bytes == WORD_BYTES else Kind.MISDIRECTED_BLOCK
-                    reported = f"{len(held)} bytes at {start} of {file} overwritten by those at {position} of {source}"
-                    yield Overwrite(kind, (edit,), reported)
+                    description = f"{len(held)} bytes at {start} of {file} overwritten by those at {offset} of {source}"
+                    yield Overwrite(kind, (edit,), description)
 
 
 def lost(
     contents: Contents, file: str, sizes: Sequence[int], blocks_max: int, older: Sequence[Contents]
 ) -> Iterator[Overwrite]:
-    """Yield the last commit's blocks written to a wrong place: there they are too much, and here they are missing.
+    """Yield the blocks of the last commit written elsewhere: missing at their offset, and overwriting another block.
 
-    The wrong places are the next block of the same file and the same place of the file beside it.
+    They are written to the next block of the same file, and to the same offset of the file beside it.
     """
     content, before = contents[file], older[0].get(file)
     if before is None:
         return
     others = _others(contents, file)[:1]
     for block_bytes in sizes:
-        for start in positions(len(content), block_bytes, blocks_max):
+        for start in block_starts(len(content), block_bytes, blocks_max):
             missing = difference(file, content, start, _block(before, start, block_bytes))
             if missing is None:
                 continue
             written = content[start : start + block_bytes]
             kind = Kind.LOST_WORD if block_bytes == WORD_BYTES else Kind.LOST_BLOCK
-            for target, position in ((file, start + block_bytes), *((other, start) for other in others)):
-                doubled = difference(target, contents[target], position, written)
-                if doubled is not None:
-                    reported = f"{block_bytes} bytes of {file} written to {position} of {target} instead of {start}"
-                    yield Overwrite(kind, (missing, doubled), reported)
+            for target, offset in ((file, start + block_bytes), *((other, start) for other in others)):
+                overwritten = difference(target, contents[target], offset, written)
+                if overwritten is not None:
+                    description = f"{block_bytes} bytes of {file} written to {offset} of {target} instead of {start}"
+                    yield Overwrite(kind, (missing, overwritten), description)
 
 
 def _block(content: bytes, start: int, block_bytes: int) -> bytes:
@@ -104,13 +104,13 @@ def _block(content: bytes, start: int, block_bytes: int) -> bytes:
 
 
 def _others(contents: Contents, file: str) -> list[str]:
-    """Return the files beside one, `_txn` or the first partition's, and its namesake in the next partition."""
+    """Return the other files of a file's directory, two of other directories, and the next partition's namesake."""
     directory, _, name = file.rpartition("/")
     names = list(contents)
     beside = [other for other in names if other != file and other.rpartition("/")[0] == directory]
     away = (
         [other for other in names if "/" in other] if not directory else [other for other in names if "/" not in other]
     )
-    like = [other for other in names if other.rpartition("/")[2] == name]
-    following = like[(like.index(file) + 1) % len(like)]
+    namesakes = [other for other in names if other.rpartition("/")[2] == name]
+    following = namesakes[(namesakes.index(file) + 1) % len(namesakes)]
     return list(dict.fromkeys([*beside, *away[:2], *([following] if following != file else [])]))

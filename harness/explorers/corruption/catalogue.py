@@ -1,4 +1,4 @@
-"""Which damages of which kind a table's files have: the list behind a task's numbers, the same in every process."""
+"""The damages of each kind to a table's files, as lists that a task's numbers index; the same in every process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
 SPOTS_MAX = 16_384
-"""So many fields of a file are given wrong values; of more, every n-th."""
+"""At most so many fields of a file are given wrong values; of more, every n-th."""
 DATA_WORDS_MAX = 8_192
 LISTS_KEPT = 4
 WORD_KINDS = frozenset({Kind.ZEROED_WORD, Kind.STALE_WORD, Kind.MISDIRECTED_WORD, Kind.LOST_WORD})
@@ -36,7 +36,7 @@ WORD_KINDS = frozenset({Kind.ZEROED_WORD, Kind.STALE_WORD, Kind.MISDIRECTED_WORD
 
 @functools.lru_cache(maxsize=LISTS_KEPT)
 def listed(judge: Judge, kind: Kind, file: str) -> tuple[Overwrite, ...]:
-    """Return all damages of a kind that are tried on a file of the table at hand, or of the one grown from it."""
+    """Return all damages of a kind that are tried on a file of the table, or of the table grown from it."""
     return tuple(_damages(judge.of(kind), kind, file))
 
 
@@ -75,7 +75,7 @@ def _damages(judge: Judge, kind: Kind, file: str) -> Iterator[Overwrite]:
         case Kind.FIELD:
             yield from field_damages(_some(_spots(judge, file)), file, contents[file])
         case Kind.FORGED if file == TXN_FILE:
-            # Nothing in `_txn` is under a checksum.
+            # `_txn` has no checksum.
             return
         case Kind.FORGED:
             resolved = judge.partitions[file.partition("/")[0]]

@@ -1,4 +1,4 @@
-"""Positive controls of the damage explorer: before its verdict counts, it must see what cannot be missed."""
+"""Positive controls of the damage explorer: it must detect certain damage before its verdict counts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
 
 BODY_BYTES_TRIED = 8
-TELLING = frozenset({"column ID", "NUM_ROWS"})
-"""Whose column a chunk is, and how many rows it has: what must not be believed."""
+IDENTITY_FIELDS = frozenset({"column ID", "NUM_ROWS"})
+"""The column that a chunk belongs to, and its number of rows: what a reader must check."""
 KINDS = (
     Kind.FIELD,
     Kind.ZEROED_WORD,
@@ -28,11 +28,11 @@ KINDS = (
     Kind.FORGED,
     Kind.PAIR,
 )
-"""Of these a reader that checks nothing must be convicted; what is written elsewhere is both stale and misdirected."""
+"""Kinds with which a reader that checks nothing must be detected; lost writes are both stale and misdirected."""
 
 
 def failed_controls(judge: Judge) -> list[str]:
-    """Return the controls that failed, in words; an empty list when the explorer can be trusted on this table."""
+    """Return the controls that failed, in words; an empty list when the explorer works on this table."""
     failures: list[str] = []
     for directory, resolved in judge.partitions.items():
         committed = resolved.resolved.position
@@ -51,8 +51,8 @@ def failed_controls(judge: Judge) -> list[str]:
 
 
 def failed_controls_of_kinds(judge: Judge) -> list[str]:
-    """Return in words the kinds of damage, beyond bits and lengths, that a reader without any check gets away with."""
-    # What needs a past is made while all checks are in place.
+    """Return in words the kinds of damage, except bits and lengths, that do not detect a reader without checks."""
+    # What needs earlier versions is prepared while all checks are on.
     kinds = [kind for kind in KINDS if judge.files(kind)]
     with blind_to_contradictions():
         return [
@@ -64,16 +64,16 @@ def failed_controls_of_kinds(judge: Judge) -> list[str]:
 
 @contextmanager
 def blind_to_contradictions() -> Iterator[None]:
-    """A reader that neither checks the CRC of `_pm` nor compares anything with anything: what decodes, it reads."""
+    """Make readers neither check the CRC of `_pm` nor compare redundant metadata: they read whatever decodes."""
     with blind_to_metadata(), ExitStack() as stack:
-        for position in ("tornproof.impl.verify.verify:check_partition", "tornproof.impl.verify.verify:check_metadata"):
-            stack.enter_context(replaced(position, lambda *_, **__: iter(())))
-        for position in (
+        for location in ("tornproof.impl.verify.verify:check_partition", "tornproof.impl.verify.verify:check_metadata"):
+            stack.enter_context(replaced(location, lambda *_, **__: iter(())))
+        for location in (
             "tornproof.impl.read.reader:raise_first",
             "tornproof.impl.chunk.chunk:check_counts",
             "tornproof.impl.chunk.chunk:check_bounds",
         ):
-            stack.enter_context(replaced(position, lambda *_, **__: None))
+            stack.enter_context(replaced(location, lambda *_, **__: None))
         yield
 
 
@@ -85,19 +85,19 @@ def _is_detected(judge: Judge, damage: Damage) -> bool:
     try:
         return judge.judge(damage)[0] in (Outcome.SILENT, Outcome.FORGED)
     except (pa.ArrowException, ValueError, AssertionError):
-        # What a blind reader does not check, somebody else stumbles over.
+        # What a blind reader does not check may fail in another library.
         return False
 
 
 def _metadata_damages(judge: Judge, kind: Kind) -> Iterator[Damage]:
-    """Yield damages of a kind that hit TELLING fields; blocks are made as words are, of which there are more."""
+    """Yield damages of a kind to IDENTITY_FIELDS; blocks are made like words, of which there are more."""
     if kind is Kind.PAIR:
         yield from itertools.starmap(Pair, itertools.pairwise(_descriptor_flips(judge)))
         return
     for file in judge.files(kind):
         if file.endswith(f"/{PM_FILE}"):
             damages = listed(judge, kind, file)
-            yield from (damage for damage in damages if judge.of(kind).field_of(damage) in TELLING)
+            yield from (damage for damage in damages if judge.of(kind).field_of(damage) in IDENTITY_FIELDS)
 
 
 def _page_flips(judge: Judge) -> Iterator[Flip]:
@@ -105,18 +105,18 @@ def _page_flips(judge: Judge) -> Iterator[Flip]:
         file = f"{directory}/{DATA_FILE}"
         for block in resolved.metadata.blocks:
             for chunk in block.chunks:
-                # A chunk ends with the body of its last page, whose last bits may be mere padding.
+                # A chunk ends with the body of its last page, whose last bits may be padding.
                 start = max(chunk.byte_range_start, chunk.byte_range_end - BODY_BYTES_TRIED)
                 flips = (Flip(file, bit) for bit in range(start * BITS_IN_BYTE, chunk.byte_range_end * BITS_IN_BYTE))
                 yield from (flip for flip in flips if judge.field_of(flip) == PAGE)
 
 
 def _descriptor_flips(judge: Judge) -> Iterator[Flip]:
-    """Yield flips of the columns' identity: what a reader blind to it reads into the wrong column, or not at all."""
+    """Yield flips in the columns' IDs and names, with which a blind reader reads a wrong column, or none."""
     descriptor, header = layout.ColumnDescriptor.layout, layout.Header.layout
     for directory, resolved in judge.partitions.items():
         for index in range(len(resolved.metadata.header.columns)):
-            position = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
-            yield from (Flip(f"{directory}/{PM_FILE}", position * BITS_IN_BYTE + bit) for bit in range(4))
+            offset = header.size_bytes + index * descriptor.size_bytes + descriptor.offset_of("id")
+            yield from (Flip(f"{directory}/{PM_FILE}", offset * BITS_IN_BYTE + bit) for bit in range(4))
         for column_name_byte in range(resolved.metadata.header.size_bytes - 1, header.size_bytes, -1):
             yield Flip(f"{directory}/{PM_FILE}", column_name_byte * BITS_IN_BYTE)

@@ -1,4 +1,4 @@
-"""The damage explorer: what may happen to the bytes of a table's files, each damage read and classed."""
+"""The damage explorer: damages the files of a table in many ways, and classifies what a reader makes of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tornproof.harness.explorers.corruption.controls import failed_controls, fai
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Kind, Task, split
-from tornproof.harness.explorers.corruption.report import MUST_REACH as MUST_REACH
+from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS as COVERAGE_GOALS
 from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.tally import Tally as Tally
 from tornproof.harness.parallel import workers
@@ -21,16 +21,16 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.parquet import DATA_FILE
 
 TASK_SIZE = 256
-SECOND_LOOKS = 100
+RECHECKS_MAX = 100
 KINDS_PART = 16
-"""All kinds but flips and lengths together get one of so many parts of the damages that those get."""
+"""For all kinds but flips and lengths together, the maximum of damages is divided by this."""
 WEIGHT_BYTES = 4096
 """Judging a damage takes about as long as decoding the metadata of its file: so many bytes count as one damage."""
 LISTED_KINDS = tuple(kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR))
 
 
 def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
-    """Return all damage to try but the pairs, in order; of more than `damages_max` an even sample."""
+    """Return all damage to try, in order, without the pairs; of more than `damages_max` an even sample."""
     kinds_max = None if damages_max is None else damages_max // KINDS_PART
     return [*plan_bits_and_lengths(judge, damages_max), *_within(judge, plan_kinds(judge), kinds_max)]
 
@@ -38,8 +38,8 @@ def plan(judge: Judge, damages_max: int | None = None) -> list[Task]:
 def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[Task]:
     """Return all flips and cuts to try, those of `_txn` and `_pm` first.
 
-    Where they are too many, at every n-th bit and length, n odd, of data.parquet, and of `_txn` and `_pm` where these
-    alone are more than half of what may be tried.
+    Where they are more than `damages_max`, only every n-th bit and length, n odd, of data.parquet; also of `_txn` and
+    `_pm` where these alone are more than half of it.
     """
     metadata: list[Task] = []
     data: list[Task] = []
@@ -54,7 +54,7 @@ def plan_bits_and_lengths(judge: Judge, damages_max: int | None = None) -> list[
 
 
 def plan_kinds(judge: Judge) -> list[Task]:
-    """Return all other damage to try but the pairs, kind by kind."""
+    """Return all other damage to try, kind by kind, without the pairs."""
     tasks = []
     for kind in LISTED_KINDS:
         for file in judge.files(kind):
@@ -67,7 +67,7 @@ def plan_kinds(judge: Judge) -> list[Task]:
 def _within(judge: Judge, tasks: list[Task], cost_max: int | None) -> list[Task]:
     """Return the tasks, or where they cost too much, tasks that try every n-th of their damages.
 
-    n is odd, so that flips visit all eight bits of a byte in turn.
+    n is odd, so that flips go through all eight bits of a byte.
     """
     cost = _cost(judge, tasks)
     if cost_max is None or cost <= cost_max:
@@ -97,10 +97,10 @@ def explore_damage(
     has_time: HasTime = always,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Phase:
-    """Damage the table at `path` of a sound `image` in every way of the plan and class what reading makes of it.
+    """Damage the table at `path` of a sound `image` in every planned way, and classify what reading makes of it.
 
-    Of more than `damages_max` flips and lengths that many are tried, and of pairs of flips `pairs_max`; what was not
-    tried is said in the bound. Raises what reading the table raises.
+    At most `damages_max` flips and lengths, and `pairs_max` pairs of flips, are tried; the bound says what was not.
+    Raises what reading the table raises.
     """
     question = TableQuestion(image=image, path=path)
     exploration = damage_exploration(damages_max, pairs_max)
@@ -108,7 +108,7 @@ def explore_damage(
 
 
 def damage_exploration(damages_max: int | None, pairs_max: int) -> Exploration:
-    """Plan, try what is planned piece by piece, and then pairs of the flips that alone were let pass."""
+    """Plan, try what is planned piece by piece, and then pairs of the flips that were not rejected."""
     (planned,) = yield [workers.Task(run=_plan_in_worker, arguments=(damages_max,))]
     if planned is None:
         return phase_of(Run(plan=Plan()))
@@ -133,16 +133,16 @@ def _try(run: Run, pieces: Sequence[Task], weights: dict[str, int]) -> Generator
 
 
 def _pieces(tasks: Sequence[Task]) -> list[Task]:
-    """Cut tasks into pieces, some of which are looked at twice."""
+    """Cut tasks into pieces; in some of them one damage is judged a second time."""
     pieces = [piece for task in tasks for piece in split(task, TASK_SIZE)]
-    every = -(-len(pieces) // SECOND_LOOKS)
-    return [replace(piece, second_look=number % every == 0) for number, piece in enumerate(pieces)]
+    every = -(-len(pieces) // RECHECKS_MAX)
+    return [replace(piece, is_rechecked=number % every == 0) for number, piece in enumerate(pieces)]
 
 
 def judge_task(judge: Judge, task: Task) -> Tally:
-    """Judge all damages of a task, and where it says so the middle one a second time by the whole table."""
+    """Judge all damages of a task, and if it `is_rechecked`, the middle one a second time by the whole table."""
     tally = Tally()
-    looked_at_twice = task.size // 2 if task.second_look else None
+    rechecked_number = task.size // 2 if task.is_rechecked else None
     damages = damages_of(judge, task)
     judge = judge.of(task.kind)
     judge.reached.clear()
@@ -150,13 +150,13 @@ def judge_task(judge: Judge, task: Task) -> Tally:
         tally.tried_by_kind[task.kind] += 1
         try:
             outcome, field_name = judge.judge(damage)
-            if number == looked_at_twice:
-                tally.second_looks += 1
+            if number == rechecked_number:
+                tally.rechecked_count += 1
                 again = judge.judge_whole(damage)
                 if again is not outcome:
                     tally.disagreements.append(f"{damage}: {outcome.value} by its part, {again.value} by the whole")
         except Exception as error:
-            # A checker's own exception is no answer; the phase becomes UNKNOWN and says which damage it was.
+            # An exception of the checker itself makes the phase UNKNOWN, with the damage in its note.
             tally.disagreements.append(f"{damage}: {type(error).__name__}: {error}")
             continue
         tally.count(damage, field_name, outcome)
@@ -175,7 +175,7 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
         tasks=tuple(tasks),
         controls=(*failed_controls(judge), *failed_controls_of_kinds(judge)),
         sizes={file: judge.size_bytes(file) for file in judge.regions},
-        # Growing a table may give its directories other names.
+        # Growing a table may rename its directories.
         weights={file: _weight(each, file) for each in (judge.grown, judge) if each for file in each.regions},
         sampled=frozenset(
             (task.kind, task.file)

@@ -1,4 +1,4 @@
-"""Fields with wrong values: every number of `_txn` and `_pm` set to what a mistake is likely to leave there."""
+"""Fields with wrong values: every number of `_txn` and `_pm` set to values that a mistake is likely to store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRAP_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One number of a file, and where its like stands: the same field of the sibling or older record, if there is one.
+    """One number of a file, and the offset of its counterpart, the same field of another record, if there is one.
 
     Both offsets count from the start of the file.
     """
@@ -33,7 +33,7 @@ class Spot:
 def txn_spots(content: bytes) -> Iterator[Spot]:
     """Yield the numbers of a `_txn` that decodes: the base header, the live record, and the other one where it fits.
 
-    The like of a field is the same one of the other area.
+    The counterpart of a field is the same one in the other area.
     """
     base = txn_layout.BaseHeader.unpack(content, 0, file="_txn")
     layout = txn_layout.BaseHeader.layout
@@ -46,18 +46,18 @@ def txn_spots(content: bytes) -> Iterator[Spot]:
             spec = layout.field(f"{left}_{name}")
             yield Spot(spec.offset_bytes, spec.wire.size_bytes, layout.offset_of(f"{right}_{name}"))
     for area, other in zip(whole, [*whole[1:], whole[0]] if len(whole) > 1 else [None], strict=True):
-        likes: dict[tuple[str, int, int], int] = {}
+        counterparts: dict[tuple[str, int, int], int] = {}
         if other is not None:
-            likes = {key: offset_bytes for key, offset_bytes, _ in _area_fields(other)}
+            counterparts = {key: offset_bytes for key, offset_bytes, _ in _area_fields(other)}
         for key, offset_bytes, size_bytes in _area_fields(area):
-            yield Spot(offset_bytes, size_bytes, likes.get(key))
+            yield Spot(offset_bytes, size_bytes, counterparts.get(key))
 
 
 def pm_spots(resolved: ResolvedPartition) -> Iterator[Spot]:
     """Yield the numbers of a `_pm`: header, descriptors, every footer of the chain, every block of the committed one.
 
-    The like of a footer's field is that of the next older footer (of the oldest one, the next newer); of a chunk's
-    field that of the row group before, or of the next column where there is one row group; of a descriptor's the next.
+    The counterpart of a footer's field is in the next older footer (of the oldest one, the next newer); of a chunk's
+    field in the row group before, or in the next column where there is one row group; of a descriptor's in the next.
     """
     content, metadata = resolved.published.content, resolved.metadata
     positions = list(walk(content, file=resolved.files.pm_label))
@@ -72,26 +72,26 @@ def pm_spots(resolved: ResolvedPartition) -> Iterator[Spot]:
     yield from _table(pm_layout.SortingColumn.layout, descriptors_end, len(metadata.header.sorting_columns))
     yield from _blocks(resolved, columns)
     for index, position in enumerate(positions):
-        like = positions[index + 1] if index + 1 < len(positions) else positions[index - 1] if index else None
-        yield from _footer(position, like)
+        counterpart = positions[index + 1] if index + 1 < len(positions) else positions[index - 1] if index else None
+        yield from _footer(position, counterpart)
 
 
 def field_damages(spots: Sequence[Spot], file: str, content: bytes) -> Iterator[Overwrite]:
-    """Yield every wrong value of every number, each once."""
+    """Yield every wrong value of every number once."""
     for spot in spots:
         seen: set[bytes] = set()
         for name, value in _values(spot, content):
             edit = difference(file, content, spot.offset_bytes, value)
             if edit is not None and value not in seen:
                 seen.add(value)
-                reported = f"the number of {spot.size_bytes} bytes at {spot.offset_bytes} of {file} set to {name}"
-                yield Overwrite(Kind.FIELD, (edit,), reported)
+                description = f"the number of {spot.size_bytes} bytes at {spot.offset_bytes} of {file} set to {name}"
+                yield Overwrite(Kind.FIELD, (edit,), description)
 
 
 def forged_damages(spots: Sequence[Spot], file: str, resolved: ResolvedPartition) -> Iterator[Overwrite]:
-    """Yield the wrong values that the CRC of the committed generation covers, with all checksums made to hold again.
+    """Yield the wrong values that the CRC of the committed generation covers, with all checksums recomputed.
 
-    A writer's mistake rather than a disk's: the writer computes the checksum of what it has made.
+    This is a mistake of a writer rather than of a disk: a writer computes the checksum of whatever it stores.
     """
     content, label = resolved.published.content, resolved.files.pm_label
     positions = sorted(walk(content, file=label), key=lambda position: position.checksum_offset)
@@ -108,11 +108,11 @@ def forged_damages(spots: Sequence[Spot], file: str, resolved: ResolvedPartition
                 if repaired is not None:
                     edits.append(repaired)
                     forged[repaired.offset_bytes : repaired.end_bytes] = repaired.content
-        yield Overwrite(Kind.FORGED, tuple(edits), f"{damage.reported}, and the checksums made to hold")
+        yield Overwrite(Kind.FORGED, tuple(edits), f"{damage.description}, and the checksums recomputed")
 
 
 def _values(spot: Spot, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield what the number is set to: a name of it, and its bytes."""
+    """Yield the wrong values of a number: a name, and its bytes."""
     bits = 8 * spot.size_bytes
     value = int.from_bytes(content[spot.offset_bytes : spot.offset_bytes + spot.size_bytes], "little")
     values = {
@@ -129,7 +129,7 @@ def _values(spot: Spot, content: bytes) -> Iterator[tuple[str, bytes]]:
         yield name, (number % (1 << bits)).to_bytes(spot.size_bytes, "little")
     if spot.sibling_offset_bytes is not None:
         start = spot.sibling_offset_bytes
-        yield f"what stands at {start}", content[start : start + spot.size_bytes]
+        yield f"the value at {start}", content[start : start + spot.size_bytes]
 
 
 def _is_inside(area: Area, size_bytes: int) -> bool:
@@ -138,7 +138,7 @@ def _is_inside(area: Area, size_bytes: int) -> bool:
 
 
 def _area_fields(area: Area) -> Iterator[tuple[tuple[str, int, int], int, int]]:
-    """Yield ((table, row, offset in it), offset in the file, size) of an area's numbers."""
+    """Yield ((table, row, offset in the row), offset in the file, size in bytes) of an area's numbers."""
     symbols = area.record_offset + RECORD_BYTES
     table_size = symbols + area.symbols_size
     for layout, start, count in (
@@ -153,19 +153,19 @@ def _area_fields(area: Area) -> Iterator[tuple[tuple[str, int, int], int, int]]:
                 yield key, spot.offset_bytes, spot.size_bytes
 
 
-def _record(layout: Layout, start: int, like: int | None, *, skipped: str = "") -> Iterator[Spot]:
-    """Yield the numbers of one record; `like` is where the record stands that has their likes."""
+def _record(layout: Layout, start: int, counterpart: int | None, *, skipped: str = "") -> Iterator[Spot]:
+    """Yield the numbers of one record; `counterpart` is the offset of the record with their counterparts."""
     for spec in layout.fields:
         if spec.wire.name != "bytes" and spec.name != skipped:
-            sibling = None if like is None else like + spec.offset_bytes
+            sibling = None if counterpart is None else counterpart + spec.offset_bytes
             yield Spot(start + spec.offset_bytes, spec.wire.size_bytes, sibling)
 
 
 def _table(layout: Layout, start: int, count: int) -> Iterator[Spot]:
-    """Yield the numbers of records back to back; the like of each is in the next one, of the last in the first."""
+    """Yield the numbers of adjacent records; counterparts are in the next one, those of the last in the first."""
     for row in range(count):
-        like = start + (row + 1) % count * layout.size_bytes if count > 1 else None
-        yield from _record(layout, start + row * layout.size_bytes, like)
+        counterpart = start + (row + 1) % count * layout.size_bytes if count > 1 else None
+        yield from _record(layout, start + row * layout.size_bytes, counterpart)
 
 
 def _blocks(resolved: ResolvedPartition, columns: int) -> Iterator[Spot]:
@@ -178,16 +178,20 @@ def _blocks(resolved: ResolvedPartition, columns: int) -> Iterator[Spot]:
             yield from _record(header, offset, None)
             yield from _table(chunk, offset + header.size_bytes, columns)
             continue
-        like = offsets[index - 1] if index else offsets[1]
-        yield from _record(header, offset, like)
+        counterpart = offsets[index - 1] if index else offsets[1]
+        yield from _record(header, offset, counterpart)
         for column in range(columns):
             within = header.size_bytes + column * chunk.size_bytes
-            yield from _record(chunk, offset + within, like + within)
+            yield from _record(chunk, offset + within, counterpart + within)
 
 
-def _footer(position: FooterPosition, like: FooterPosition | None) -> Iterator[Spot]:
-    yield from _record(pm_layout.Footer.layout, position.offset_bytes, like.offset_bytes if like else None)
+def _footer(position: FooterPosition, counterpart: FooterPosition | None) -> Iterator[Spot]:
+    yield from _record(
+        pm_layout.Footer.layout, position.offset_bytes, counterpart.offset_bytes if counterpart else None
+    )
     yield from _table(
         pm_layout.RowGroupEntry.layout, position.offset_bytes + FOOTER_BYTES, position.fixed.row_group_count
     )
-    yield from _record(pm_layout.Trailer.layout, position.checksum_offset, like.checksum_offset if like else None)
+    yield from _record(
+        pm_layout.Trailer.layout, position.checksum_offset, counterpart.checksum_offset if counterpart else None
+    )

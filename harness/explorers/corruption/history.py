@@ -1,4 +1,4 @@
-"""A past for a table at hand: a few commits of our own writer on a copy, so that its files have older content."""
+"""Earlier versions of a table: our own writer commits to a copy of it, so that its files have older content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tornproof.impl.table.table import open_table
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A table after a commit, and what a reader made of it."""
+    """A table after a commit, and what a reader read of it."""
 
     image: DiskImage
     answer: Answer
@@ -24,14 +24,14 @@ class Version:
 def grow(image: DiskImage, path: str) -> tuple[Version, ...]:
     """Return the table at `path` as it is and after each of some commits that make its files longer, oldest first.
 
-    Raises RowsRefusedError where no writer may write to it, and what reading and writing raise.
+    Raises RowsRejectedError where no writer may write to it, and what reading and writing raise.
     """
     storage = MemoryStorage.of(image)
     versions = [_version(image, path)]
     with TableTarget().open_writer(storage, path) as commits:
         for operation in crash_operations(image, path):
             if operation.rewritten:
-                # What stands in a new directory has no past there.
+                # Files in a new directory have no older content.
                 continue
             commits.commit(operation)
             versions.append(_version(storage.image(), path))

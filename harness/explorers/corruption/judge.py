@@ -1,8 +1,8 @@
-"""What a reader makes of damaged bytes: the same code that reads and verifies tables, run on a damaged image.
+"""Judges damaged bytes: runs the code that reads and verifies tables on a damaged image.
 
-A file's damage can only reach what is derived from that file. So `_txn` is judged by the whole table, `_pm` and the
-footer of data.parquet by their partition, and a page by its chunk; `judge_whole` makes no such use of structure and
-judges a sample a second time, as a check of the first. Damage of two files is judged by the whole table at once.
+Damage of a file affects only what is derived from that file. So damage of `_txn` is judged by the whole table, of `_pm`
+and of the footer of data.parquet by their partition, and of a page by its chunk. `judge_whole` always reads the whole
+table, and judges a sample a second time, as a check. Damage of two files is judged by the whole table at once.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_par
 
 
 class Outcome(enum.Enum):
-    """What became of a damage (docs/how-it-works.md).
+    """The result of a damage (docs/damage.md).
 
     A rollback is an older version than any crash could leave: no checksum of this format ties `_txn` to its files.
-    Forged is what would be silent, had a disk done it: its writer made a checksum for it.
+    Forged damage would be silent, but a disk cannot cause it: its checksum is right.
     """
 
     REJECTED = "rejected"
@@ -56,7 +56,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A column chunk and what is needed to check it; `values` as `bits`, `bloom` where it has a filter."""
+    """A column chunk and what checking it needs; `values` as `bits`, `bloom` where it has a filter."""
 
     column: Column
     chunk: Chunk
@@ -65,10 +65,10 @@ class PlacedChunk:
 
 
 class Judge:
-    """Knows a sound table's image and its right answers, and judges damages of it."""
+    """Holds a sound table's image and right answers, and judges damages of it."""
 
     def __init__(self, image: DiskImage, path: str, *, older: Sequence[Version] = ()) -> None:
-        """Read everything once, undamaged; raises what reading raises. `older` are earlier versions, newest first."""
+        """Read the undamaged table; raises what reading raises. `older` are earlier versions, newest first."""
         self.image, self.path, self.older = image, path, older
         traced = TracingStorage(image)
         self.snapshot = open_snapshot(open_table(traced, path))
@@ -91,7 +91,7 @@ class Judge:
 
     @functools.cached_property
     def grown(self) -> Judge | None:
-        """The judge of the table after a few more commits; None, and `no_past` says why, where it takes none."""
+        """The judge of the table after a few more commits; None where it takes none, and then `no_past` says why."""
         try:
             *older, newest = grow(self.image, self.path)
             return Judge(newest.image, self.path, older=older[::-1])
@@ -102,15 +102,15 @@ class Judge:
     def of(self, kind: Kind) -> Judge:
         """Return the judge of the table that a kind of damage is done to."""
         judge = self.grown if kind in GROWN else self
-        assert judge is not None, "damage of a past was planned for a table without one"
+        assert judge is not None, "damage with older content was planned for a table without it"
         return judge
 
     def files(self, kind: Kind) -> Sequence[str]:
-        """Return the files that a kind of damage is done to: none where there is no past that it needs."""
+        """Return the files that a kind of damage is done to: none where it needs older content and there is none."""
         return () if kind in GROWN and self.grown is None else tuple(self.of(kind).regions)
 
     def contents_of(self, image: DiskImage) -> dict[str, bytes]:
-        """Return what the files that are damaged hold in an image of the table, where they are there at all."""
+        """Return the content of the files to damage in an image of the table, of those that exist there."""
         paths = {file: f"{self.path}/{file}" for file in self.regions}
         return {file: image.files[path] for file, path in paths.items() if path in image.files}
 
@@ -120,13 +120,13 @@ class Judge:
 
     def judge(self, damage: Damage) -> tuple[Outcome, str]:
         """Return the outcome of a damage and the field that it hit."""
-        return _named(damage, self._judge(damage)), self.field_of(damage)
+        return _outcome_for(damage, self._judge(damage)), self.field_of(damage)
 
     def _judge(self, damage: Damage) -> Outcome:
         if not isinstance(damage, Cut) and not any(
             offset_bytes in self._read[file] for file, start, end in damage.ranges for offset_bytes in range(start, end)
         ):
-            # Neither reading nor verifying the sound table looks at the bytes, and sizes are as they were.
+            # Neither reading nor verifying the sound table reads these bytes, and sizes are unchanged.
             self.reached["a byte that is never read"] += 1
             return Outcome.HARMLESS
         if len({file for file, *_ in damage.ranges}) > 1:
@@ -140,10 +140,10 @@ class Judge:
 
     def judge_whole(self, damage: Damage) -> Outcome:
         """Judge by verifying and reading the whole damaged table, whatever was damaged."""
-        return _named(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
+        return _outcome_for(damage, self._judge_table(self._damaged(damage), self._is_unprotected_page(damage)))
 
     def field_of(self, damage: Damage) -> str:
-        """Return what the first damaged or missing byte is called."""
+        """Return the name of the field of the first damaged or missing byte."""
         return self.regions[damage.file].label(damage.offset_bytes)
 
     def _content(self, file: str) -> bytes:
@@ -156,7 +156,7 @@ class Judge:
         return image
 
     def _table_on(self, image: DiskImage) -> Table:
-        # `_meta` is not damaged, so what it says is not decoded again.
+        # `_meta` is not damaged, so it is not decoded again.
         return replace(self.snapshot.table, storage=image)
 
     def _add_partition(self, resolved: ResolvedPartition) -> None:
@@ -199,7 +199,7 @@ class Judge:
             return Outcome.REJECTED
         if key == self._key:
             return Outcome.HARMLESS
-        # Everything else of the table is as it was, so equal keys give equal answers.
+        # The rest of the table is unchanged, so equal keys give equal answers.
         if key not in self._whole:
             self._whole[key] = self._judge_table(damaged, False)
         self.reached["another snapshot was read through a damaged _txn"] += 1
@@ -223,7 +223,7 @@ class Judge:
         return self._judge_table(damaged, False)
 
     def _judge_pages(self, damage: Damage, directory: str) -> Outcome:
-        """Judge damage of a data.parquet: the chunks that it hits, then, where it goes beyond them, all else."""
+        """Judge damage of a data.parquet: the chunks that it hits, and if it goes beyond them, the rest."""
         if isinstance(damage, Cut):
             return self._judge_data(damage, directory)
         hit = {id(each): each for range_ in damage.ranges for each in self._chunks_at(*range_)}
@@ -254,7 +254,7 @@ class Judge:
         return Outcome.EXPOSURE if self._is_unprotected_page(damage) else Outcome.SILENT
 
     def _judge_data(self, damage: Damage, directory: str) -> Outcome:
-        """Judge what is no page: the size, the last bytes, the Thrift footer."""
+        """Judge damage outside of pages: the size, the last bytes, the Thrift footer."""
         baseline = self.partitions[directory]
         damaged = replace(baseline, files=replace(baseline.files, storage=self._damaged(damage)))
         try:
@@ -283,13 +283,13 @@ class Judge:
         return Outcome.EXPOSURE if unprotected else Outcome.SILENT
 
     def _is_unprotected_page(self, damage: Damage) -> bool:
-        """Whether a foreign format has no way to notice the damage: some of it lies in a page without checksum."""
+        """Whether Parquet has no way to detect the damage: some of it is in a page without checksum."""
         if isinstance(damage, Cut):
             return False
         return any(
             page.header_offset_bytes < end
             and start < page.body_offset_bytes + page.compressed_size_bytes
-            # A header is not under the checksum that it holds.
+            # A page's checksum does not cover its header.
             and (page.crc is None or start < page.body_offset_bytes)
             for file, start, end in damage.ranges
             for placed in self._chunks_at(file, start, end)
@@ -303,8 +303,8 @@ class Judge:
 _WORST_FIRST = (Outcome.REJECTED, Outcome.SILENT, Outcome.EXPOSURE, Outcome.HARMLESS)
 
 
-def _named(damage: Damage, outcome: Outcome) -> Outcome:
-    """Call silence of forged damage by its own name: nothing but a checksum could tell it from what is right."""
+def _outcome_for(damage: Damage, outcome: Outcome) -> Outcome:
+    """Return FORGED for a silent damage that is forged: only its checksum could have shown it, and that is right."""
     return Outcome.FORGED if damage.kind is Kind.FORGED and outcome is Outcome.SILENT else outcome
 
 
@@ -313,5 +313,5 @@ def _decode(content: bytes, column: Column, chunk: Chunk) -> pa.Array:
 
 
 def _check_name(field: str) -> str:
-    """Return which check a problem's field stands for, without column names and numbers."""
+    """Return the check that a problem's field belongs to, without column names and numbers."""
     return "its header" if field.startswith("pages[") else field.split(" ")[0]

@@ -1,4 +1,4 @@
-"""Two wrong bits at once, of those that alone are let pass: what one check hides, another bit may bring out."""
+"""Pairs of flipped bits, each of which alone is not rejected: together they may lead to a wrong answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NamedFlip = tuple[Flip, str]
 
 @dataclass(frozen=True, slots=True)
 class ChosenPairs:
-    """The pairs to try, those within one file first, and how many there are to choose from."""
+    """The pairs to try, those within one file first, and the number of all pairs."""
 
     pairs: tuple[Pair, ...]
     total: int
@@ -32,16 +32,16 @@ class ChosenPairs:
 def choose_pairs(different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], pairs_max: int) -> ChosenPairs:
     """Choose among the pairs of flips that were not rejected: all of them, or a sample.
 
-    Of more than `pairs_max` pairs come first those with a flip of `different`, which led to another answer, up to half
-    of the places; the rest is drawn with the seed SEED, each pair of fields being as likely as any other.
+    In a sample of `pairs_max`, up to half are pairs with a flip of `different`, which led to another answer. The others
+    are random with the seed SEED, each pair of fields being as likely as any other.
     """
-    named = [*sorted(different, key=_position), *sorted(harmless, key=_position)]
+    named = [*sorted(different, key=_file_and_bit), *sorted(harmless, key=_file_and_bit)]
     total = len(named) * (len(named) - 1) // 2
     if total <= pairs_max:
         chosen = set(itertools.combinations(range(len(named)), 2))
     else:
-        telling = ((first, second) for first in range(len(different)) for second in range(first + 1, len(named)))
-        chosen = set(itertools.islice(telling, pairs_max // 2))
+        with_different = ((first, second) for first in range(len(different)) for second in range(first + 1, len(named)))
+        chosen = set(itertools.islice(with_different, pairs_max // 2))
         for pair in _random(named, DRAWS_PER_PAIR * pairs_max):
             if len(chosen) == pairs_max:
                 break
@@ -51,7 +51,7 @@ def choose_pairs(different: Sequence[NamedFlip], harmless: Sequence[NamedFlip], 
 
 
 def _random(named: Sequence[NamedFlip], count: int) -> Iterator[tuple[int, int]]:
-    """Yield at most `count` pairs of places, some of them more than once."""
+    """Yield at most `count` pairs of indexes into `named`, some of them more than once."""
     fields: dict[tuple[str, str], list[int]] = {}
     for number, (flip, name) in enumerate(named):
         fields.setdefault((flip.file, name), []).append(number)
@@ -76,5 +76,5 @@ def pair_tasks(pairs: Sequence[Pair], size: int) -> Iterator[Task]:
             yield Task(file=file, kind=Kind.PAIR, start=0, stop=len(piece), pairs=piece)
 
 
-def _position(named: NamedFlip) -> tuple[str, int]:
+def _file_and_bit(named: NamedFlip) -> tuple[str, int]:
     return named[0].file, named[0].bit

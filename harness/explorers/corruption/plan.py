@@ -1,7 +1,6 @@
-"""The damage that is tried: what one damage is, and the ranges of damages that workers are given.
+"""Damages, and the ranges of them that workers are given.
 
-What may happen to the bytes here: bits differ, a file ends early, or a range of bytes holds something else. All that
-is not named stays as it is.
+A damage flips bits, cuts a file, or replaces ranges of bytes; all other bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Kind(enum.StrEnum):
 
 
 GROWN = frozenset({Kind.STALE_WORD, Kind.STALE_BLOCK, Kind.LOST_WORD, Kind.LOST_BLOCK})
-"""What needs a past: it is done to the table after a few more commits."""
+"""Kinds that need older content: they are done to the table after a few more commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class Cut:
 
     @property
     def ranges(self) -> tuple[tuple[str, int, int], ...]:
-        """The first byte that is lost, as a range; all others behind it are lost too."""
+        """The first byte that is lost, as a range; all bytes after it are lost too."""
         return ((self.file, self.size_bytes, self.size_bytes + 1),)
 
     def apply(self, content: bytes, file: str | None = None, *, start_bytes: int = 0) -> bytes:
@@ -100,7 +99,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Bytes that a file holds instead of its own; all of them lie inside the file."""
+    """Bytes that replace those of a file; all of them are inside the file."""
 
     file: str
     offset_bytes: int
@@ -114,11 +113,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """One or more ranges that hold other bytes, in one file or in several; `told` says in words how that came."""
+    """One or more replaced ranges, in one file or in several; `description` says in words what happened."""
 
     kind: Kind
     edits: tuple[Edit, ...]
-    reported: str
+    description: str
 
     @property
     def file(self) -> str:
@@ -142,12 +141,12 @@ class Overwrite:
             start = max(edit.offset_bytes, start_bytes)
             end = min(edit.end_bytes, start_bytes + len(content))
             if edit.file == (file or self.file) and start < end:
-                stands = edit.content[start - edit.offset_bytes : end - edit.offset_bytes]
-                damaged[start - start_bytes : end - start_bytes] = stands
+                replacement = edit.content[start - edit.offset_bytes : end - edit.offset_bytes]
+                damaged[start - start_bytes : end - start_bytes] = replacement
         return bytes(damaged)
 
     def __str__(self) -> str:
-        return self.reported
+        return self.description
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +192,11 @@ Damage = Flip | Cut | Overwrite | Pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A range of one kind of damage of one file: what one worker does in one go.
+    """Damages of one kind to one file, for one worker.
 
-    `start` to `stop`, each `step`-th, count bits (of the whole file), lengths, or places in the list of the file's
-    damages of that kind; `pairs` are the ones to try of that kind. `second_look`: one of the damages is judged a second
-    time by the whole table.
+    From `start` to before `stop`, every `step`-th: bits of the file, lengths, or indexes into the list of the file's
+    damages of that kind; for the kind PAIR, `pairs`. If `is_rechecked`, one of the damages is judged a second time by
+    the whole table.
     """
 
     file: str
@@ -205,7 +204,7 @@ class Task:
     start: int
     stop: int
     step: int = 1
-    second_look: bool = False
+    is_rechecked: bool = False
     pairs: tuple[Pair, ...] = ()
 
     @property
@@ -227,23 +226,23 @@ class Task:
 def split(task: Task, size: int) -> Iterator[Task]:
     """Cut a task into pieces of at most `size` damages, each spread over the whole file.
 
-    So whatever pieces there is time for are an even sample. Their number is odd: a flip task whose step is odd then
-    meets all eight bits of a byte in every piece.
+    So the pieces that there is time for are an even sample. Their number is odd, so that every piece of a flip task
+    with an odd step has all eight bits of a byte.
     """
     piece_count = -(-task.size // size) | 1
     for first in range(min(piece_count, task.size)):
         yield replace(task, start=task.start + first * task.step, step=task.step * piece_count)
 
 
-def difference(file: str, content: bytes, offset_bytes: int, stands: bytes) -> Edit | None:
-    """Return what of `stands`, written at `offset_bytes` of a file, differs from its content; None where nothing does.
+def difference(file: str, content: bytes, offset_bytes: int, replacement: bytes) -> Edit | None:
+    """Return the part of `replacement`, written at `offset_bytes` of a file, that differs from its content, if any.
 
-    What would lie behind the file's end is left out, so that no damage makes a file longer.
+    What would be past the file's end is left out, so that no damage makes a file longer.
     """
-    stands = stands[: max(0, len(content) - offset_bytes)]
-    own = content[offset_bytes : offset_bytes + len(stands)]
-    if stands == own:
+    replacement = replacement[: max(0, len(content) - offset_bytes)]
+    own = content[offset_bytes : offset_bytes + len(replacement)]
+    if replacement == own:
         return None
-    changed = [position for position, (left, right) in enumerate(zip(own, stands, strict=True)) if left != right]
+    changed = [index for index, (left, right) in enumerate(zip(own, replacement, strict=True)) if left != right]
     first, last = changed[0], changed[-1]
-    return Edit(file, offset_bytes + first, stands[first : last + 1])
+    return Edit(file, offset_bytes + first, replacement[first : last + 1])

@@ -1,4 +1,4 @@
-"""What a run of the damage explorer says: its counts by kind and by field, its bound, its doubts, its findings."""
+"""The result of a run of the damage explorer: counts by kind and by field, bound, doubts, findings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tornproof.harness.explorers.corruption.plan import GROWN, Cut, Damage, Flip
 from tornproof.harness.explorers.corruption.tally import Tally
 
 PROPERTY = "damage is never read as a wrong answer"
-MUST_REACH = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
+COVERAGE_GOALS = ("rejected by CHECKSUM of _pm", "a page rejected by its header")
 EXPOSED = (Outcome.EXPOSURE, Outcome.ROLLBACK)
 _UNREMARKABLE = (Outcome.REJECTED, Outcome.HARMLESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run tries but for pairs, what it thereby samples, and why it may not count.
+    """What a run tries, without pairs, and what it only samples.
 
-    `controls` failed; `sizes` and `weights` are by file; `older_count` versions came before the table that stale damage
-    is done to, and where there is none, `no_past` says why.
+    `controls` are those that failed; `sizes` and `weights` are by file; `older_count` is the number of versions before
+    the table that stale damage is done to, and where there is no such table, `no_past` says why.
     """
 
     tasks: tuple[Task, ...] = ()
@@ -38,7 +38,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A run so far: what was planned, found, and not tried because the run was cut."""
+    """A run so far: what was planned, what was found, and what was left out for lack of time."""
 
     plan: Plan
     pairs: ChosenPairs = field(default_factory=lambda: ChosenPairs((), 0))
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every bit and every length was tried; of other kinds and of pairs the bound speaks."""
+        """Whether every bit and every length was tried; for other kinds and for pairs see the bound."""
         sampled = any(kind in (Kind.FLIP, Kind.CUT) for kind, _ in self.plan.sampled)
         return bool(self.plan.tasks) and not self.left and not sampled
 
@@ -64,8 +64,8 @@ def phase_of(run: Run) -> Phase:
         if outcome in EXPOSED:
             rolled_back = " (rollback)" if outcome is Outcome.ROLLBACK else ""
             exposures[f"{file.rpartition('/')[2]} {name}{rolled_back}"] += count
-    reached = {name: tally.reached[name] for name in sorted({*tally.reached, *MUST_REACH})}
-    reached["a second look by the whole table"] = tally.second_looks
+    reached = {name: tally.reached[name] for name in sorted({*tally.reached, *COVERAGE_GOALS})}
+    reached["a second look by the whole table"] = tally.rechecked_count
     for kind in Kind:
         for outcome in Outcome:
             if outcome not in _UNREMARKABLE and tally.outcomes_by_kind[kind, outcome]:
@@ -87,13 +87,13 @@ def phase_of(run: Run) -> Phase:
 
 
 def _doubts(run: Run, reached: dict[str, int]) -> Iterator[str]:
-    """Yield the reasons for which a run without silent damage is still no VALID one."""
+    """Yield the reasons why a run without silent damage is still not VALID."""
     if not run.tally.tried:
         yield "nothing was tried"
         return
     if not run.plan.has_partitions:
         yield "the table has no parquet partition, so there was nothing to explore"
-    missing = [name for name in MUST_REACH if not reached[name]]
+    missing = [name for name in COVERAGE_GOALS if not reached[name]]
     if missing and not run.left:
         yield f"never reached: {', '.join(missing)}"
     disagreements = run.tally.disagreements
@@ -106,7 +106,7 @@ def _is_listed(kind: Kind) -> bool:
 
 
 def _bound(run: Run) -> str:
-    """Say what was tried: bits and lengths file by file of one name, then the other kinds."""
+    """Return what was tried: bits and lengths for all files of one name, then the other kinds."""
     if not run.plan.tasks:
         return "nothing was explored"
     parts = []
@@ -136,8 +136,9 @@ def _kind_bounds(run: Run) -> Iterator[str]:
     if any(planned[kind] for kind in filter(_is_listed, Kind)) and plan.older_count is None:
         yield f"nothing stale, because the table takes no commits: {plan.no_past}"
     if run.pairs.total:
-        sample = f" (of {run.pairs.total}, drawn with seed {SEED})" if run.pairs.are_sampled else ""
-        yield f"{len(run.pairs.pairs)} {Kind.PAIR.value} that alone were let pass{sample}{_skipped(left[Kind.PAIR])}"
+        sample = f" (of {run.pairs.total}, random with seed {SEED})" if run.pairs.are_sampled else ""
+        pairs = f"{len(run.pairs.pairs)} {Kind.PAIR.value} that alone were not rejected"
+        yield f"{pairs}{sample}{_skipped(left[Kind.PAIR])}"
 
 
 def _skipped(count: int) -> str:
@@ -145,7 +146,7 @@ def _skipped(count: int) -> str:
 
 
 def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
-    """Yield one finding a kind and field, the first damage of it, whichever worker was done first."""
+    """Yield one finding for each kind and field, for its first damage, in the same order for any number of workers."""
     seen: set[tuple[Kind, str, str]] = set()
     order = list(Kind)
     for damage, name in sorted(
@@ -158,12 +159,12 @@ def _findings(silent: list[tuple[Damage, str]]) -> Iterator[Finding]:
 
 def _finding(damage: Damage, field_name: str) -> Finding:
     evidence: dict[str, object] = {"file": damage.file, "field": field_name, "offset_bytes": damage.offset_bytes}
-    sentence = f"With {damage} ({field_name}), the table is called sound and other rows are read."
+    sentence = f"With {damage} ({field_name}), the table is verified as sound, and other rows are read."
     return Finding(property=PROPERTY, phase="damage", sentence=sentence, evidence=evidence | _evidence(damage))
 
 
 def _evidence(damage: Damage) -> dict[str, object]:
-    """Return as plain data all that replaying needs beside the table."""
+    """Return as plain data what replaying needs besides the table."""
     match damage:
         case Flip():
             return {"kind": "flip", "bit": damage.bit}
@@ -177,4 +178,4 @@ def _evidence(damage: Damage) -> dict[str, object]:
                 {"file": edit.file, "offset_bytes": edit.offset_bytes, "content": edit.content.hex()}
                 for edit in damage.edits
             ]
-            return {"kind": damage.kind.value, "edits": edits, "told": damage.reported}
+            return {"kind": damage.kind.value, "edits": edits, "told": damage.description}

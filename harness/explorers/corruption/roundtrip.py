@@ -1,4 +1,4 @@
-"""Whether our encoder makes the very bytes of a `_pm`: every generation is decoded and encoded again."""
+"""Whether our encoder gives exactly the bytes of a `_pm`: every generation is decoded and encoded again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tornproof.impl.pm.footer import FooterPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """A generation that is encoded to other bytes: where it ends, and the first byte of the file that differs."""
+    """A generation that is encoded to other bytes: its end, and the offset of the first byte that differs."""
 
     generation_end_bytes: int
     offset_bytes: int
@@ -30,7 +30,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTrip:
-    """How many generations were encoded again, and those that came out different, newest first."""
+    """The number of generations that were encoded again, and those with other bytes, newest first."""
 
     generation_count: int
     mismatches: tuple[Mismatch, ...]
@@ -39,7 +39,7 @@ class RoundTrip:
 def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
     """Decode and encode again every generation in the chain of `data`, the published bytes of a `_pm`.
 
-    The checksum is encoded too, so rot shows as a mismatch of the generation in which it lies. Raises CorruptError and
+    The checksum is encoded too, so damage is a mismatch of the generation that it is in. Raises CorruptError and
     UnsupportedError where a generation cannot be decoded (docs/format.md).
     """
     generations = list(decode_chain(data, file=file, end_bytes=len(data)))
@@ -57,7 +57,7 @@ def reencode_generations(data: bytes, *, file: str) -> RoundTrip:
 
 
 def _encode(data: bytes, metadata: Metadata, older: FooterPosition | None, file: str) -> tuple[int, bytes]:
-    """Return the bytes that the generation's writer would have written, and where; the header's size left out."""
+    """Return the offset of a generation and its bytes as our writer encodes them, without the size in the header."""
     generation = metadata.generation
     facts = FooterFacts.of(generation)
     if older is None:
@@ -75,7 +75,7 @@ def _encode(data: bytes, metadata: Metadata, older: FooterPosition | None, file:
 
 
 def _append_base(data: bytes, metadata: Metadata, older: FooterPosition, file: str) -> int:
-    """Return where the generation's own bytes start: after the older one, or after the orphans that it jumps."""
+    """Return where the generation's own bytes start: after the older one, or after the orphans between them."""
     generation = metadata.generation
     own = (offset for offset in generation.block_offsets if offset >= older.end_bytes)
     orphan = find_generation(data, older.end_bytes, min(own, default=generation.position.offset_bytes), file=file)

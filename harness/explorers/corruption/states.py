@@ -1,4 +1,4 @@
-"""What counts as the same table, and which other versions of it a damaged one may be."""
+"""When two tables count as the same, and which other versions a damaged table may be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 
 def key_of(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return all that the rest of reading and verifying takes from `_txn`."""
+    """Return everything in `_txn` that reading and verifying depend on."""
     transaction = snapshot.transaction
     return transaction.version, *(
         (snapshot.table.directory_of(each), each.parquet_was_generated, each.row_count, each.token, each.next_timestamp)
@@ -24,7 +24,7 @@ def key_of(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def legal_answers(image: DiskImage, path: str, version: int) -> list[Answer]:
-    """Return the answers that a crash may leave: the other area's record, where it is whole and can be read."""
+    """Return the answers that a crash may leave: those of the record in the other area, where it can be read."""
     txn_path, field = f"{path}/{TXN_FILE}", BaseHeader.layout.field("version")
     content = image.files[txn_path]
     answers = []

@@ -1,4 +1,4 @@
-"""What judging found, added up."""
+"""Counts of what judging found."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOT_PAIRED = UNREACHED | {PAGE, PAGE_HEADER}
 
 @dataclass(slots=True)
 class Tally:
-    """What one task found, or all of them together; `outcomes` by file and field, `disagreements` are our own bugs.
+    """What one task or all together found; `outcomes` are by file and field, `disagreements` are bugs of the judge.
 
     `different` and `harmless` are the flips of metadata that were not rejected, by whether another answer was read,
     each with the field that it hit.
     """
 
     tried_by_kind: Counter[Kind] = field(default_factory=Counter)
-    second_looks: int = 0
+    rechecked_count: int = 0
     outcomes: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
     outcomes_by_kind: Counter[tuple[Kind, Outcome]] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
@@ -32,13 +32,13 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """How many damages were judged."""
+        """The number of damages that were judged."""
         return self.tried_by_kind.total()
 
     def add(self, other: Tally) -> None:
-        """Take another tally in."""
+        """Add another tally."""
         self.tried_by_kind += other.tried_by_kind
-        self.second_looks += other.second_looks
+        self.rechecked_count += other.rechecked_count
         self.outcomes += other.outcomes
         self.outcomes_by_kind += other.outcomes_by_kind
         self.reached += other.reached
@@ -48,7 +48,7 @@ class Tally:
         self.harmless += other.harmless
 
     def count(self, damage: Damage, field_name: str, outcome: Outcome) -> None:
-        """Enter what became of one damage."""
+        """Count the outcome of one damage."""
         self.outcomes[damage.file, field_name, outcome] += 1
         self.outcomes_by_kind[damage.kind, outcome] += 1
         seen = ((found.kind, found.file, name) for found, name in self.silent)

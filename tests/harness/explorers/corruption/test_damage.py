@@ -1,4 +1,4 @@
-"""The damage explorer as a whole: its counts, its bounds, and that no mishap of its own becomes a VALID."""
+"""The damage explorer as a whole: its counts and bounds, and that no failure of its own leads to VALID."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.explorer import (
-    MUST_REACH,
-    SECOND_LOOKS,
+    COVERAGE_GOALS,
+    RECHECKS_MAX,
     TASK_SIZE,
     damage_exploration,
     explore_damage,
@@ -94,13 +94,13 @@ def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome() -> N
     by_kind = {kind.value: first.counts[kind.value] for kind in Kind}
     assert first.counts == by_outcome | by_kind
     assert first.explored == sum(by_outcome.values()) == sum(by_kind.values()) == damage_count() > BITS_AND_LENGTHS
-    assert all(by_kind.values()) and f"{PAIR_COUNT} pairs of flips that alone were let pass (of " in first.bound
+    assert all(by_kind.values()) and f"{PAIR_COUNT} pairs of flips that alone were not rejected (of " in first.bound
     assert f"{by_kind['stale words']} stale words (against the 3 versions before)" in first.bound
     assert first.counts["silent"] == 0 < first.counts["exposure"]
-    # pyarrow leaves out field_id, which real tables have: a writer could give a column another's number unseen.
+    # pyarrow leaves out field_id, which real tables have: a writer's wrong column ID is not detected then.
     assert first.fields[tb.PM]["column ID"]["forged"] == first.counts["forged"] == 4
     assert first.counts["exposure"] + first.counts["rollback"] == sum(first.exposures.values())
-    assert all(first.reached[name] > 0 for name in MUST_REACH)
+    assert all(first.reached[name] > 0 for name in COVERAGE_GOALS)
     assert first.reached["a second look by the whole table"] > 50
     totals = {
         outcome.value: sum(found.get(outcome.value, 0) for fields in first.fields.values() for found in fields.values())
@@ -109,7 +109,7 @@ def test_every_damage_is_counted_once_by_its_kind_and_once_by_its_outcome() -> N
     assert totals == by_outcome
 
 
-def test_the_plan_holds_every_damage_once_and_what_must_be_done_first(questdb_data: Path) -> None:
+def test_the_plan_has_every_damage_once_and_flips_and_cuts_first(questdb_data: Path) -> None:
     path = str(questdb_data / "tables/9.4.2/chain/table")
     judge = Judge(capture_table(OperatingSystemStorage(), path), path)
     planned_tasks = plan(judge)
@@ -149,7 +149,7 @@ def test_a_damage_of_much_metadata_counts_as_many(questdb_data: Path) -> None:
     assert sum(sizes.values()) < 100_000, "its _pm of 11 KB makes two damages of one"
 
 
-def test_what_a_ceiling_cut_is_told_as_a_smaller_bound() -> None:
+def test_what_a_time_limit_left_out_is_reported_as_a_smaller_bound() -> None:
     phase = explore(has_time=calls_at_most(5))
     assert 0 < phase.explored <= 5 * TASK_SIZE
     assert (phase.verdict, phase.complete, phase.note) == (Verdict.VALID, False, "")
@@ -206,10 +206,10 @@ def test_a_failing_control_is_unknown() -> None:
     )
 
 
-def test_a_must_reach_point_that_is_never_reached_is_unknown() -> None:
+def test_a_coverage_goal_that_is_never_reached_is_unknown() -> None:
     with replaced("tornproof.harness.explorers.corruption.judge:_check_name", lambda field: "another name"):
         phase = explore(SMALL, damages_max=FEW)
-    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, f"never reached: {MUST_REACH[1]}")
+    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, f"never reached: {COVERAGE_GOALS[1]}")
 
 
 def test_a_table_without_parquet_partitions_is_unknown() -> None:
@@ -235,7 +235,7 @@ def test_a_blind_reader_is_invalid_with_one_finding_a_kind_and_field() -> None:
     assert identity.sentence.startswith(f"With bit 0 of byte {identity.evidence['offset_bytes']} of {tb.PM} flipped")
 
 
-def test_every_finding_is_plain_data_from_which_it_is_seen_again() -> None:
+def test_every_finding_is_plain_data_that_replays() -> None:
     image, findings = TABLE.image(), explored_blindly().findings
     with blind_to_metadata():
         for finding in findings:
@@ -244,14 +244,14 @@ def test_every_finding_is_plain_data_from_which_it_is_seen_again() -> None:
     assert {replay_finding(finding, image, "/table") for finding in findings} == {Verdict.VALID}
 
 
-def test_second_looks_are_spread_over_the_whole_run() -> None:
+def test_second_judgements_are_spread_over_the_whole_run() -> None:
     judge = Judge(SMALL.image(), "/table")
     pieces = [piece for task in plan(judge, FEW) for piece in split(task, TASK_SIZE)]
     phase = explore(SMALL, damages_max=FEW)
-    every = -(-len(pieces) // SECOND_LOOKS)
+    every = -(-len(pieces) // RECHECKS_MAX)
     assert phase.reached["a second look by the whole table"] == -(-len(pieces) // every) > 10
-    alone = judge_task(judge, replace(pieces[0], second_look=True))
-    assert alone.second_looks == 1
+    alone = judge_task(judge, replace(pieces[0], is_rechecked=True))
+    assert alone.rechecked_count == 1
 
 
 def test_a_table_whose_directories_have_other_names_after_a_commit_is_explored(questdb_data: Path) -> None:

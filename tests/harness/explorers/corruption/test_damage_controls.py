@@ -1,4 +1,4 @@
-"""The controls of the damage explorer pass on sound tables, and fail when what they watch is gone."""
+"""The controls of the damage explorer pass on sound tables, and fail when the check that they need is removed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def no_problems(*_: object, **__: object) -> Iterator[Any]:
     ],
     ids=["checksum", "size", "blindness", "pages"],
 )
-def test_a_control_fails_when_what_it_watches_is_gone(
+def test_a_control_fails_when_the_check_that_it_needs_is_removed(
     location: str, substitute: Callable[..., Any], failure: str
 ) -> None:
     judge = Judge(TABLE.image(), "/table")

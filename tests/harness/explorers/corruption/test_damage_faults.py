@@ -1,4 +1,4 @@
-"""If one check of the reader were missing, what would the damage explorer see? One check at a time is taken out.
+"""What the damage explorer finds when one check of the reader at a time is removed.
 
 Counted are damages of a small table, every bit and every length: 15,840 or so, 841 of `_txn`, 3,492 of `_pm` and 4,237
 of data.parquet rejected, 32 exposed, none silent.
@@ -48,7 +48,7 @@ def no_problems(*_: object, **__: object) -> Iterator[Problem]:
 
 
 def no_pages(*arguments: Any, **keywords: Any) -> Any:
-    """A walk over page headers that takes what it cannot read for no pages."""
+    """A walk over page headers that treats what it cannot read as no pages."""
     try:
         return walk_pages(*arguments, **keywords)
     except ProblemError:
@@ -56,7 +56,7 @@ def no_pages(*arguments: Any, **keywords: Any) -> Any:
 
 
 def newest_generation(data: bytes, token: int, *, file: str) -> tornproof.impl.pm.chain.Resolved:
-    """A reader that goes by the header instead of the token."""
+    """A reader that uses the size in the header instead of the token."""
     position = next(tornproof.impl.pm.chain.walk(data, file=file))
     tornproof.impl.pm.chain.check_checksum(data, position, file=file)
     return tornproof.impl.pm.chain.Resolved(position=position, orphan_count=0)
@@ -71,7 +71,7 @@ def any_row_count(*arguments: Any, **keywords: Any) -> Iterator[Problem]:
 
 
 def believing(field: str, size_bytes: int) -> Callable[..., tornproof.impl.txn.transaction.Transaction]:
-    """A decoder of `_txn` that corrects what one check would reject, and goes on."""
+    """A decoder of `_txn` that corrects what one check would reject, and continues."""
 
     def decode(window: memoryview, *rest: Any) -> tornproof.impl.txn.transaction.Transaction:
         try:
@@ -113,12 +113,12 @@ DECODER = "tornproof.impl.txn.transaction:_decode_area"
 
 @functools.cache
 def found_with(*patches: Patch, name: str = "") -> tuple[Found, Counter[str]]:
-    """Return the outcomes of all damages, or those of one file, by a reader with these patches, and its own defects."""
+    """Return the outcomes of all damages, or those of one file, of a reader with these patches, and its exceptions."""
     found: Found = Counter()
     broken: Counter[str] = Counter()
     with ExitStack() as stack:
-        for position, substitute in patches:
-            stack.enter_context(replaced(position, substitute))
+        for location, substitute in patches:
+            stack.enter_context(replaced(location, substitute))
         judge = Judge(TABLE.image(), "/table")
         for file in judge.regions:
             size_bytes = judge.size_bytes(file) if file.endswith(name) else 0
@@ -156,7 +156,7 @@ def test_with_all_checks_nothing_is_silent() -> None:
 
 
 MISSING: dict[str, tuple[list[Patch], str, str, Outcome, int]] = {
-    # Other rows would be read: each of these checks is all that stands between damage and a wrong answer.
+    # Other rows would be read: each of these checks alone prevents a wrong answer.
     "CRC of _pm": ([NO_CHECKSUM], "_pm", "column ID", SILENT, 62),
     "CRC and Thrift comparison": ([NO_CHECKSUM, NO_COMPARISON], "_pm", "COLUMN_COUNT", SILENT, 2),
     "TXN of the record": ([(DECODER, believing("TXN", 8))], "_txn", "VERSION", SILENT, 62),
@@ -190,7 +190,7 @@ def test_a_missing_check_changes_what_is_found(missing: str) -> None:
 
 @pytest.mark.parametrize("name", ["_txn", nightly("")])
 def test_without_the_token_alone_the_tail_still_rejects(name: str) -> None:
-    """What is left of a token below a tail's own size is an offset before the file: our own assert, never an answer."""
+    """A token below the size of a tail gives an offset before the file: our own assert fails, never a wrong answer."""
     before, _ = found_with(name=name)
     after, broken = found_with(NO_TOKEN, name=name)
     assert broken == {"_txn": 1}
@@ -202,7 +202,7 @@ def test_without_the_checksum_and_meta_values_land_in_other_columns_or_do_not_fi
     with_meta, _ = found_with(NO_CHECKSUM, name="_pm")
     after, broken = found_with(NO_CHECKSUM, *NO_TABLE_CHECK, name="_pm")
     assert after["_pm", "column ID", SILENT] > with_meta["_pm", "column ID", SILENT]
-    # Text in a timestamp column: pyarrow refuses, which the explorer calls "could not be judged", not VALID.
+    # Text in a timestamp column: pyarrow raises, and the explorer reports "could not be judged", not VALID.
     assert broken.keys() == {tb.PM}
 
 

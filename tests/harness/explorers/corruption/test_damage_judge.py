@@ -1,4 +1,4 @@
-"""What becomes of damaged bytes of real tables, and that the judge says the same whichever way it looks."""
+"""Outcomes of damage to real tables, and that judging by a part and by the whole table agree."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def file_of(judge: Judge, name: str) -> str:
 
 
 def every(judge: Judge, file: str, step: int = 1) -> Iterator[Damage]:
-    """All damages of a file, or with an odd `step` some of them at every place and bit."""
+    """All flips and cuts of a file, or with an odd `step` a sample that is spread over all offsets and bits."""
     yield from (Flip(file, bit) for bit in range(0, judge.size_bytes(file) * BITS_IN_BYTE, step))
     yield from (Cut(file, size_bytes) for size_bytes in range(0, judge.size_bytes(file), step))
 
@@ -116,7 +116,7 @@ def test_every_damage_of_committed_bytes_of_pm_is_rejected(questdb_data: Path, n
     inside = {damage: outcome for damage, outcome in found.items() if damage.offset_bytes < committed}
     assert set(inside.values()) == {Outcome.REJECTED}
     assert len(inside) >= 9 * committed // step
-    # An orphan costs a reader nothing but the walk over its footer.
+    # Of an orphan, readers only read the footer.
     assert set(found.values()) <= {Outcome.REJECTED, Outcome.HARMLESS}
     assert (Outcome.HARMLESS in found.values()) == (name == ORPHANED)
 
@@ -255,7 +255,7 @@ def test_a_page_with_checksum_that_decodes_to_other_values_is_silent_damage() ->
         assert bare.judge(Flip(tb.DATA, (end_bytes - 1) * BITS_IN_BYTE))[0] is Outcome.EXPOSURE
 
 
-def test_a_header_of_a_page_with_checksum_is_not_under_it() -> None:
+def test_a_page_checksum_does_not_cover_the_page_header() -> None:
     judge = built_judge(write_page_checksum=True)
     (resolved,) = judge.partitions.values()
     start = resolved.metadata.blocks[0].chunks[1].byte_range_start

@@ -1,4 +1,4 @@
-"""Zeros, stale blocks, misdirected writes, wrong fields, forged ones, pairs: what each does, and none is missed."""
+"""Zeros, stale blocks, misdirected writes, wrong fields, forged ones, pairs: what each does; none is silent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tornproof.harness.check import capture_table
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.explorers.corruption.blocks import lost, misdirected, positions, stale, zeroed
+from tornproof.harness.explorers.corruption.blocks import block_starts, lost, misdirected, stale, zeroed
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.controls import blind_to_contradictions
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
@@ -56,11 +56,11 @@ def test_zeroed_words_cover_all_that_is_not_zero() -> None:
 
 
 def test_of_too_many_blocks_an_even_sample_is_damaged() -> None:
-    assert list(positions(100, 8, 13)) == list(range(0, 100, 8))
-    assert list(positions(100, 8, 5)) == [0, 24, 48, 72, 96]
+    assert list(block_starts(100, 8, 13)) == list(range(0, 100, 8))
+    assert list(block_starts(100, 8, 5)) == [0, 24, 48, 72, 96]
 
 
-def test_stale_blocks_hold_what_stood_there_and_zeros_behind_the_older_end() -> None:
+def test_stale_blocks_hold_older_content_and_zeros_past_its_end() -> None:
     damages = list(stale({"f": NEW}, "f", (8,), 100, [{"f": OLD}, {"f": OLD[:4]}, {}]))
     assert [damage.apply(NEW) for damage in damages] == [
         NEW[:4] + bytes(4) + NEW[8:],
@@ -72,7 +72,7 @@ def test_stale_blocks_hold_what_stood_there_and_zeros_behind_the_older_end() -> 
     assert list(stale({"f": NEW}, "f", (8,), 100, [{"f": NEW}, {}])) == []
 
 
-def test_a_misdirected_block_comes_from_beside_from_the_start_or_from_another_file() -> None:
+def test_a_misdirected_block_is_a_neighbour_the_first_one_or_of_another_file() -> None:
     contents = {
         "_txn": b"t" * 24,
         "p/_pm": b"ABCDEFGHIJKLMNOPQRSTUVWXYZ01234567",
@@ -85,7 +85,7 @@ def test_a_misdirected_block_comes_from_beside_from_the_start_or_from_another_fi
     assert all(len(damage.apply(contents["p/_pm"])) == 34 for damage in damages)
 
 
-def test_a_block_written_elsewhere_is_missing_here_and_too_much_there() -> None:
+def test_a_block_written_elsewhere_is_missing_and_overwrites_another() -> None:
     contents = {"p/f": NEW, "p/g": b"g" * 40}
     damages = list(lost(contents, "p/f", (8,), 100, [{"p/f": OLD}]))
     both = [(damage.apply(NEW), damage.apply(contents["p/g"], "p/g")) for damage in damages]
@@ -116,7 +116,7 @@ def test_a_field_is_given_every_wrong_value_once() -> None:
     assert narrow == [b"\xff\0", b"\x7f\0", b"\x80\0", b"\1\0"]
 
 
-def test_fields_of_both_areas_are_set_and_like_fields_swapped(chain: Judge) -> None:
+def test_fields_of_both_areas_are_set_also_to_their_counterparts(chain: Judge) -> None:
     content = chain.contents[TXN_FILE]
     spots = list(txn_spots(content))
     offsets = [spot.offset_bytes for spot in spots]
@@ -124,8 +124,8 @@ def test_fields_of_both_areas_are_set_and_like_fields_swapped(chain: Judge) -> N
     live = txn_layout.BaseHeader.unpack(content, 0, file=TXN_FILE)
     token = txn_layout.TransactionRecord.layout.offset_of("txn")
     records = {live.a_record_offset + token, live.b_record_offset + token}
-    likes = {spot.offset_bytes: spot.sibling_offset_bytes for spot in spots}
-    assert records == {likes[record] for record in records} and likes[0] in records
+    counterparts = {spot.offset_bytes: spot.sibling_offset_bytes for spot in spots}
+    assert records == {counterparts[record] for record in records} and counterparts[0] in records
 
 
 def test_forged_fields_of_pm_have_checksums_that_hold(chain: Judge) -> None:
@@ -179,7 +179,7 @@ def test_an_entry_that_says_native_but_has_a_token_is_rejected_and_would_be_sile
         assert Outcome.SILENT in {unseen.judge(damage)[0] for damage in moved}
 
 
-def test_a_table_that_takes_no_commits_has_no_past(questdb_data: Path) -> None:
+def test_a_table_that_takes_no_commits_has_no_older_content(questdb_data: Path) -> None:
     path = str(questdb_data / WITHOUT_META)
     judge = Judge(capture_table(OperatingSystemStorage(), path), path)
     assert judge.files(Kind.STALE_WORD) == () != judge.files(Kind.ZEROED_WORD)
@@ -232,7 +232,7 @@ def test_evidence_that_names_no_damage_is_unknown(evidence: dict[str, object]) -
 
 
 def test_a_pair_is_worse_than_its_bits(made: Judge) -> None:
-    """Nothing but TXN repeats VERSION: with both damaged alike, the right rows come under a wrong number."""
+    """Nothing but TXN repeats VERSION: with both damaged alike, the right rows are read under a wrong version."""
     record = made.contents[TXN_FILE].index(made.snapshot.transaction.record.pack())
     version, txn = Flip(TXN_FILE, 1), Flip(TXN_FILE, 8 * record + 1)
     pair = Pair(version, txn)
@@ -240,7 +240,7 @@ def test_a_pair_is_worse_than_its_bits(made: Judge) -> None:
     assert made.judge(pair)[0] is made.judge_whole(pair) is Outcome.SILENT
 
 
-def test_forged_damage_that_would_be_silent_has_a_name_of_its_own(made: Judge) -> None:
+def test_forged_damage_that_would_be_silent_is_an_outcome_of_its_own(made: Judge) -> None:
     damages = [each for file in made.files(Kind.FORGED) for each in listed(made, Kind.FORGED, file)]
     with blind_to_contradictions():
         ids = [damage for damage in damages if made.field_of(damage) == "column ID"]

@@ -20,7 +20,7 @@ from tornproof.impl.table.create import NewColumn
 from tornproof.impl.types.questdb import TypeTag
 
 SAMPLED = 81
-"""One of so many damages is tried by default; odd, so that all bits of a byte are met."""
+"""One of so many damages is tried by default; odd, so that all bits of a byte are tried."""
 
 
 def grown_table() -> DiskImage:
@@ -67,6 +67,6 @@ def test_no_damage_of_a_real_table_that_was_written_anew_is_silent_or_undetectab
 def check(image: DiskImage, path: str) -> None:
     phase = explore_damage(image, path)
     assert phase.verdict is Verdict.VALID and "not tried" not in phase.bound
-    # An older `_txn` as a whole: no checksum ties it to the files that have gone on.
+    # A whole older `_txn`: no checksum ties it to the files, which are newer.
     assert phase.exposures.keys() <= {"_txn VERSION (rollback)"}
     assert phase.counts["silent"] == phase.counts["exposure"] == phase.counts["forged"] == 0 < phase.counts["rejected"]

@@ -49,7 +49,7 @@ def test_a_flip_inverts_its_bit_and_no_other(bit: int) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", range(len(CONTENT)))
-def test_a_cut_keeps_what_stands_before_it(size_bytes: int) -> None:
+def test_a_cut_keeps_the_bytes_before_it(size_bytes: int) -> None:
     cut = Cut("f", size_bytes)
     assert cut.apply(CONTENT) + CONTENT[size_bytes:] == CONTENT
     assert len(cut.apply(CONTENT)) == cut.offset_bytes == size_bytes
@@ -59,13 +59,15 @@ BYTES = st.binary(min_size=1, max_size=40)
 
 
 @given(BYTES, st.integers(0, 45), BYTES)
-def test_a_difference_is_the_shortest_edit_with_the_same_effect(content: bytes, offset: int, stands: bytes) -> None:
-    wanted = (content[:offset] + stands + content[offset + len(stands) :])[: len(content)]
-    edit = difference("f", content, offset, stands)
+def test_a_difference_is_the_shortest_edit_with_the_same_effect(
+    content: bytes, offset: int, replacement: bytes
+) -> None:
+    wanted = (content[:offset] + replacement + content[offset + len(replacement) :])[: len(content)]
+    edit = difference("f", content, offset, replacement)
     if edit is None:
         assert wanted == content
         return
-    damaged = Overwrite(Kind.STALE_WORD, (edit,), "told").apply(content)
+    damaged = Overwrite(Kind.STALE_WORD, (edit,), "").apply(content)
     assert damaged == wanted != content
     assert damaged[edit.offset_bytes] != content[edit.offset_bytes]
     assert damaged[edit.end_bytes - 1] != content[edit.end_bytes - 1]
@@ -75,7 +77,7 @@ DAMAGES = st.one_of(
     st.builds(Flip, st.just("f"), st.integers(0, 8 * len(CONTENT) - 1)),
     st.builds(Cut, st.just("f"), st.integers(0, len(CONTENT) - 1)),
     st.builds(
-        lambda offset, stands: Overwrite(Kind.ZEROED_BLOCK, (Edit("f", offset, stands),), ""),
+        lambda offset, replacement: Overwrite(Kind.ZEROED_BLOCK, (Edit("f", offset, replacement),), ""),
         st.integers(0, len(CONTENT) - 3),
         st.binary(min_size=1, max_size=3),
     ),
@@ -91,7 +93,7 @@ def test_damage_of_a_part_is_the_part_of_the_damaged_file(damage: Damage, start:
     assert damage.apply(CONTENT[start:end], start_bytes=start) == damage.apply(CONTENT)[start:end]
 
 
-def test_damage_of_two_files_changes_each_in_its_place() -> None:
+def test_damage_of_two_files_changes_each_at_its_offset() -> None:
     lost = Overwrite(Kind.LOST_WORD, (Edit("f", 0, b"xy"), Edit("g", 1, b"z")), "")
     assert (lost.apply(b"abc"), lost.apply(b"abc", "g"), lost.apply(b"abc", "h")) == (b"xyc", b"azc", b"abc")
     pair = Pair(Flip("f", 0), Flip("g", 8))
@@ -99,7 +101,7 @@ def test_damage_of_two_files_changes_each_in_its_place() -> None:
     assert (lost.file, lost.offset_bytes, pair.file) == ("f", 0, "f")
 
 
-def test_damage_is_told_in_words() -> None:
+def test_damage_is_described_in_words() -> None:
     assert str(Flip("_txn", 17)) == "bit 1 of byte 2 of _txn flipped"
     assert str(Cut("_txn", 17)) == "_txn cut to 17 bytes"
 
@@ -142,7 +144,7 @@ def bits_visited(step: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("step", [1, 3, 9, 149])
-def test_an_odd_step_visits_all_eight_bits_alike(step: int) -> None:
+def test_an_odd_step_visits_all_eight_bits_equally_often(step: int) -> None:
     assert bits_visited(step) == dict.fromkeys(range(BITS_IN_BYTE), 8)
 
 

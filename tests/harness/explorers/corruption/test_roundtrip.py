@@ -1,4 +1,4 @@
-"""The proof of the encoder: every generation of every real `_pm` comes out byte for byte."""
+"""The encoder gives every generation of every real `_pm` byte for byte."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GENERATIONS_AT_LEAST = {
 # A killed rewrite leaves a `_pm` of no bytes.
 EMPTY_COUNT = 4
 FLIPPED = "power-loss/{}/pm-one-bit-flipped-in-a-committed-block/table/2024-01-01.1/_pm"
-# Sorting columns that are not there, and a header that names a generation of zeros.
+# Sorting columns that do not exist, and a header that names a generation of zeros.
 REJECTED = {f"vectors/footer-sort-idx-{what}.pm" for what in ("neg.server", "neg.tool")}
 REJECTED |= {f"vectors/footer-sort-idx-{what}.pm" for what in ("out-of-range.server", "out-of-range.tool")}
 REJECTED |= {
@@ -104,7 +104,7 @@ def test_a_mutated_encoder_is_noticed(
     assert reencode_generations(data, file=BLOOM).mismatches
 
 
-def test_a_generation_that_jumps_an_orphan_is_encoded_past_it(
+def test_a_generation_that_skips_an_orphan_is_encoded_after_it(
     questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = published(questdb_data / ORPHAN)

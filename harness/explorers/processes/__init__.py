@@ -1,1 +1,1 @@
-"""Real writers that are killed beside real readers. Begin with `explorer.py`."""
+"""Real writer processes that are killed beside real readers. Begin with `explorer.py`."""

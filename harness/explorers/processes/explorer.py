@@ -1,4 +1,4 @@
-"""The processes explorer: one writer that is killed over and over, and readers beside it, on real files."""
+"""The processes explorer: writers that are killed one after the other, and readers beside them, on real files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tornproof.harness.common.verdict import (
     nothing_explored,
 )
 from tornproof.harness.explorers.processes.judge import (
+    COVERAGE_GOALS,
     KILLED_AT,
     KILLED_IN_COMMIT,
-    MUST_REACH,
     NOTHING_TO_FALSIFY,
     PHASE,
     failed_controls,
@@ -30,7 +30,7 @@ from tornproof.harness.explorers.processes.judge import (
 )
 from tornproof.harness.explorers.processes.messages import Failure, Patch
 from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
-from tornproof.harness.explorers.processes.start import Start, lay_ready, take_stock
+from tornproof.harness.explorers.processes.start import Start, prepare_table, read_version
 from tornproof.harness.explorers.processes.stop import POSITIONS
 from tornproof.harness.explorers.processes.workers import NoAnswerError, OutOfTimeError, Workers
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -58,14 +58,14 @@ def explore_processes(
 ) -> Phase:
     """Run a writer and `readers` on a copy of the table at `path` of an image, or on a new table, in `directory`.
 
-    `kills` writers are killed, by default one at each place where that can happen, and one more ends in order. What all
-    of them commit follows from the seed; readers run freely. The history must be one of snapshot isolation, and the
-    table that is left sound and equal to the last version. No process outlives the call. `directory` must be there; the
-    table and the histories stay in it. `patches` plant faults in the processes.
+    `kills` writers are killed, by default one at each position, and one more ends normally. What all of them commit
+    follows from the seed; readers run freely. The history must be one of snapshot isolation, and the table at the end
+    must be sound and equal to the last version. No process outlives the call. `directory` must exist; the table and the
+    histories stay in it. `patches` plant faults in the processes.
     """
     settings = Settings(seed=seed, reader_count=readers, kills=kills)
     try:
-        start = lay_ready(image, path, directory)
+        start = prepare_table(image, path, directory)
     except TornproofError as error:
         return nothing_explored(PHASE, f"the table cannot be written to: {error}")
     histories = directory / HISTORIES
@@ -93,18 +93,18 @@ def explore_processes(
 
 
 def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> Iterator[Finding]:
-    """Judge the table when all processes have ended."""
+    """Check the table after all processes have ended."""
     table = open_table(OperatingSystemStorage(), start.table_path)
     events.record(EventKind.READ_START)
     try:
         snapshot = open_snapshot(table)
-        found = take_stock(snapshot, start.form)
+        found = read_version(snapshot, start.form)
     except TornproofError as error:
         events.record(EventKind.READ_FAILED, details=str(error))
         yield _finding("the last version can be read", str(error))
         return
     events.record(EventKind.READ_END, version=found.version, digest=found.digest)
-    expected = outcome.counters
+    expected = outcome.expected
     if expected is None or (found.version, found.digest) != (expected.version, expected.digest):
         wanted = "no version that is known" if expected is None else f"version {expected.version}"
         yield _finding("the last version is what was written", f"version {found.version} is there, expected {wanted}")
@@ -173,10 +173,10 @@ def _bound(outcome: Outcome, settings: Settings, counts: dict[str, int]) -> str:
 
 
 def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -> Iterator[str]:
-    """Yield what a run that went through to its end should have done and did not."""
+    """Yield what a run that was not cut short should have done and did not."""
     if outcome.writer_count < settings.writer_count:
-        yield f"only {outcome.writer_count} of {settings.writer_count} writers came to their end"
-    wanted = [*MUST_REACH]
+        yield f"only {outcome.writer_count} of {settings.writer_count} writers reached their end"
+    wanted = [*COVERAGE_GOALS]
     if settings.kills:
         wanted.append(KILLED_IN_COMMIT)
     if settings.kills >= len(POSITIONS):
@@ -187,7 +187,7 @@ def _shortfalls(outcome: Outcome, settings: Settings, reached: dict[str, int]) -
 
 
 def _counts(outcome: Outcome, judgement: Judgement) -> dict[str, int]:
-    """Return what is the same in every run of a sound table."""
+    """Return counts that are the same in every run of a sound table."""
     seen = judgement.denominators
     return {
         "writers": outcome.writer_count,
@@ -201,7 +201,7 @@ def _counts(outcome: Outcome, judgement: Judgement) -> dict[str, int]:
 
 
 def _varying(history: History, outcome: Outcome, judgement: Judgement) -> dict[str, int]:
-    """Return what depends on how fast readers run."""
+    """Return counts that depend on the speed of readers."""
     seen = judgement.denominators
     return {
         "reads": seen.get("reads", 0),

@@ -1,8 +1,7 @@
-"""What a run's history says: the verdict of the checker, the points that were reached, and whether lies are noticed."""
+"""Judges a run's history: findings of the checker, points that were reached, and controls with falsified events."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -28,8 +27,8 @@ RESTATED, REMOVED = "orphan restated", "directory of a killed commit removed"
 PURGED = "directory purged while readers ran"
 PINNED_READER_KILLED = "reader killed while it held a pin"
 PIN_FREED = "pin of a killed reader gone"
-MUST_REACH = (READ_DURING_COMMIT, READ_AGAIN)
-"""What every run reaches, however short; with kills also `KILLED_IN_COMMIT`, with one for each place `KILLED_AT`."""
+COVERAGE_GOALS = (READ_DURING_COMMIT, READ_AGAIN)
+"""What every run reaches; with kills also `KILLED_IN_COMMIT`, with a kill for each position also `KILLED_AT`."""
 
 NOTHING_TO_FALSIFY = "no read of a later version could be falsified"
 _OLDER_DIGEST, _LOST_VERSION = "content_of_another_version", "acknowledged_version_lost"
@@ -43,31 +42,31 @@ def findings_of(judgement: Judgement) -> Iterator[Finding]:
 
 
 def failed_controls(events: Sequence[Event], judgement: Judgement) -> list[str]:
-    """Falsify one event of the history in each way, and return the lies that the checker did not notice."""
+    """Falsify one event of the history in each way, and return the ways that the checker did not detect."""
     failures = []
     for kind, falsified in ((_OLDER_DIGEST, _with_older_digest(events)), (_LOST_VERSION, _with_lost_version(events))):
         if falsified is None:
             continue
         counts = judge(to_arrow(falsified)).counts
         if counts.get(kind, 0) <= judgement.counts.get(kind, 0):
-            failures.append(f"a falsified event was not noticed as {kind}")
+            failures.append(f"a falsified event was not detected as {kind}")
     if _with_older_digest(events) is None:
         failures.append(NOTHING_TO_FALSIFY)
     return failures
 
 
 def reached_points(events: Sequence[Event], outcome: Outcome) -> Counter[str]:
-    """Count how often the run met each situation that makes it worth anything."""
+    """Count how often the run reached each point of interest."""
     reached: Counter[str] = Counter(
         {
             READ_DURING_COMMIT: sum(_reads_during_commits(events)),
             READ_AGAIN: sum(_reads_after_commits(events, 2)),
-            KILLED_PUBLISHED: sum(death.is_published for death in outcome.deaths),
+            KILLED_PUBLISHED: sum(stopped.is_published for stopped in outcome.killed_at),
             PINNED_READER_KILLED: outcome.pinned_reader_kills,
             PIN_FREED: outcome.freed_pins,
         }
     )
-    positions = Counter(death.position for death in outcome.deaths)
+    positions = Counter(stopped.position for stopped in outcome.killed_at)
     reached.update({point: positions[position] for point, position in zip(KILLED_AT, COMMIT_POSITIONS, strict=True)})
     reached[KILLED_IN_RECOVERY] = sum(count for position, count in positions.items() if position.startswith(RECOVERY))
     reached[KILLED_IN_PURGE] = sum(count for position, count in positions.items() if position.startswith(PURGE))
@@ -90,7 +89,7 @@ def _writer_points(events: Sequence[Event]) -> Counter[str]:
             case EventKind.COMMIT_ACKNOWLEDGED:
                 pending, is_committing = None, False
             case EventKind.KILLED:
-                # Recoveries that are killed after it leave the commit pending.
+                # Killed recoveries after it leave the commit pending.
                 points[KILLED_IN_COMMIT] += is_committing
                 is_committing = False
             case EventKind.RECOVERED:
@@ -120,7 +119,7 @@ def _reads_during_commits(events: Sequence[Event]) -> Iterator[bool]:
 
 
 def _reads_after_commits(events: Sequence[Event], count: int) -> Iterator[bool]:
-    """Yield for each read of a snapshot that was pinned earlier whether that many commits came in between."""
+    """Yield for each read of a snapshot that was pinned earlier whether `count` commits came in between."""
     acknowledged_ns = [event.time_ns for event in events if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
     pins: dict[str, Event] = {}
     starts: dict[str, Event] = {}
@@ -146,27 +145,26 @@ def _reads(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
 
 
 def _with_older_digest(events: Sequence[Event]) -> list[Event] | None:
-    """Let the last read of a version that follows another one show the content of the one before."""
+    """Give the last read whose version has a predecessor the content of that predecessor."""
     digests: dict[int | None, str | None] = {}
     for event in events:
         if event.kind in (EventKind.RECOVERED, EventKind.COMMIT_START):
             digests[event.version] = event.digest
-    for position in range(len(events) - 1, -1, -1):
-        event = events[position]
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
         if event.kind is EventKind.READ_END and event.version is not None:
             older = digests.get(event.version - 1)
             if older is not None and older != event.digest:
-                return [*events[:position], replace(event, digest=older), *events[position + 1 :]]
+                return [*events[:index], replace(event, digest=older), *events[index + 1 :]]
     return None
 
 
 def _with_lost_version(events: Sequence[Event]) -> list[Event] | None:
-    """Let the last recovery find the version before everything that was acknowledged."""
+    """Make the last recovery find the version before all acknowledged ones."""
     first = next((event.version for event in events if event.kind is EventKind.RECOVERED), None)
-    acknowledged = [position for position, event in enumerate(events) if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
-    recoveries = [position for position, event in enumerate(events) if event.kind is EventKind.RECOVERED]
+    acknowledged = [index for index, event in enumerate(events) if event.kind is EventKind.COMMIT_ACKNOWLEDGED]
+    recoveries = [index for index, event in enumerate(events) if event.kind is EventKind.RECOVERED]
     if not acknowledged or recoveries[-1] < acknowledged[0]:
         return None
-    position = recoveries[-1]
-    lie = replace(events[position], version=first, digest=None)
-    return list(itertools.chain(events[:position], [lie], events[position + 1 :]))
+    index = recoveries[-1]
+    return [*events[:index], replace(events[index], version=first, digest=None), *events[index + 1 :]]

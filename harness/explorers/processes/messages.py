@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other through their pipes."""
+"""The messages that the processes of a run send each other through pipes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.processes.counters import Counters, Operation
+from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation
 from tornproof.harness.explorers.processes.plan import Plan
 
 RECOVERED, PAUSED, DONE = "recovered", "paused", "done"
-"""What a writer says, and where it has come to a stop that it was told: after the last two it waits for `GO_ON`."""
+"""What a writer sends, besides `Stopped`; after that and the last two it waits for `GO_ON`."""
 GO_ON = "go on"
 READ, HAS_READ = "read", "has read"
-"""A reader that is told to read begins anew, and says when it has read."""
+"""A reader that receives `READ` starts a new read, and sends `HAS_READ` after it."""
 FINISH = "finish"
 FAILURE_TEXT_MAX = 8_000
 
@@ -37,21 +37,21 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A planted fault: at `place` (package.module:name) stands what `substitute`, spelled the same way, returns.
+    """A planted fault: `location` (package.module:name) is replaced by the result of `substitute`, named the same way.
 
-    `substitute` is called with what stood there before, in the processes whose client's name begins with `client`.
+    `substitute` is called with the original, in the processes whose client's name begins with `client`.
     """
 
-    position: str
+    location: str
     substitute: str
     client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a writer needs to go on: the last version that is settled, and what may have become the one after it."""
+    """What a writer starts with: the last version that is known, and the operation that may have made the next one."""
 
-    counters: Counters
+    expected: ExpectedVersion
     pending: Operation | None
     attempt: int
     seed: int
@@ -60,7 +60,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A process ended by an exception of its own; `is_rejection` when it may say no, because a table is beyond it."""
+    """A process ended by an exception of its own; `is_rejection` if that is a legitimate rejection of the table."""
 
     text: str
     is_rejection: bool
@@ -70,11 +70,11 @@ class Failure:
 def worker(
     connection: Connection, patches: Sequence[Patch], client: str, rejections: tuple[type[Exception], ...]
 ) -> Iterator[None]:
-    """Run a worker's life: it reports the exception that ended it; an end of the pipe ends it."""
+    """Apply the patches of a process, and send the exception that ends it; the end of the pipe ends it without one."""
     with ExitStack() as stack:
         for patch in (patch for patch in patches if client.startswith(patch.client)):
-            make = _found(patch.substitute)
-            stack.enter_context(replaced(patch.position, make(_found(patch.position))))
+            substitute = _function_at(patch.substitute)
+            stack.enter_context(replaced(patch.location, substitute(_function_at(patch.location))))
         try:
             yield
         except (EOFError, BrokenPipeError):
@@ -85,7 +85,7 @@ def worker(
                 connection.send(Failure(text=text, is_rejection=isinstance(error, rejections)))
 
 
-def _found(position: str) -> Callable[..., Any]:
-    module_name, _, name = position.partition(":")
+def _function_at(location: str) -> Callable[..., Any]:
+    module_name, _, name = location.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
     return found

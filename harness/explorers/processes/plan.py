@@ -1,6 +1,6 @@
-"""What every writer of a run does, and where it is killed: all of it follows from the seed, and nothing from timing.
+"""What every writer of a run does, and where it is killed; it follows from the seed and does not depend on timing.
 
-Each place at which a writer can be killed is met once before any is met again, in an order that is drawn.
+In random order, each position at which a writer can be killed comes once before any comes again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tornproof.harness.explorers.processes.counters import Change
+from tornproof.harness.explorers.processes.expected import Change
 from tornproof.harness.explorers.processes.stop import (
     APPEND_PM,
     COMMIT,
@@ -35,21 +35,21 @@ from tornproof.harness.explorers.processes.stop import (
 )
 
 COMMITS_BEFORE_MAX, OCCURRENCES_MAX, SPARE_COMMITS = 2, 3, 2
-"""Commits before those of which one is stopped, steps at a place up to the one, and commits that may lack the place."""
+"""Commits before the one that is stopped, occurrences of a position, and spare commits, which may lack the position."""
 PURGE_CHANCE = 0.3
 FILE_COUNT = 2
-"""How many files a partition's directory has."""
+"""The number of files in a partition's directory."""
 _RECOVERY_AFTER = {
-    # What restates an orphan needs one: a generation that was published and that no version names.
+    # Restating an orphan needs one: a generation that was published and that no version names.
     (APPEND_PM, SYNC_PM): (Change.GROW, (SYNC_HEADER, STORE_RECORD, SYNC_RECORD, STORE_VERSION)),
-    # What removes a directory needs one that no version ever named.
+    # Removing a directory needs one that no version ever named.
     (REMOVE_FILE, REMOVE_DIRECTORY): (Change.REWRITE, (*WRITES, *DIRECTORIES)),
 }
-"""Steps of a recovery that only some commits leave a reason for: the change, and where its commit may have ended."""
+"""Steps that a recovery takes only after some commits: the change of such a commit, and where it may be killed."""
 
 
 class Act(enum.StrEnum):
-    """What a writer does next; `PAUSE` waits for word of the parent."""
+    """What a writer does next; `PAUSE` waits for a message of the parent."""
 
     COMMIT = "commit"
     PURGE = "purge"
@@ -58,7 +58,7 @@ class Act(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An act; `change` says what a commit is to do at least, and from this step on the writer stops at `stop`."""
+    """An act; `change` says what a commit does at least, and from this step on the writer stops at `stop`."""
 
     act: Act
     change: Change = Change.ANY
@@ -67,7 +67,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one writer does after its recovery, in which it may stop."""
+    """What one writer does after its recovery, in which it may already stop."""
 
     steps: tuple[Step, ...] = ()
     stop_in_recovery: Stop | None = None
@@ -75,7 +75,7 @@ class Plan:
 
 
 def plan_kills(seed: int) -> Iterator[Plan]:
-    """Yield the plans of writers that are killed, without end."""
+    """Yield the plans of writers that are killed, endlessly."""
     draw = np.random.default_rng(seed)
     while True:
         for position, change in _positions(draw):
@@ -83,11 +83,11 @@ def plan_kills(seed: int) -> Iterator[Plan]:
 
 
 def plan_last(seed: int) -> Plan:
-    """Return the plan of the writer that ends in order.
+    """Return the plan of the writer that ends normally.
 
-    Readers that pinned a version inside of its second commit meet a purge of what they pinned, and read it again after
-    two commits; then they pin the newest one, and what was replaced before is purged beside them. The last commit adds
-    rows, so that no content is like the one before.
+    Readers that pinned a version inside its second commit are beside a purge of what they pinned, and read it again
+    after two commits. Then they pin the newest version, and what was replaced before is purged beside them. The last
+    commit adds rows, so that its content differs from the one before.
     """
     draw = np.random.default_rng([seed, 0])
     position = f"{COMMIT}: {PUBLICATION[int(draw.integers(len(PUBLICATION)))]}"
@@ -106,16 +106,16 @@ def plan_last(seed: int) -> Plan:
 
 
 def _positions(draw: np.random.Generator) -> Iterator[tuple[str, Change]]:
-    """Yield every place once, a commit's first, and each recovery that needs it behind a commit that it goes on from.
+    """Yield every position once, with the change that leads to it; one of a commit comes first.
 
-    With a place comes the change that leads to it.
+    Positions of recoveries that depend on a commit come right after that commit.
     """
     followers: dict[str, tuple[str, Change]] = {}
     for steps, (change, ends) in _RECOVERY_AFTER.items():
         for step, end in zip(steps, draw.permutation(ends), strict=False):
             followers[f"{COMMIT}: {end}"] = f"{RECOVERY}: {step}", change
-    led = {position for position, _ in followers.values()}
-    order = [POSITIONS[number] for number in draw.permutation(len(POSITIONS)) if POSITIONS[number] not in led]
+    following = {position for position, _ in followers.values()}
+    order = [POSITIONS[number] for number in draw.permutation(len(POSITIONS)) if POSITIONS[number] not in following]
     first = next(number for number, position in enumerate(order) if position in COMMIT_POSITIONS)
     for position in (*order[first:], *order[:first]):
         if position not in followers:
@@ -148,7 +148,7 @@ def _plan(position: str, change: Change, draw: np.random.Generator) -> Plan:
             return Plan(stop_in_recovery=_at(stop, 1))
         case "purge":
             occurrence = min(occurrence, FILE_COUNT) if step == REMOVE_FILE else 1
-            # At the pause readers pin the newest version, so that none keeps the purge from what was replaced.
+            # At the pause readers pin the newest version, so that no pin protects what was replaced.
             last = [Step(act=Act.COMMIT, change=change), Step(act=Act.PAUSE)]
             return Plan(steps=(*first, *last, Step(act=Act.PURGE, stop=_at(stop, occurrence))))
         case _:

@@ -1,4 +1,4 @@
-"""A reader of a run: it looks at snapshots in its own way until it is killed, and writes down what it saw."""
+"""A reader of a run: it reads snapshots in its own style until it is killed, and records what it read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tornproof.harness.common.history import EventKind, HistoryWriter
-from tornproof.harness.explorers.processes.counters import digest_of_rows, digest_of_table
+from tornproof.harness.explorers.processes.expected import digest_of_rows, digest_of_table
 from tornproof.harness.explorers.processes.messages import FINISH, HAS_READ, Connection, Patch, worker
 from tornproof.harness.explorers.processes.start import Start, rows_by_partition
 from tornproof.harness.systems.table_readers import followed
@@ -22,15 +22,15 @@ from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 
 PAUSE_SECONDS, POLL_SECONDS = 0.02, 0.05
 PAUSE_RATIO = 4.0
-"""How much longer a pause takes than the work before it took: four readers do not keep a machine busy."""
+"""How many times as long as a read the pause after it is, so that four readers do not keep a machine busy."""
 LATER_COMMITS = 4
-"""A pinned reader waits for so many commits before it reads its snapshot again, unless it is told something."""
+"""A pinned reader waits for so many commits before it reads its snapshot again, unless a message arrives."""
 RELOADS_MAX = 50
 DETAILS_MAX = 2_000
 
 
 class Style(enum.StrEnum):
-    """How a reader goes about it."""
+    """How a reader opens and pins what it reads."""
 
     PINNED = "pins a version and reads it twice"
     FOREIGN = "opens the table anew for each read, without a pin"
@@ -60,7 +60,7 @@ def run_reader(
             read()
             reading.answer()
             least_seconds = max(PAUSE_SECONDS, PAUSE_RATIO * (time.process_time() - begin))
-            # A writer that waits for the disk, or for its turn on a busy machine, is no reason to read more often.
+            # While a writer waits for the disk or the processor, readers read less often.
             pause_seconds = least_seconds if reading.version != before else max(least_seconds, 2 * pause_seconds)
 
 
@@ -77,12 +77,12 @@ class _Reading:
         self.version: int | None = None
 
     def takes(self, message: str) -> bool:
-        """Note that the next reading is waited for, if the message says so and not that there is to be none."""
+        """Return whether to read again, which the parent then waits for; False for `FINISH`."""
         self._is_asked = message != FINISH
         return self._is_asked
 
     def answer(self) -> None:
-        """Say that something was read, if that is waited for."""
+        """Send that something was read, if the parent waits for it."""
         if self._is_asked:
             self._is_asked = False
             self._connection.send(HAS_READ)
@@ -116,7 +116,7 @@ class _Reading:
         self._end(lambda: self._reloading(read))
 
     def follow(self) -> None:
-        """Read what the next look at the transactions shows."""
+        """Read the version that the open table's transaction file has now."""
 
         def read() -> tuple[int, str]:
             transaction = followed(self._follower)
@@ -126,7 +126,7 @@ class _Reading:
         self._end(lambda: self._reloading(read))
 
     def _reloading(self, read: Callable[[], tuple[int, str]]) -> tuple[int, str]:
-        """Read; who holds no pin and finds that a file has vanished must look for a later version."""
+        """Read, and again when a file is gone and there is a later version, as a reader without a pin must."""
         for _ in range(RELOADS_MAX):
             before = self._table.transaction().version
             try:
@@ -147,11 +147,11 @@ class _Reading:
                 if self._table.transaction().version >= version + LATER_COMMITS:
                     return
             except TornproofError:
-                # The read that comes next says what is wrong.
+                # The next read reports what is wrong.
                 return
 
     def _end(self, read: Callable[[], tuple[int, str]]) -> None:
-        """Read and write down what came of it; no exception of any kind is a right answer to a reader."""
+        """Read and record the result; any exception counts as a failed read."""
         try:
             version, digest = read()
         except Exception as error:

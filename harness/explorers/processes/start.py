@@ -1,4 +1,4 @@
-"""Where a run of processes starts: a table in a real directory, made new or copied from an image, and its account."""
+"""The start of a run of processes: a table in a real directory, new or copied from an image, and what it holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tornproof.harness.explorers.processes.counters import (
+from tornproof.harness.explorers.processes.expected import (
     SLOT_COUNT,
     Content,
-    Counters,
+    ExpectedVersion,
     Form,
     Target,
     digest_of_rows,
@@ -30,7 +30,7 @@ from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 FIRST_TIME = 1_704_067_200_000_000
-"""2024-01-01, in microseconds, where a new table's partitions start."""
+"""2024-01-01 in microseconds, where a new table's partitions start."""
 NEW_COLUMNS = (
     NewColumn(name="time", type=TypeTag.TIMESTAMP),
     NewColumn(name="number", type=TypeTag.LONG),
@@ -45,17 +45,17 @@ SHORTEST_LENGTH = 2 * SLOT_COUNT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A table that lies ready, how rows are made for it, and what its first version holds."""
+    """A prepared table, how rows are made for it, and what its first version holds."""
 
     table_path: str
     form: Form
-    counters: Counters
+    expected: ExpectedVersion
 
 
-def lay_ready(image: DiskImage | None, path: str, directory: Path) -> Start:
-    """Write the table at `path` of an image below `directory`, or make an empty one there, and take stock of it.
+def prepare_table(image: DiskImage | None, path: str, directory: Path) -> Start:
+    """Write the table at `path` of an image below `directory`, or make an empty one there, and read its version.
 
-    Raises what opening and reading a table raises, and RowsRefusedError where no rows can be added.
+    Raises what opening and reading a table raise, and RowsRejectedError where no rows can be added.
     """
     storage = OperatingSystemStorage()
     table_path = directory / path.rstrip("/").rpartition("/")[2]
@@ -66,23 +66,23 @@ def lay_ready(image: DiskImage | None, path: str, directory: Path) -> Start:
         table = open_table(storage, str(table_path))
     snapshot = open_snapshot(table)
     form = _form(table, snapshot)
-    return Start(table_path=str(table_path), form=form, counters=take_stock(snapshot, form))
+    return Start(table_path=str(table_path), form=form, expected=read_version(snapshot, form))
 
 
 def rows_by_partition(snapshot: Snapshot) -> Iterator[tuple[int, pa.Table]]:
-    """Yield start and rows of each parquet partition; raises as `Snapshot.batches`."""
+    """Yield start and rows of each parquet partition; raises what `Snapshot.batches` raises."""
     rows = pa.Table.from_batches(snapshot.batches(), schema=snapshot.schema)
-    position = 0
+    row_index = 0
     for partition in snapshot.transaction.partitions:
         if partition.is_parquet:
-            yield partition.timestamp, rows.slice(position, partition.row_count)
-            position += partition.row_count
+            yield partition.timestamp, rows.slice(row_index, partition.row_count)
+            row_index += partition.row_count
 
 
-def take_stock(snapshot: Snapshot, form: Form) -> Counters:
-    """Return the account of a version as it is read."""
+def read_version(snapshot: Snapshot, form: Form) -> ExpectedVersion:
+    """Return what a version holds, as the reader reads it."""
     starts = {target.start for target in form.targets}
-    return Counters(
+    return ExpectedVersion(
         version=snapshot.transaction.version,
         contents={
             start: Content.of(rows) if start in starts else Content(digest=digest_of_rows(rows))
@@ -138,7 +138,7 @@ def _length(partition: Partition, metadata: TableMetadata) -> int:
 
 
 def _new_targets(snapshot: Snapshot, metadata: TableMetadata) -> Iterator[Target]:
-    """Yield partitions behind the last one; beside native ones no writer may drop any."""
+    """Yield new partitions after the last one; in a table with native partitions a writer may not drop them."""
     nanoseconds, partition_by = metadata.counts_nanoseconds, metadata.partition_by
     partitions = snapshot.transaction.partitions
     is_kept = any(not partition.is_parquet for partition in partitions)

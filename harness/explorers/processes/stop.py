@@ -1,4 +1,4 @@
-"""A storage that stops its own process at a chosen place of the writer's work, also inside of a write."""
+"""A storage that stops its process at a chosen position of the writer's work, also inside a write."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SYNC_PARTITION_DIRECTORY, SYNC_TABLE_DIRECTORY = "sync partition directory", "sy
 STORE_RECORD, SYNC_RECORD, STORE_VERSION, SYNC_VERSION = "store record", "sync record", "store version", "sync version"
 REMOVE_FILE, REMOVE_DIRECTORY = "remove file", "remove directory"
 WRITES = (APPEND_DATA, SYNC_DATA, APPEND_PM, SYNC_PM)
-"""What is done to each partition, be it new or old."""
+"""Steps for each partition, new or old."""
 HEADERS = (PATCH_HEADER, SYNC_HEADER)
-"""What is also done where a partition grows in place."""
+"""Further steps for a partition that grows in place."""
 DIRECTORIES = (SYNC_PARTITION_DIRECTORY, SYNC_TABLE_DIRECTORY)
-"""What is also done after the writes to a new directory."""
+"""Further steps for a new directory, after the writes."""
 PUBLICATION = (STORE_RECORD, SYNC_RECORD, STORE_VERSION, SYNC_VERSION)
-"""What every commit does last."""
-_COMMIT_POSITIONS = (MAKE_DIRECTORY, *WRITES, *HEADERS, *DIRECTORIES, *PUBLICATION)
+"""The last steps of every commit."""
+_COMMIT_STEPS = (MAKE_DIRECTORY, *WRITES, *HEADERS, *DIRECTORIES, *PUBLICATION)
 POSITIONS = (
-    *(f"{COMMIT}: {position}" for position in _COMMIT_POSITIONS),
-    *(f"{RECOVERY}: {position}" for position in (PATCH_HEADER, SYNC_HEADER, STORE_VERSION, SYNC_VERSION)),
-    *(f"{RECOVERY}: {position}" for position in (APPEND_PM, SYNC_PM, REMOVE_FILE, REMOVE_DIRECTORY)),
-    *(f"{PURGE}: {position}" for position in (REMOVE_FILE, REMOVE_DIRECTORY, SYNC_TABLE_DIRECTORY)),
+    *(f"{COMMIT}: {step}" for step in _COMMIT_STEPS),
+    *(f"{RECOVERY}: {step}" for step in (PATCH_HEADER, SYNC_HEADER, STORE_VERSION, SYNC_VERSION)),
+    *(f"{RECOVERY}: {step}" for step in (APPEND_PM, SYNC_PM, REMOVE_FILE, REMOVE_DIRECTORY)),
+    *(f"{PURGE}: {step}" for step in (REMOVE_FILE, REMOVE_DIRECTORY, SYNC_TABLE_DIRECTORY)),
 )
-"""Where a writer can be killed; the first ones are the actions of a commit."""
-COMMIT_POSITIONS = POSITIONS[: len(_COMMIT_POSITIONS)]
+"""Where a writer can be killed, as stage and step; the first ones are those of a commit."""
+COMMIT_POSITIONS = POSITIONS[: len(_COMMIT_STEPS)]
 _BY_FILE = {
     (CallKind.PWRITE, DATA_FILE): APPEND_DATA,
     (CallKind.FDATASYNC, DATA_FILE): SYNC_DATA,
@@ -58,7 +58,7 @@ _BY_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Where a writer stops: before the `occurrence`-th (from 1) step at a place; a write there still does a part."""
+    """Where a writer stops: before the `occurrence`-th (from 1) step at a position; of a write, a part is done."""
 
     position: str
     occurrence: int
@@ -67,17 +67,17 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Where a writer stands, and whether its commit has published a generation that no version names yet."""
+    """Where a writer has stopped, and whether its commit has published a generation that no version names yet."""
 
     position: str
     is_published: bool
 
 
 class StoppingStorage(InterceptedStorage):
-    """Counts the steps at each place; `stage` is what the writer is at, and part of the place's name."""
+    """Counts the steps at each position; `stage`, set by the writer, is the first part of a position."""
 
     def __init__(self, inner: Storage, table_path: str, on_stop: Callable[[Stopped], None]) -> None:
-        """Stop nowhere; `on_stop` returns when the writer is to go on."""
+        """Do not stop yet; `on_stop` returns when the writer may continue."""
         super().__init__(inner)
         self.stage = RECOVERY
         self.counts: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class StoppingStorage(InterceptedStorage):
         return run()
 
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
-        """Let the write happen, but stop after a part of the chosen one; who goes on writes that part again."""
+        """Let the write happen, but stop after a part of the chosen one; a writer that continues writes all of it."""
 
         def write_part(stop: Stop) -> None:
             part = call.content[: int(len(call.content) * stop.written_part)]

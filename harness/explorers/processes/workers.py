@@ -1,4 +1,4 @@
-"""The processes of a run as their parent sees them: started, listened to, killed, waited for, never left behind."""
+"""The processes of a run, managed by their parent: it starts, kills and ends them, and receives their messages."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tornproof.harness.parallel.fork_server import ForkServer
 HISTORY_SUFFIX = ".history"
 POLL_SECONDS = 0.05
 HANG_SECONDS = 600.0
-"""How long a process may be silent where it owes an answer, before the run gives up; no machine is so slow."""
+"""How long the run waits for an answer before it gives up; no machine is so slow."""
 UNKNOWN_EXIT_CODE = 255
 MODULES = (run_writer.__module__, run_reader.__module__)
-"""What the server that processes are forked from imports."""
+"""Imported by the server that processes are forked from."""
 
 
 class NoAnswerError(Exception):
-    """A process did not do in time what it was told to."""
+    """A process did not answer in time."""
 
 
 class OutOfTimeError(Exception):
-    """There is no time left to wait."""
+    """The time limit of the run was reached."""
 
 
 class Member:
-    """One process; `name` is what its events are recorded under, `client` whom they happen to."""
+    """One process; `name` is the process and `client` the client in its events."""
 
     def __init__(
         self, name: str, client: str, process: int, connection: Any, history: Path, server: ForkServer
     ) -> None:
-        """Watch a process that has just been started; `connection` is our end of its pipe."""
+        """Take a process that has just been started; `connection` is our end of its pipe."""
         self.name = name
         self.client = client
         self.history = history
@@ -49,13 +49,13 @@ class Member:
         self.process = process
         self._connection = connection
         self._server = server
-        self._said: deque[Any] = deque()
+        self._messages: deque[Any] = deque()
         self._exit_code: int | None = None
-        self._is_to_die = False
+        self._is_killed_by_us = False
 
     @property
     def has_ended(self) -> bool:
-        """Whether it runs no more, and holds nothing; what it said before is then taken in."""
+        """Whether it has ended, and released all locks; its messages are then received."""
         self.listen()
         return self._exit_code is not None
 
@@ -65,7 +65,7 @@ class Member:
         return self.has_ended and self._exit_code == -signal.SIGKILL
 
     def listen(self, timeout_seconds: float = 0.0) -> None:
-        """Take in all that it has said, after waiting for the first of it; it keeps a failure."""
+        """Receive all its messages, after waiting for the first; a failure is kept apart."""
         while self._exit_code is None:
             try:
                 if not self._connection.poll(timeout_seconds):
@@ -78,45 +78,45 @@ class Member:
             if isinstance(message, Failure):
                 self.failure = message
             else:
-                self._said.append(message)
+                self._messages.append(message)
 
-    def has_spoken(self, timeout_seconds: float) -> bool:
-        """Return whether a message or its end is there, after waiting for that at most so long."""
-        if not self._said:
+    def has_message(self, timeout_seconds: float) -> bool:
+        """Return whether a message or its end is there, after waiting at most so long."""
+        if not self._messages:
             self.listen(timeout_seconds)
-        return bool(self._said) or self._exit_code is not None
+        return bool(self._messages) or self._exit_code is not None
 
     def next_message(self) -> Any:
-        """Return what it has said next, or None."""
-        return self._said.popleft() if self._said else None
+        """Return its next message, or None."""
+        return self._messages.popleft() if self._messages else None
 
-    def say(self, message: Any) -> None:
-        """Send a message; a process that is dead does not hear it."""
+    def send(self, message: Any) -> None:
+        """Send a message; one to a process that has ended is lost."""
         with suppress(OSError):
             self._connection.send(message)
 
     def kill(self) -> None:
-        """End it by SIGKILL and wait until it is gone, with its locks."""
+        """End it by SIGKILL, and wait until it is gone and its locks are released."""
         if not self.has_ended:
-            self._is_to_die = True
+            self._is_killed_by_us = True
             os.kill(self.process, signal.SIGKILL)
         while not self.has_ended:
             self.listen(POLL_SECONDS)
 
     def _end(self, exit_code: int | None) -> None:
-        """Note its end, and a failure unless we know the reason; what others did to it is no finding."""
+        """Note its end, and a failure unless we caused it; a kill by others is no finding."""
         self._exit_code = UNKNOWN_EXIT_CODE if exit_code is None else exit_code
         self._connection.close()
-        if self.failure is None and exit_code != 0 and not (self._is_to_die and exit_code == -signal.SIGKILL):
+        if self.failure is None and exit_code != 0 and not (self._is_killed_by_us and exit_code == -signal.SIGKILL):
             text = f"{self.name} ended with exit code {self._exit_code}"
             self.failure = Failure(text=text, is_rejection=exit_code in (None, -signal.SIGKILL))
 
 
 class Workers:
-    """All processes of a run; leaving the `with` block kills those that still live."""
+    """All processes of a run; leaving the `with` block kills those that still run."""
 
     def __init__(self, start: Start, histories: Path, patches: Sequence[Patch], has_time: HasTime) -> None:
-        """Let every process keep its events below the directory `histories`."""
+        """Let every process record its events below the directory `histories`."""
         self._start = start
         self._directory = histories
         self._patches = tuple(patches)
@@ -126,24 +126,24 @@ class Workers:
         self._session_counts: Counter[str] = Counter()
 
     def __enter__(self) -> Workers:
-        """Return the crew itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Let nobody outlive the run."""
+        """Kill all processes that still run."""
         self._server.close()
 
     def kill_all(self) -> None:
-        """Kill who still lives, and wait for the ends."""
+        """Kill all processes that still run, and wait for their ends."""
         for member in self._members:
             member.kill()
 
     def histories(self) -> list[Path]:
-        """Return the files of events that there are."""
+        """Return the files of events."""
         return sorted(self._directory.glob(f"*{HISTORY_SUFFIX}"))
 
     def failures(self) -> list[Failure]:
-        """Return what ended processes by themselves."""
+        """Return the failures of processes."""
         for member in self._members:
             member.listen()
         return [member.failure for member in self._members if member.failure is not None]
@@ -153,26 +153,26 @@ class Workers:
         return self._start_member(CLIENT, run_writer, session)
 
     def start_reader(self, client: str, style: Style) -> Member:
-        """Start a reader's next life; raises as `start_writer`."""
+        """Start the next process of a reader; raises as `start_writer`."""
         return self._start_member(client, run_reader, client, style)
 
-    def hear(self, member: Member) -> Any:
-        """Wait for what a process says next; None when it has ended. Raises NoAnswerError, OutOfTimeError."""
-        self._wait(member.has_spoken, f"{member.name} did not answer")
+    def receive(self, member: Member) -> Any:
+        """Wait for the next message of a process; None when it has ended. Raises NoAnswerError, OutOfTimeError."""
+        self._wait(member.has_message, f"{member.name} did not answer")
         return member.next_message()
 
-    def report_progress_all(self, members: Iterable[Member], message: Any) -> None:
-        """Tell processes something, and wait until each has answered or ended; raises as `hear`."""
-        reported = list(members)
-        for member in reported:
-            member.say(message)
-        for member in reported:
-            self.hear(member)
+    def send_to_all(self, members: Iterable[Member], message: Any) -> None:
+        """Send a message to processes, and wait until each has answered or ended; raises as `receive`."""
+        receivers = list(members)
+        for member in receivers:
+            member.send(message)
+        for member in receivers:
+            self.receive(member)
 
     def wait_for_ends(self, members: Iterable[Member]) -> None:
-        """Wait until processes have ended; raises as `hear`."""
+        """Wait until processes have ended; raises as `receive`."""
         for member in members:
-            while self.hear(member) is not None:
+            while self.receive(member) is not None:
                 pass
 
     def _start_member(self, client: str, run: Callable[..., None], *more: object) -> Member:
@@ -190,7 +190,7 @@ class Workers:
         return member
 
     def _wait(self, is_done: Callable[[float], bool], otherwise: str) -> None:
-        """Wait until something is so; it is asked with the seconds that it may take to answer."""
+        """Wait until `is_done` is true; it is called with the seconds that it may wait."""
         begin = time.monotonic()
         while True:
             if not self._has_time():

@@ -1,4 +1,4 @@
-"""The writer of a run: it recovers the table, does what its plan says and writes that down, until it is killed."""
+"""The writer of a run: it recovers the table, executes its plan and records that, until it is killed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from tornproof.harness.common.history import EventKind, HistoryWriter
-from tornproof.harness.explorers.processes.counters import (
+from tornproof.harness.explorers.processes.expected import (
     Change,
-    Counters,
+    ExpectedVersion,
     Form,
     Operation,
     new_rows,
@@ -28,7 +28,7 @@ from tornproof.harness.explorers.processes.messages import (
     worker,
 )
 from tornproof.harness.explorers.processes.plan import Act
-from tornproof.harness.explorers.processes.start import Start, take_stock
+from tornproof.harness.explorers.processes.start import Start, read_version
 from tornproof.harness.explorers.processes.stop import (
     APPEND_PM,
     COMMIT,
@@ -55,13 +55,13 @@ class LostVersionError(Exception):
 def run_writer(
     connection: Connection, start: Start, patches: Sequence[Patch], process: str, history: Path, session: Session
 ) -> None:
-    """Write until killed, or until the plan is done and word comes to end; `history` is the file to write events to."""
+    """Write until killed, or until the plan is done and the parent ends it; `history` is the file for its events."""
     with worker(connection, patches, CLIENT, REJECTIONS), HistoryWriter(history, process) as events:
         _Writing(connection, start, session, events).run()
 
 
 def operation_of(details: str) -> Operation:
-    """Return the operation that the details of a commit_start name."""
+    """Return the operation in the details of a commit_start event."""
     return msgspec.convert(json.loads(details)["operation"], Operation)
 
 
@@ -83,13 +83,13 @@ class _Writing:
         )
         self._storage.stop_at(plan.stop_in_recovery)
         with open_writer(self._storage, self._start.table_path, options=options) as writer:
-            counters = self._recovered(writer)
+            expected = self._recovered(writer)
             for step in plan.steps:
                 if step.stop is not None:
                     self._storage.stop_at(step.stop)
                 match step.act:
                     case Act.COMMIT:
-                        counters = self._commit(writer, counters, step.change)
+                        expected = self._commit(writer, expected, step.change)
                     case Act.PURGE:
                         self._purge(writer)
                     case Act.PAUSE:
@@ -98,14 +98,14 @@ class _Writing:
             self._purge(writer)
 
     def _wait(self, reason: object) -> None:
-        """Say where this writer stands, and wait until it may go on; raises EOFError when the parent is gone."""
+        """Send the reason for stopping, and wait for the parent to continue; raises EOFError when it is gone."""
         self._connection.send(reason)
         self._connection.recv()
 
-    def _recovered(self, writer: TableWriter) -> Counters:
-        """Write down what recovery left, and return the account of it."""
+    def _recovered(self, writer: TableWriter) -> ExpectedVersion:
+        """Record the version after recovery, and return what it must hold."""
         counts = self._storage.counts
-        found = take_stock(snapshot_of(writer.table, writer.transaction), self._start.form)
+        found = read_version(snapshot_of(writer.table, writer.transaction), self._start.form)
         details = {
             "restated": counts[f"{RECOVERY}: {APPEND_PM}"],
             "removed": counts[f"{RECOVERY}: {REMOVE_DIRECTORY}"],
@@ -118,21 +118,21 @@ class _Writing:
             details=json.dumps(details),
         )
         self._connection.send(RECOVERED)
-        counters = settled(self._session.counters, self._session.pending, found.version, self._start.form)
-        if counters is None:
-            raise LostVersionError(f"version {found.version} after version {self._session.counters.version}")
-        return counters
+        expected = expected_at(self._session.expected, self._session.pending, found.version, self._start.form)
+        if expected is None:
+            raise LostVersionError(f"version {found.version} after version {self._session.expected.version}")
+        return expected
 
-    def _commit(self, writer: TableWriter, counters: Counters, change: Change) -> Counters:
+    def _commit(self, writer: TableWriter, expected: ExpectedVersion, change: Change) -> ExpectedVersion:
         form = self._start.form
-        operation = plan_operation(counters, form, seed=self._session.seed, attempt=self._attempt, change=change)
+        operation = plan_operation(expected, form, seed=self._session.seed, attempt=self._attempt, change=change)
         self._attempt += 1
-        following = counters.after(operation, form)
-        for position in operation.drops:
-            writer.drop_partition(form.targets[position].start)
-        for position in operation.rewrites:
-            writer.rewrite_partition(form.targets[position].start)
-        for rows in new_rows(counters, operation, form).values():
+        following = expected.after(operation, form)
+        for index in operation.drops:
+            writer.drop_partition(form.targets[index].start)
+        for index in operation.rewrites:
+            writer.rewrite_partition(form.targets[index].start)
+        for rows in new_rows(expected, operation, form).values():
             writer.write(rows)
         details = {"operation": asdict(operation), "purged": self._purged_count}
         self._purged_count = 0
@@ -147,7 +147,7 @@ class _Writing:
         version = writer.commit()
         self._events.record(EventKind.COMMIT_ACKNOWLEDGED, client=CLIENT, version=version)
         if version != following.version:
-            raise LostVersionError(f"the commit of version {following.version} said that it made version {version}")
+            raise LostVersionError(f"the commit of version {following.version} returned version {version}")
         return following
 
     def _purge(self, writer: TableWriter) -> None:
@@ -155,10 +155,10 @@ class _Writing:
         self._purged_count += len(writer.purge())
 
 
-def settled(counters: Counters, pending: Operation | None, version: int, form: Form) -> Counters | None:
-    """Return the account of a version that was found, which is the last settled one or what was tried after it."""
-    if version == counters.version:
-        return counters
-    if pending is not None and version == counters.version + 1:
-        return counters.after(pending, form)
+def expected_at(known: ExpectedVersion, pending: Operation | None, version: int, form: Form) -> ExpectedVersion | None:
+    """Return what a version must hold: the last known one, or the one that `pending` made; None for any other."""
+    if version == known.version:
+        return known
+    if pending is not None and version == known.version + 1:
+        return known.after(pending, form)
     return None

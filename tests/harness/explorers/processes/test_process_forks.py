@@ -1,4 +1,4 @@
-"""A server that forks the processes of a run has one thread, and leaves neither a process nor a word behind."""
+"""A server that forks the processes of a run has one thread, and leaves neither a process nor output behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN = """
 import os, signal, sys
 from pathlib import Path
 from tornproof.harness.explorers.processes.explorer import explore_processes
-# A handler of its own: what a process ignores, those that it starts would ignore too.
+# A handler of its own, because signals that a process ignores are ignored in its children too.
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: None)
 print("started", flush=True)
@@ -34,14 +34,14 @@ phase = explore_processes(
     on_progress=lambda done, total: print("killed", done, flush=True),
 )
 print(phase.verdict.name, phase.note, flush=True)
-# While Python ends itself, signals do again what they do without handlers.
+# While Python exits, signals have their default effect again.
 os._exit(0)
 """
 HANG_SECONDS = 600.0
 
 
 def start_run(directory: Path, kills: int) -> subprocess.Popen[str]:
-    """Start a run as a process in a group of its own, which has got as far as to say so."""
+    """Start a run as a process in a group of its own, and wait until it has printed that it has started."""
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, str(directory), str(kills)],
         stdout=subprocess.PIPE,
@@ -73,20 +73,20 @@ def hang(connection: Any) -> None:
         time.sleep(HANG_SECONDS)
 
 
-def test_a_process_that_ends_is_told_from_one_that_is_killed() -> None:
+def test_a_process_that_ends_is_distinguished_from_one_that_is_killed() -> None:
     server = serving()
     try:
         ends = {}
-        for name, run, arguments in (("ended", end, (3,)), ("killed", hang, ()), ("told", wait, ())):
+        for name, run, arguments in (("ended", end, (3,)), ("killed", hang, ()), ("asked", wait, ())):
             process, connection = server.start(run, *arguments)
             if name == "killed":
                 os.kill(process, signal.SIGKILL)
-            if name == "told":
+            if name == "asked":
                 connection.send("end")
             with pytest.raises(EOFError):
                 connection.recv()
             ends[name] = server.exit_code(process)
-        assert ends == {"ended": 3, "killed": -signal.SIGKILL, "told": 0}
+        assert ends == {"ended": 3, "killed": -signal.SIGKILL, "asked": 0}
     finally:
         server.close()
 
@@ -101,7 +101,7 @@ def test_the_server_has_one_thread() -> None:
         server.close()
 
 
-def test_who_hangs_ends_with_the_server() -> None:
+def test_a_process_that_hangs_ends_with_the_server() -> None:
     server = serving()
     process, connection = server.start(hang)
     server.close()
@@ -117,20 +117,20 @@ def test_a_server_that_is_closed_while_it_starts_is_gone() -> None:
     assert server._process.returncode == -signal.SIGKILL
 
 
-def test_nobody_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     run = start_run(tmp_path, kills=1_000)
     assert run.stdout is not None and run.stdout.readline() == "killed 1\n"
     run.kill()
-    # All of them have the parent's outputs, which therefore end when the last process does.
+    # All of them share the parent's outputs, which therefore end with the last process.
     _, errors = run.communicate(timeout=HANG_SECONDS)
     assert (run.returncode, errors) == (-signal.SIGKILL, "")
 
 
-def test_signals_to_all_processes_are_left_to_the_parent_at_every_moment(tmp_path: Path) -> None:
+def test_signals_to_all_processes_are_handled_by_the_parent_at_any_time(tmp_path: Path) -> None:
     run = start_run(tmp_path, kills=1)
     while run.poll() is None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Some systems refuse a signal to a group whose last process has just ended.
+            # Some systems reject a signal to a group whose last process has just ended.
             with suppress(PermissionError):
                 os.killpg(run.pid, number)
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What a run is said to have reached, it did reach; and its checker is asked whether it notices lies."""
+"""The points that a run has reached are counted correctly, and controls test its checker with falsified events."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Script:
         return self.add("reader", EventKind.READ_END, version)
 
 
-NOTHING = Outcome(counters=None)
+NOTHING = Outcome(expected=None)
 
 
 def points(script: Script, outcome: Outcome = NOTHING) -> dict[str, int]:
@@ -105,10 +105,12 @@ def test_what_kills_left_is_counted() -> None:
     assert (reached[RESTATED], reached[REMOVED]) == (4, 8)
 
 
-def test_where_writers_died_is_counted() -> None:
+def test_where_writers_were_killed_is_counted() -> None:
     positions = ("commit: sync header", "commit: append data", "recovery: append pm", "purge: remove file")
-    deaths = [Stopped(position=position, is_published=position == positions[0]) for position in positions]
-    reached = points(Script().recover(0), Outcome(counters=None, deaths=deaths, pinned_reader_kills=3, freed_pins=2))
+    killed_at = [Stopped(position=position, is_published=position == positions[0]) for position in positions]
+    reached = points(
+        Script().recover(0), Outcome(expected=None, killed_at=killed_at, pinned_reader_kills=3, freed_pins=2)
+    )
     assert reached["killed at commit: sync header"] == reached["killed at commit: append data"] == 1
     assert reached["killed at commit: sync data"] == 0
     assert (reached[KILLED_PUBLISHED], reached[KILLED_IN_RECOVERY], reached[KILLED_IN_PURGE]) == (1, 1, 1)
@@ -120,19 +122,19 @@ def whole_script() -> Script:
     return script.add("writer", EventKind.KILLED).recover(2).read(2)
 
 
-def test_a_falsified_event_of_each_kind_is_noticed() -> None:
+def test_a_falsified_event_of_each_kind_is_detected() -> None:
     judgement = judge(to_arrow(whole_script().events))
     assert judgement.verdict is Verdict.VALID
     assert process_judge.failed_controls(whole_script().events, judgement) == []
 
 
-def test_a_checker_that_notices_no_lie_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checker_that_detects_no_falsified_event_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = Judgement(verdict=Verdict.VALID, counts={}, denominators={})
     monkeypatch.setattr(process_judge, "judge", lambda history: blind)
     failures = process_judge.failed_controls(whole_script().events, blind)
     assert failures == [
-        "a falsified event was not noticed as content_of_another_version",
-        "a falsified event was not noticed as acknowledged_version_lost",
+        "a falsified event was not detected as content_of_another_version",
+        "a falsified event was not detected as acknowledged_version_lost",
     ]
 
 

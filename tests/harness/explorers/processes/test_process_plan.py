@@ -1,4 +1,4 @@
-"""Every place at which a writer can be killed is planned for, in an order that follows from the seed alone."""
+"""A kill is planned for every position, in an order that follows from the seed alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from tornproof.harness.explorers.processes.counters import Change
+from tornproof.harness.explorers.processes.expected import Change
 from tornproof.harness.explorers.processes.plan import Act, Plan, plan_kills, plan_last
 from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS, Stop
 
@@ -24,7 +24,7 @@ def one_round(seed: int, skipped: int = 0) -> list[Plan]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_round_meets_every_place_once_and_a_commit_first(seed: int) -> None:
+def test_each_round_has_every_position_once_and_one_of_a_commit_first(seed: int) -> None:
     for skipped in (0, len(POSITIONS)):
         positions = [stop_of(plan).position for plan in one_round(seed, skipped)]
         assert sorted(positions) == sorted(POSITIONS)
@@ -49,22 +49,22 @@ def test_a_recovery_that_needs_a_reason_follows_a_commit_that_leaves_one(seed: i
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_place_needs_is_planned_so_often_that_it_is_met(seed: int) -> None:
+def test_what_leads_to_a_position_is_planned_often_enough_to_reach_it(seed: int) -> None:
     for plan in one_round(seed):
         stop = stop_of(plan)
         if plan.stop_in_recovery:
             assert stop.occurrence == 1
             continue
         acts = [step.act for step in plan.steps]
-        position = next(number for number, step in enumerate(plan.steps) if step.stop)
+        index = next(number for number, step in enumerate(plan.steps) if step.stop)
         if stop.position.startswith("purge"):
-            assert acts[position - 2 :] == [Act.COMMIT, Act.PAUSE, Act.PURGE]
-            assert plan.steps[position - 2].change is Change.REWRITE
+            assert acts[index - 2 :] == [Act.COMMIT, Act.PAUSE, Act.PURGE]
+            assert plan.steps[index - 2].change is Change.REWRITE
         else:
-            assert acts[position:].count(Act.COMMIT) == len(acts) - position > stop.occurrence
-            assert len({step.change for step in plan.steps[position:]}) == 1
+            assert acts[index:].count(Act.COMMIT) == len(acts) - index > stop.occurrence
+            assert len({step.change for step in plan.steps[index:]}) == 1
         # A partition is there to grow or to be rewritten.
-        assert acts[0] is Act.COMMIT and position > 0
+        assert acts[0] is Act.COMMIT and index > 0
 
 
 def test_plans_follow_from_the_seed() -> None:
@@ -73,7 +73,7 @@ def test_plans_follow_from_the_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_last_writer_stops_inside_of_a_commit_and_goes_on_long_enough(seed: int) -> None:
+def test_the_last_writer_stops_inside_a_commit_and_continues_long_enough(seed: int) -> None:
     steps = plan_last(seed).steps
     assert stop_of(plan_last(seed)).position in COMMIT_POSITIONS
     stopped = next(number for number, step in enumerate(steps) if step.stop)

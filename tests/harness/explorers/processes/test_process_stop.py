@@ -1,4 +1,4 @@
-"""A writer that is to stop at a place stops there, inside of a write too, tells where, and can go on."""
+"""A writer stops at the chosen position, also inside a write, reports it, and can continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornproof.impl.storage.interface import OpenMode
 def stopping(
     position: str, occurrence: int = 1, written_part: float = 0.0, *, is_killed: bool = True
 ) -> StoppingStorage:
-    """A storage that notes its stops in `stops`, and whose process is then killed or goes on."""
+    """A storage that records its stops in `stops`, and whose process is then killed or continues."""
     inner = MemoryStorage()
     inner.mkdir("t")
 
@@ -33,7 +33,7 @@ stops: list[Stopped] = []
 
 
 @pytest.mark.parametrize(("part", "written"), [(0.0, b""), (0.5, b"ab"), (1.0, b"abcd")])
-def test_a_write_at_the_chosen_place_is_cut_off(part: float, written: bytes) -> None:
+def test_a_write_at_the_chosen_position_is_cut_off(part: float, written: bytes) -> None:
     storage = stopping("commit: append data", occurrence=2, written_part=part)
     with storage.open_for_writing("t/data.parquet", OpenMode.NEW) as file:
         file.pwrite(b"whole", 0)
@@ -44,7 +44,7 @@ def test_a_write_at_the_chosen_place_is_cut_off(part: float, written: bytes) -> 
     assert stops == [Stopped(position="commit: append data", is_published=False)]
 
 
-def test_who_may_go_on_stops_once_and_writes_all() -> None:
+def test_a_writer_that_continues_stops_once_and_writes_all() -> None:
     storage = stopping("commit: append data", written_part=0.5, is_killed=False)
     with storage.open_for_writing("t/data.parquet", OpenMode.NEW) as file:
         file.pwrite(b"abcd", 0)
@@ -74,7 +74,7 @@ def test_what_is_published_before_the_version_is_reported(step: str, is_publishe
     assert stops == [Stopped(position=f"commit: {step}", is_published=is_published)]
 
 
-def test_steps_are_counted_from_when_the_stop_is_told() -> None:
+def test_steps_are_counted_from_when_the_stop_is_set() -> None:
     storage = stopping("commit: make directory", occurrence=2)
     storage.mkdir("t/a")
     storage.stop_at(Stop(position="commit: make directory", occurrence=2, written_part=0.0))
@@ -84,7 +84,7 @@ def test_steps_are_counted_from_when_the_stop_is_told() -> None:
         storage.mkdir("t/c")
 
 
-def test_another_stage_is_another_place() -> None:
+def test_another_stage_is_another_position() -> None:
     storage = stopping("purge: make directory")
     storage.mkdir("t/a")
     assert stops == []

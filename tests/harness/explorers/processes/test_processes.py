@@ -1,4 +1,4 @@
-"""Runs of real processes on real files are VALID, end as they should, and leave nobody and nothing behind."""
+"""Runs of real processes on real files are VALID, end as they should, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tornproof.harness.check import capture_table
 from tornproof.harness.common.history import EventKind, read_history
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.processes import explorer as processes
-from tornproof.harness.explorers.processes import workers as process_crew
+from tornproof.harness.explorers.processes import workers as process_workers
 from tornproof.harness.explorers.processes.explorer import HISTORIES, explore_processes
 from tornproof.harness.explorers.processes.judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from tornproof.harness.explorers.processes.messages import Patch
 from tornproof.harness.explorers.processes.run import Run, Settings
-from tornproof.harness.explorers.processes.start import lay_ready
+from tornproof.harness.explorers.processes.start import prepare_table
 from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -51,7 +51,7 @@ def whole_run(directory: Path) -> Phase:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of all processes of a run, of which no one else has any while their parent has not asked."""
+    """The process numbers of a run, which are not reused before the parent has waited for the processes."""
     numbers: list[int] = []
     start = ForkServer.start
 
@@ -74,7 +74,7 @@ def are_gone(processes: list[int]) -> bool:
     return bool(processes)
 
 
-def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -> None:
+def test_no_acknowledged_commit_is_lost_and_no_reader_sees_a_wrong_snapshot(whole_run: Phase) -> None:
     assert (whole_run.verdict, whole_run.note, whole_run.controls) == (Verdict.VALID, "", "passed"), whole_run.findings
     counts = whole_run.counts
     assert (counts["writers"], counts["kills of the writer"], counts["kills of readers"]) == (25, 24, 4)
@@ -82,18 +82,18 @@ def test_no_acknowledged_commit_is_lost_and_no_reader_fooled(whole_run: Phase) -
     assert counts["anomalies"] == whole_run.varying["refused reads"] == 0
     assert whole_run.explored == 25 + counts["commits"]
     assert whole_run.varying["reads"] >= 4 * 24 and not whole_run.complete
-    sessions = "25 writers one after the other, 24 of them killed at a chosen call"
-    assert f"{sessions}, and their {counts['commits']} commits" in whole_run.bound
+    writers = "25 writers one after the other, 24 of them killed at a chosen call"
+    assert f"{writers}, and their {counts['commits']} commits" in whole_run.bound
     assert "the 4 readers beside them run freely" in whole_run.bound
 
 
-def test_every_place_is_reached_without_luck(whole_run: Phase) -> None:
+def test_every_position_is_reached_independently_of_timing(whole_run: Phase) -> None:
     assert {f"killed at {position}" for position in COMMIT_POSITIONS} < whole_run.reached.keys()
     assert {point for point, is_reached in whole_run.reached.items() if is_reached != 1} == set()
     assert whole_run.varying["killed inside a recovery"] == 8 and whole_run.varying["killed inside a purge"] == 3
 
 
-def test_all_readers_read_inside_of_every_commit_that_is_killed(whole_run: Phase, directory: Path) -> None:
+def test_all_readers_read_during_every_commit_that_is_killed(whole_run: Phase, directory: Path) -> None:
     events = read_history((directory / HISTORIES).glob("*.history")).events
     begun: dict[str, int] = {}
     inside: set[str] = set()
@@ -127,7 +127,7 @@ def test_a_busy_machine_changes_no_number(tmp_path: Path) -> None:
     assert fixed_part(alone) == fixed_part(beside)
 
 
-def test_nobody_outlives_a_run_that_is_interrupted(tmp_path: Path, started: list[int]) -> None:
+def test_no_process_outlives_a_run_that_is_interrupted(tmp_path: Path, started: list[int]) -> None:
     def interrupt(done: int, total: int | None) -> NoReturn:
         raise KeyboardInterrupt
 
@@ -143,7 +143,7 @@ def test_without_kills_a_run_is_judged_all_the_same(tmp_path: Path, started: lis
     assert are_gone(started)
 
 
-def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
+def test_a_position_of_a_commit_without_a_kill_leaves_the_verdict_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "POSITIONS", POSITIONS[:2])
@@ -152,7 +152,7 @@ def test_a_place_of_a_commit_that_no_kill_came_to_leaves_the_verdict_open(
     assert phase.note.startswith("never reached: ") and 11 <= phase.note.count("killed at commit: ") <= 12
 
 
-def test_a_ceiling_is_told_as_a_smaller_bound(tmp_path: Path) -> None:
+def test_a_time_limit_is_reported_as_a_smaller_bound(tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     phase = explore(
         tmp_path / "run",
@@ -174,10 +174,10 @@ def test_without_time_nothing_is_explored(tmp_path: Path) -> None:
 
 
 class Hung:
-    """A reader that never comes back; true as soon as it has begun."""
+    """A reader that never ends its read; true as soon as it has begun."""
 
     patches = (
-        Patch(position="tornproof.harness.explorers.processes.reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),
+        Patch(location="tornproof.harness.explorers.processes.reader:rows_by_partition", substitute=f"{FAULTS}:sleep"),
     )
 
     def __init__(self, directory: Path) -> None:
@@ -187,24 +187,24 @@ class Hung:
         return self._history.exists() and self._history.stat().st_size > 0
 
 
-def test_a_ceiling_ends_waiting_for_a_process(tmp_path: Path, started: list[int]) -> None:
+def test_a_time_limit_ends_waiting_for_a_process(tmp_path: Path, started: list[int]) -> None:
     hung = Hung(tmp_path / "run")
     phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lambda: not hung)
     assert (phase.verdict, phase.explored) == (Verdict.UNKNOWN, 0)
     assert are_gone(started)
 
 
-def test_a_reader_that_never_comes_back_leaves_the_verdict_open(
+def test_a_reader_that_never_answers_leaves_the_verdict_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[int]
 ) -> None:
     hung = Hung(tmp_path / "run")
 
-    def lose_patience() -> bool:
+    def shorten_waiting() -> bool:
         if hung:
-            monkeypatch.setattr(process_crew, "HANG_SECONDS", 0.5)
+            monkeypatch.setattr(process_workers, "HANG_SECONDS", 0.5)
         return True
 
-    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=lose_patience)
+    phase = explore(tmp_path / "run", readers=1, patches=hung.patches, has_time=shorten_waiting)
     assert phase.verdict is Verdict.UNKNOWN
     assert "reader-0.0 did not answer within 0.5 s" in phase.note
     assert are_gone(started)
@@ -218,7 +218,7 @@ def test_a_reader_that_never_comes_back_leaves_the_verdict_open(
         nightly("tables/2026-07/nanosecond"),
     ],
 )
-def test_a_run_goes_on_from_a_copy_of_a_real_table(name: str, questdb_data: Path, tmp_path: Path) -> None:
+def test_a_run_starts_from_a_copy_of_a_real_table(name: str, questdb_data: Path, tmp_path: Path) -> None:
     source = next(path.parent for path in sorted((questdb_data / name).rglob("_txn")))
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
     image = capture_table(OperatingSystemStorage(), str(source))
@@ -237,7 +237,7 @@ def test_a_table_that_nothing_can_be_added_to_is_no_valid_run(questdb_data: Path
 
 
 def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [Patch(position="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
+    patches = [Patch(location="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.INVALID
     assert [finding.sentence for finding in phase.findings] == ["LookupError: a planted bug."]
@@ -245,15 +245,15 @@ def test_a_writer_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path
 
 
 def test_a_reader_with_a_bug_of_its_own_is_a_finding_with_its_traceback(tmp_path: Path) -> None:
-    patches = [Patch(position="tornproof.harness.explorers.processes.reader:open_table", substitute=f"{FAULTS}:bug")]
+    patches = [Patch(location="tornproof.harness.explorers.processes.reader:open_table", substitute=f"{FAULTS}:bug")]
     phase = explore(tmp_path / "run", patches=patches, readers=1)
     assert phase.verdict is Verdict.INVALID
     assert "a planted bug" in phase.note
 
 
-def test_a_writer_that_rejects_a_table_leaves_the_verdict_open(tmp_path: Path) -> None:
+def test_a_writer_that_rejects_a_table_leaves_the_verdict_unknown(tmp_path: Path) -> None:
     patches = [
-        Patch(position="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:refusal")
+        Patch(location="tornproof.harness.explorers.processes.writer:open_writer", substitute=f"{FAULTS}:rejection")
     ]
     phase = explore(tmp_path / "run", patches=patches)
     assert phase.verdict is Verdict.UNKNOWN
@@ -261,7 +261,7 @@ def test_a_writer_that_rejects_a_table_leaves_the_verdict_open(tmp_path: Path) -
 
 
 @pytest.mark.nightly
-def test_hundreds_of_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_path: Path) -> None:
+def test_hundreds_of_kills_lose_no_acknowledged_commit_and_mislead_no_reader(tmp_path: Path) -> None:
     phase = explore(tmp_path / "run", kills=240)
     assert (phase.verdict, phase.note, phase.controls) == (Verdict.VALID, "", "passed"), phase.findings
     assert phase.counts["kills of the writer"] == 240
@@ -269,7 +269,7 @@ def test_hundreds_of_kills_lose_no_acknowledged_commit_and_fool_no_reader(tmp_pa
 
 
 def run_with_pin(tmp_path: Path, version: int) -> Run:
-    start = lay_ready(None, "/trades", tmp_path)
+    start = prepare_table(None, "/trades", tmp_path)
     take_writer_lock(OperatingSystemStorage(), start.table_path).release()
     run = Run(start, None, None, Settings(seed=1, reader_count=4, kills=1), lambda done, total: None)  # type: ignore[arg-type]
     run.outcome.pins.append(version)
@@ -280,18 +280,18 @@ def test_a_pin_that_is_still_held_is_noticed(tmp_path: Path) -> None:
     run = run_with_pin(tmp_path, 0)
     with pin_committed(OperatingSystemStorage(), str(tmp_path / "trades")) as pin:
         assert (pin.version, pin.is_held) == (0, True)
-        run._free_pins(others_live=False)
+        run._free_pins(has_readers=False)
         assert (run.outcome.pins, run.outcome.freed_pins) == ([0], 0)
-    run._free_pins(others_live=False)
+    run._free_pins(has_readers=False)
     assert (run.outcome.pins, run.outcome.freed_pins) == ([], 1)
 
 
-def test_a_pin_of_the_committed_version_is_left_alone_while_others_live(
+def test_a_pin_of_the_committed_version_is_left_alone_while_readers_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_with_pin(tmp_path, 0)
-    run._free_pins(others_live=True)
+    run._free_pins(has_readers=True)
     assert run.outcome.pins == [0]
     monkeypatch.setattr(run, "_committed_version", lambda: 1)
-    run._free_pins(others_live=True)
+    run._free_pins(has_readers=True)
     assert run.outcome.pins == []

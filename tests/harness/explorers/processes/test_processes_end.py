@@ -1,4 +1,4 @@
-"""What a run leaves behind is judged: the last version, the soundness of the files, directories and pins."""
+"""The table after a run is checked: last version, soundness of the files, directories and pins."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tornproof.harness.common.history import EventKind, HistoryWriter, decode_file
-from tornproof.harness.explorers.processes.counters import Counters, Operation, new_rows
+from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation, new_rows
 from tornproof.harness.explorers.processes.explorer import _what_is_left
 from tornproof.harness.explorers.processes.run import Outcome
-from tornproof.harness.explorers.processes.start import Start, lay_ready
+from tornproof.harness.explorers.processes.start import Start, prepare_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.write.table_writer import open_writer
 
@@ -21,17 +21,17 @@ ROWS = Operation(attempt=0, rows=((0, 5), (1, 3)))
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    return lay_ready(None, "/trades", tmp_path)
+    return prepare_table(None, "/trades", tmp_path)
 
 
 @pytest.fixture
-def counters(start: Start) -> Counters:
+def expected(start: Start) -> ExpectedVersion:
     """What the table holds after one commit."""
     with open_writer(OperatingSystemStorage(), start.table_path) as writer:
-        for rows in new_rows(start.counters, ROWS, start.form).values():
+        for rows in new_rows(start.expected, ROWS, start.form).values():
             writer.write(rows)
         writer.commit()
-    return start.counters.after(ROWS, start.form)
+    return start.expected.after(ROWS, start.form)
 
 
 @pytest.fixture
@@ -45,52 +45,54 @@ def properties(start: Start, outcome: Outcome, events: HistoryWriter) -> list[st
 
 
 def test_the_version_that_was_written_is_left(
-    start: Start, counters: Counters, events: HistoryWriter, tmp_path: Path
+    start: Start, expected: ExpectedVersion, events: HistoryWriter, tmp_path: Path
 ) -> None:
-    assert properties(start, Outcome(counters=counters), events) == []
+    assert properties(start, Outcome(expected=expected), events) == []
     recorded, _ = decode_file((tmp_path / "events").read_bytes(), file="events")
     assert [event.kind for event in recorded] == [EventKind.READ_START, EventKind.READ_END]
-    assert (recorded[-1].version, recorded[-1].digest) == (1, counters.digest)
+    assert (recorded[-1].version, recorded[-1].digest) == (1, expected.digest)
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"contents": {}}])
 def test_another_version_or_content_is_noticed(
-    change: dict[str, object], start: Start, counters: Counters, events: HistoryWriter
+    change: dict[str, object], start: Start, expected: ExpectedVersion, events: HistoryWriter
 ) -> None:
-    expected = replace(counters, **change)  # type: ignore[arg-type]
-    assert properties(start, Outcome(counters=expected), events) == ["the last version is what was written"]
+    changed = replace(expected, **change)  # type: ignore[arg-type]
+    assert properties(start, Outcome(expected=changed), events) == ["the last version is what was written"]
 
 
 def test_a_version_that_no_writer_can_have_left_is_noticed(
-    start: Start, counters: Counters, events: HistoryWriter
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
 ) -> None:
-    assert properties(start, Outcome(counters=None), events) == ["the last version is what was written"]
+    assert properties(start, Outcome(expected=None), events) == ["the last version is what was written"]
 
 
-def test_a_table_that_cannot_be_read_is_noticed(start: Start, counters: Counters, events: HistoryWriter) -> None:
+def test_a_table_that_cannot_be_read_is_noticed(start: Start, expected: ExpectedVersion, events: HistoryWriter) -> None:
     txn = Path(start.table_path) / "_txn"
     txn.write_bytes(txn.read_bytes()[:20])
-    assert properties(start, Outcome(counters=counters), events) == ["the last version can be read"]
+    assert properties(start, Outcome(expected=expected), events) == ["the last version can be read"]
 
 
 def test_a_table_that_reads_well_but_is_not_sound_is_noticed(
-    start: Start, counters: Counters, events: HistoryWriter
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
 ) -> None:
     (pm, *_) = sorted(Path(start.table_path).glob("*/_pm"))
     (data,) = pm.parent.glob("data.parquet")
     content = bytearray(data.read_bytes())
-    # A reader goes by `_pm` and leaves the Thrift footer to others.
+    # Our reader uses `_pm`, not the Thrift footer.
     content[-8 - int.from_bytes(content[-8:-4], "little")] ^= 0x40
     data.write_bytes(content)
-    assert set(properties(start, Outcome(counters=counters), events)) == {"a table on disk is sound"}
+    assert set(properties(start, Outcome(expected=expected), events)) == {"a table on disk is sound"}
 
 
 def test_a_directory_that_the_last_purge_left_is_noticed(
-    start: Start, counters: Counters, events: HistoryWriter
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
 ) -> None:
     (Path(start.table_path) / "2024-01-01T07.0").mkdir()
-    assert properties(start, Outcome(counters=counters), events) == ["what nobody reads is purged"]
+    assert properties(start, Outcome(expected=expected), events) == ["what nobody reads is purged"]
 
 
-def test_a_pin_that_outlived_its_reader_is_noticed(start: Start, counters: Counters, events: HistoryWriter) -> None:
-    assert properties(start, Outcome(counters=counters, pins=[1]), events) == ["pins go with their process"]
+def test_a_pin_that_outlived_its_reader_is_noticed(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    assert properties(start, Outcome(expected=expected, pins=[1]), events) == ["pins go with their process"]

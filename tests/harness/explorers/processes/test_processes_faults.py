@@ -1,4 +1,4 @@
-"""Mistakes that are planted into the processes of a run: each must be found, and by its own rule."""
+"""Faults that are planted into the processes of a run: each must be found, and by its own rule."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KILLS, READERS = 3, 2
                 "tornproof.impl.write.table_writer:recover_for_writing",
                 "version_before",
                 "writer",
-                # After two deaths without a commit between them, the version before the last one has no record.
+                # After two kills without a commit between them, the version before the last one has no record.
                 {
                     "acknowledged_version_lost",
                     "seen_version_lost",
@@ -65,10 +65,10 @@ KILLS, READERS = 3, 2
         ],
     ),
 )
-def test_a_planted_mistake_is_found(
+def test_a_planted_fault_is_found(
     location: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
 ) -> None:
-    patch = Patch(position=location, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
+    patch = Patch(location=location, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
     phase = explore_processes(
         None, "/trades", directory=tmp_path, seed=seed, readers=READERS, kills=KILLS, patches=[patch]
     )

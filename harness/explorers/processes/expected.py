@@ -1,4 +1,4 @@
-"""What the writer of a run did, in its own books: every version's rows, without any of the implementation.
+"""What every version must hold after the operations of a writer, computed without the implementation.
 
 Rows are made from the number of the attempt that writes them, so no two attempts at one version have equal content.
 """
@@ -21,7 +21,7 @@ Integers = npt.NDArray[np.int64]
 ROW_COUNT_MAX = 32
 SLOT_COUNT = 1 << 20
 SLOT_FACTOR = 387_421
-"""An odd number that takes neighbouring slots far apart, for rows that come out of order."""
+"""An odd number that moves adjacent slots far apart, for rows that are written out of order."""
 PARTITION_ROW_COUNT_MAX = 1_000
 TARGET_COUNT_MAX = 3
 REWRITE_CHANCE, DROP_CHANCE, ORDERED_CHANCE = 0.15, 0.1, 0.5
@@ -29,10 +29,7 @@ REWRITE_CHANCE, DROP_CHANCE, ORDERED_CHANCE = 0.15, 0.1, 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A partition that the run writes to; `start` and `length` are in units of the timestamp.
-
-    What `is_kept` is never dropped.
-    """
+    """A partition that the run writes to, in units of the timestamp; it is never dropped if `is_kept`."""
 
     start: int
     length: int
@@ -41,7 +38,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How rows are made: `number` names a column for their unique number, `texts` those for the number in words."""
+    """How rows are made: `number` names a column for their unique number, `texts` the columns for it as text."""
 
     schema: pa.Schema
     timestamp: str
@@ -51,7 +48,7 @@ class Form:
 
 
 class Change(enum.StrEnum):
-    """What an attempt is to do: anything, or only add rows to a partition that grows in place or is rewritten."""
+    """What an attempt does: anything, or only add rows to a partition, which grows in place or is rewritten."""
 
     ANY = "any"
     GROW = "grow"
@@ -60,9 +57,9 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One attempt to commit: rows for some targets, rewrites and drops, each by the place of the target.
+    """One attempt to commit: rows for some targets, rewrites and drops; targets are indexes into `Form.targets`.
 
-    Rows in order are newer than all in their target so far; others fall between them.
+    Ordered rows are newer than all earlier ones of their target; others are between them.
     """
 
     attempt: int
@@ -74,39 +71,39 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """One partition's digest, and its rows if the run writes to it."""
+    """The digest of a partition, and its rows if the run writes to it."""
 
     digest: bytes
     rows: pa.Table | None = None
 
     @classmethod
     def of(cls, rows: pa.Table) -> Content:
-        """Return the content that is these rows."""
+        """Return the content for these rows."""
         return cls(digest=digest_of_rows(rows), rows=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """What one version holds, by the starts of partitions."""
+class ExpectedVersion:
+    """What one version must hold; `contents` are by the start of the partition."""
 
     version: int
     contents: Mapping[int, Content]
 
     @property
     def digest(self) -> str:
-        """The digest that every right reading of this version has."""
+        """The digest that every correct read of this version has."""
         return digest_of_table((start, self.contents[start].digest) for start in sorted(self.contents))
 
     def row_count(self, target: Target) -> int:
-        """Return how many rows a target has."""
+        """Return the number of rows of a target."""
         content = self.contents.get(target.start)
         return 0 if content is None or content.rows is None else content.rows.num_rows
 
-    def after(self, operation: Operation, form: Form) -> Counters:
-        """Return what the next version holds if the operation is it."""
+    def after(self, operation: Operation, form: Form) -> ExpectedVersion:
+        """Return what the next version must hold if the operation makes it."""
         contents = dict(self.contents)
-        for position in operation.drops:
-            del contents[form.targets[position].start]
+        for index in operation.drops:
+            del contents[form.targets[index].start]
         for start, rows in new_rows(self, operation, form).items():
             before = contents.get(start)
             if before is None or before.rows is None:
@@ -116,18 +113,18 @@ class Counters:
         return replace(self, version=self.version + 1, contents=contents)
 
 
-def new_rows(counters: Counters, operation: Operation, form: Form) -> dict[int, pa.Table]:
+def new_rows(expected: ExpectedVersion, operation: Operation, form: Form) -> dict[int, pa.Table]:
     """Return the rows that an operation adds, by the start of their partition.
 
-    No row has the time of another one, because a table with keys would replace that.
+    No row has the time of another one, because a table with keys would replace it.
     """
     rows = {}
-    for position, row_count in operation.rows:
-        target = form.targets[position]
+    for index, row_count in operation.rows:
+        target = form.targets[index]
         numbers = operation.attempt * ROW_COUNT_MAX + np.arange(row_count, dtype=np.int64)
         timestamps = _timestamps(target, numbers, is_ordered=operation.is_ordered)
-        content = counters.contents.get(target.start)
-        if content is not None and content.rows is not None and position not in operation.drops:
+        content = expected.contents.get(target.start)
+        if content is not None and content.rows is not None and index not in operation.drops:
             is_new = ~np.isin(timestamps, _integers(content.rows[form.timestamp]))
             numbers, timestamps = numbers[is_new], timestamps[is_new]
         rows[target.start] = _make_rows(form, numbers, timestamps)
@@ -135,31 +132,29 @@ def new_rows(counters: Counters, operation: Operation, form: Form) -> dict[int, 
 
 
 def plan_operation(
-    counters: Counters, form: Form, *, seed: int, attempt: int, change: Change = Change.ANY
+    expected: ExpectedVersion, form: Form, *, seed: int, attempt: int, change: Change = Change.ANY
 ) -> Operation:
-    """Return what a writer tries next: the same for the same arguments; anything where it cannot be the change."""
+    """Return what a writer tries next, the same for the same arguments; any change where `change` is impossible."""
     draw = np.random.default_rng([seed, attempt])
-    positions = [int(position) for position in draw.permutation(len(form.targets))]
-    present = [position for position in positions if form.targets[position].start in counters.contents]
-    own = [position for position in present if not form.targets[position].is_kept]
-    full = [position for position in own if counters.row_count(form.targets[position]) > PARTITION_ROW_COUNT_MAX]
-    room = [position for position in positions if counters.row_count(form.targets[position]) <= PARTITION_ROW_COUNT_MAX]
-    open_positions = [position for position in present if position in room]
-    if change is not Change.ANY and open_positions:
-        position = open_positions[0]
-        rows = ((position, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
-        return Operation(attempt=attempt, rows=rows, rewrites=(position,) if change is Change.REWRITE else ())
+    indexes = [int(index) for index in draw.permutation(len(form.targets))]
+    present = [index for index in indexes if form.targets[index].start in expected.contents]
+    own = [index for index in present if not form.targets[index].is_kept]
+    full = [index for index in own if expected.row_count(form.targets[index]) > PARTITION_ROW_COUNT_MAX]
+    room = [index for index in indexes if expected.row_count(form.targets[index]) <= PARTITION_ROW_COUNT_MAX]
+    open_indexes = [index for index in present if index in room]
+    if change is not Change.ANY and open_indexes:
+        index = open_indexes[0]
+        rows = ((index, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))),)
+        return Operation(attempt=attempt, rows=rows, rewrites=(index,) if change is Change.REWRITE else ())
     drops = full[:1] or (own[:1] if len(present) > 1 and draw.random() < DROP_CHANCE else [])
-    kept = [position for position in present if position not in drops]
+    kept = [index for index in present if index not in drops]
     rewrites = kept[:1] if draw.random() < REWRITE_CHANCE else []
     count = int(draw.integers(0, TARGET_COUNT_MAX, endpoint=True))
     if not drops and not rewrites:
         count = max(count, 1)
     return Operation(
         attempt=attempt,
-        rows=tuple(
-            (position, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))) for position in sorted(room[:count])
-        ),
+        rows=tuple((index, int(draw.integers(1, ROW_COUNT_MAX, endpoint=True))) for index in sorted(room[:count])),
         rewrites=tuple(rewrites),
         drops=tuple(drops),
         is_ordered=bool(draw.random() < ORDERED_CHANCE),
@@ -167,7 +162,7 @@ def plan_operation(
 
 
 def digest_of_table(partitions: Iterable[tuple[int, bytes]]) -> str:
-    """Return the digest of a version from those of its partitions, in order."""
+    """Return the digest of a version from its partitions' starts and digests, in order."""
     total = hashlib.sha256()
     for start, digest in partitions:
         total.update(start.to_bytes(8, "little", signed=True) + digest)
@@ -175,7 +170,7 @@ def digest_of_table(partitions: Iterable[tuple[int, bytes]]) -> str:
 
 
 def digest_of_rows(rows: pa.Table) -> bytes:
-    """Return a digest of all values in all columns, in order, however they are cut into chunks."""
+    """Return a digest of all values in all columns, in order, independent of their chunks."""
     total = hashlib.sha256(rows.num_rows.to_bytes(8, "little"))
     for column in rows.columns:
         for part in _canonical(column):
@@ -189,7 +184,7 @@ def _canonical(column: pa.ChunkedArray) -> Iterator[bytes]:
         array = array.storage
     if pa.types.is_primitive(array.type):
         yield pc.is_valid(array).to_numpy(zero_copy_only=False).tobytes()
-        # What lies under a null is anything.
+        # The bytes of a null are arbitrary.
         yield pc.fill_null(array, _zero(array.type)).to_numpy(zero_copy_only=False).tobytes()
     else:
         yield repr(array.to_pylist()).encode()
@@ -200,7 +195,7 @@ def _zero(of: pa.DataType) -> pa.Scalar:
 
 
 def _timestamps(target: Target, numbers: Integers, *, is_ordered: bool) -> Integers:
-    """Return a time of its own for each number: ordered ones in the second half of the target, others in the first."""
+    """Return a distinct time for each number: ordered ones in the second half of the target, others in the first."""
     half = target.length // 2
     step = half // SLOT_COUNT
     assert step > 0, "a partition has room for all slots"

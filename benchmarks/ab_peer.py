@@ -12,7 +12,7 @@ EXECUTIONS = 500
 
 
 class Slots:
-    """A version and two areas, of which it names one."""
+    """A version and two areas; the version says which one is valid."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -28,7 +28,7 @@ def commit_twice(slots: Slots) -> None:
         slots.version = version
 
 
-def look_once(slots: Slots) -> None:
+def read_once(slots: Slots) -> None:
     area = slots.areas[slots.version % 2]
     slots.seen.append((area[0], area[1]))
 
@@ -41,7 +41,7 @@ def main() -> None:
     begin = time.perf_counter()
     result = frontrun.explore(
         Slots,
-        [commit_twice, look_once],
+        [commit_twice, read_once],
         is_whole,
         max_executions=EXECUTIONS,
         stop_on_first=False,

@@ -1,4 +1,4 @@
-"""docs/performance.md, made from what `make bench` and `make bench-pipeline` have left in benchmarks/results/."""
+"""Writes docs/performance.md from the results of `make bench` and `make bench-pipeline` in benchmarks/results/."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ What `make bench-pipeline` said last:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One run: where, the comparisons, and the simulator's rates."""
+    """The results of one run: machine, comparisons, and the simulator's rates."""
 
     machine: str
     rows: list[Row]
     rates: list[Rate]
 
     def as_json(self) -> str:
-        """Return the results as text with a line for each number."""
+        """Return the results as JSON with a line for each number."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
     @classmethod
     def of_json(cls, text: str) -> Results:
-        """Read them back."""
+        """Return the results in a JSON text."""
         return msgspec.json.decode(text, type=cls)
 
 
-def machine_of_now() -> str:
-    """Return processor, cores, and the versions that matter."""
+def this_machine() -> str:
+    """Return processor, cores, and relevant versions."""
     cores = len(os.sched_getaffinity(0))
     libraries = ", ".join(f"{name} {version(name)}" for name in ("pyarrow", "isal"))
     return f"{_processor()}, {cores} cores, Python {platform.python_version()}, {libraries}"
@@ -80,7 +80,7 @@ def document(results: Results) -> str:
 
 
 def write_document() -> None:
-    """Write the page anew from the results that are kept."""
+    """Write the page from the stored results."""
     DOCUMENT.write_text(document(Results.of_json(RESULTS.read_text())))
 
 

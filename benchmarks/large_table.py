@@ -1,4 +1,4 @@
-"""Reading and verifying large tables, beside what the machine and pyarrow need for the same bytes."""
+"""Reading and verifying large tables, compared with what the machine and pyarrow need for the same bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TRADE_TYPES = {
     "is_buy": TypeTag.BOOLEAN,
 }
 STORAGE = OperatingSystemStorage()
-# Pages of a MiB, as by default, whatever the rows in them; row groups of 128 MB in the table to verify.
+# Pages of a MiB, the default, without a maximum of rows; row groups of 128 MB in the table to verify.
 ENCODING = EncodeOptions(page_row_count_max=VERIFY_GROUP_ROW_COUNT)
 LARGE = WriterOptions(row_group_row_count_max=VERIFY_GROUP_ROW_COUNT, rewrite_unused_ratio=1.0, encoding=ENCODING)
 IN_PLACE = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=1.0, encoding=ENCODING)
@@ -55,7 +55,7 @@ def large_rows(folder: Path) -> Iterator[Row]:
 
 
 def verify_rows(folder: Path) -> Iterator[Row]:
-    """Random doubles, which no codec makes smaller."""
+    """Verify random doubles, which no codec compresses."""
     path = folder / "verified"
     names = [f"d{index}" for index in range(9)]
     create(path, {"ts": TypeTag.TIMESTAMP} | dict.fromkeys(names, TypeTag.DOUBLE))
@@ -92,7 +92,7 @@ def verify_rows(folder: Path) -> Iterator[Row]:
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """Trades in two files of the same rows: one grown and merged into in place, one written anew at the end."""
+    """Read trades in two files of the same rows: one grown and merged in place, one rewritten at the end."""
     grown, compacted = folder / "grown", folder / "compacted"
     for path, last in ((grown, IN_PLACE), (compacted, REWRITE)):
         create(path, TRADE_TYPES)

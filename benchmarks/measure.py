@@ -1,4 +1,4 @@
-"""What all comparisons share: two pieces of work in turns, medians, and a goal that the ratio is to meet."""
+"""Comparisons: two pieces of work run alternately, their medians, and a goal for the ratio."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def compare(
     rounds: int = ROUNDS,
     round_seconds: float = ROUND_SECONDS,
 ) -> Row:
-    """Run both in turns, once to warm up and then `rounds` times.
+    """Run both alternately, once to warm up and then `rounds` times.
 
-    A round lasts `round_seconds` at least, by repetition: caches are cold at first. As in `timeit`, garbage is not
-    collected during a round, so that what other comparisons have left does not count.
+    A round repeats the work until it lasts at least `round_seconds`. As in `timeit`, garbage is not collected during a
+    round, so that garbage of other comparisons does not count.
     """
     times: dict[Work, list[float]] = {ours: [], peer: []}
     repetitions = {work: max(1, int(round_seconds / _seconds(work, 1))) for work in (ours, peer)}
@@ -66,7 +66,7 @@ def compare(
 
 
 def _seconds(work: Work, repetitions: int) -> float:
-    """Return how long it takes once, on the average of so many times."""
+    """Return the average seconds of one repetition."""
     gc.collect()
     gc.disable()
     try:

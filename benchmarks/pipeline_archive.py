@@ -1,9 +1,9 @@
-"""The archive beside plain Spark: gzipped JSON lines to Parquet, the same codec, level, sort and partitions.
+"""The archive compared with plain Spark: gzipped JSON lines to Parquet, the same codec, level, sort and partitions.
 
 Usage: python benchmarks/pipeline_archive.py [FRAMES] [--rounds N] [--keep DIR]. Each side runs in a process of its own
-with a session on two slots, after a warm-up on one small file; the session's start is not counted. Printed are the
+with a session on two slots, after a warm-up on one small file; starting the session is not measured. It prints the
 seconds, their ratio (goal: ours at most 1.2 times the peer's), the sizes, the largest resident memory of each kind of
-process, and what a read of one column of one row group touches (goal: less than 1 % of the bytes).
+process, and the bytes that a read of one column of one row group needs (goal: less than 1 %).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DAYS = 8
 WARM_FRAMES = 20_000
 SIDES = ("tornproof", "Spark")
 GOAL = 1.2
-GOAL_TOUCHED = 0.01
+GOAL_SHARE = 0.01
 MASTER = "local[2]"
 DOUBLES = [f"sensor_{number}" for number in range(20)]
 LONGS = [f"counter_{number}" for number in range(12)]
@@ -45,7 +45,7 @@ POLL_SECONDS = 0.25
 
 
 def frames(number: int, first: int, count: int, total: int) -> Iterator[bytes]:
-    """Yield lines of frames, in the order of time but for a few seconds; the same for the same numbers."""
+    """Yield lines of frames, ordered by time to within a few seconds; the same for the same numbers."""
     random = np.random.default_rng(number)
     step_micros = DAYS * 86_400_000_000 // total
     micros = (np.arange(first, first + count) * step_micros + random.integers(0, 3_000_000, count)) % (
@@ -105,7 +105,7 @@ def ours(spark: Any, source: Path, target: Path) -> None:
 
 
 def plain(spark: Any, source: Path, target: Path) -> None:
-    """Do what an engineer writes, with the schema given, so that nothing is read twice."""
+    """Run the job as an engineer would write it, with the schema given, so that nothing is read twice."""
     types = dict.fromkeys(DOUBLES, "DOUBLE") | dict.fromkeys(LONGS, "BIGINT") | {"ts": "TIMESTAMP", "ok": "BOOLEAN"}
     schema = ", ".join(f"{name} {types.get(name, 'STRING')}" for name in COLUMNS)
     rows = spark.read.schema(schema).json(str(source)).selectExpr("*", "to_date(ts) AS day")
@@ -124,7 +124,7 @@ class Watch:
     def __enter__(self) -> Watch:
         for status in Path("/proc").glob("[0-9]*/clear_refs"):
             try:
-                # "5" resets the high-water mark of a process that is ours.
+                # "5" resets the high-water mark of one of our processes.
                 status.write_text("5")
             except OSError:
                 continue
@@ -134,13 +134,13 @@ class Watch:
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._look()
+        self._read_peaks()
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
-            self._look()
+            self._read_peaks()
 
-    def _look(self) -> None:
+    def _read_peaks(self) -> None:
         for pid in descendants():
             try:
                 status = Path(f"/proc/{pid}/status").read_text()
@@ -167,8 +167,8 @@ def descendants() -> list[int]:
     return found
 
 
-def touched(table_path: str) -> tuple[int, int]:
-    """Return the bytes of data.parquet that one column of one row group takes to read, and those there are."""
+def bytes_of_one_column(table_path: str) -> tuple[int, int]:
+    """Return the bytes of data.parquet that reading one column of one row group needs, and all its bytes."""
     from tornproof.impl.query.time_search import TimeRange
     from tornproof.impl.read.counters import ReadCounters
     from tornproof.impl.read.reader import open_snapshot
@@ -179,7 +179,7 @@ def touched(table_path: str) -> tuple[int, int]:
     partitions = snapshot.transaction.partitions
     partition = partitions[len(partitions) // 2]
     counters = ReadCounters()
-    # The rows of the partition's first moment lie in its first row group alone.
+    # The rows of the partition's first minute are in its first row group.
     times = TimeRange(start=partition.timestamp, end=partition.timestamp + 60_000_000)
     for _ in snapshot.batches([DOUBLES[7]], times, counters=counters):
         pass
@@ -195,16 +195,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("frames", nargs="?", type=int, default=FRAMES)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="where frames are made, and found again")
+    parser.add_argument("--keep", type=Path, help="the directory where frames are made, and found again")
     parser.add_argument("--side", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.side:
-        side, *positions = asked.side
-        print(json.dumps(run_side(side, *map(Path, positions))))
+        side, *paths = asked.side
+        print(json.dumps(run_side(side, *map(Path, paths))))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        position = asked.keep or Path(temporary)
-        source, warm = position / f"frames-{asked.frames}", position / "warm"
+        folder = asked.keep or Path(temporary)
+        source, warm = folder / f"frames-{asked.frames}", folder / "warm"
         for directory, count in ((source, asked.frames), (warm, WARM_FRAMES)):
             if not directory.exists():
                 generate(directory, count)
@@ -221,10 +221,10 @@ def main() -> None:
             print(f"{side}: {seconds:.1f} s, {size_bytes(target / 'table') / 1e6:.0f} MB, peak MB {peaks}", flush=True)
         mine, theirs = (statistics.median(each["seconds"] for each in results[side]) for side in SIDES)
         print(f"ours / plain Spark: {mine / theirs:.2f} of its time (goal: at most {GOAL})")
-        read_bytes, data_bytes = touched(str(Path(temporary) / "tornproof" / "table"))
+        read_bytes, data_bytes = bytes_of_one_column(str(Path(temporary) / "tornproof" / "table"))
         share = read_bytes / data_bytes
         print(
-            f"one column of one row group: {read_bytes} of {data_bytes} bytes, {share:.3%} (goal: < {GOAL_TOUCHED:.0%})"
+            f"one column of one row group: {read_bytes} of {data_bytes} bytes, {share:.3%} (goal: < {GOAL_SHARE:.0%})"
         )
 
 

@@ -1,7 +1,7 @@
-"""A campaign of 2,000 seeds on Spark's local[2] beside the same tasks in two plain processes.
+"""A campaign of 2,000 seeds on Spark's local[2], compared with the same tasks in two plain processes.
 
-Both import the code once for each worker, run the same tasks in the same order, and write the same files. The start of
-a session is measured by itself: it is there once, however long a campaign is.
+Both import the code once for each worker, run the same tasks in the same order, and write the same files. Starting the
+session is measured separately, because it happens once, however long a campaign is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> int:
             begin = time.perf_counter()
             hashes.add(in_processes(Path(folder, f"processes-{number}")))
             process_seconds.append(time.perf_counter() - begin)
-    assert len(hashes) == 1, "both are to give the same results"
+    assert len(hashes) == 1, "both must give the same results"
     ours, peer = statistics.median(spark_seconds), statistics.median(process_seconds)
     run_count = sum(task.run_count for task in plan_of(SPEC))
     grid = Grid(title=f"{run_count:,} runs in {len(plan_of(SPEC))} tasks, the median of {ROUNDS} rounds")

@@ -1,7 +1,7 @@
-"""The check of one huge history: events a second of the judge on two slots of Spark, and the SQL oracle beside it.
+"""The check of one huge history: events a second of the judge on two slots of Spark, and of the SQL oracle.
 
 Usage: python benchmarks/pipeline_history.py [EVENTS] [--by-time] [--no-sql] [--json FILE]. The events are those of many
-readers and one writer with a few planted anomalies; they stand process by process, or with --by-time as they came.
+readers and one writer with a few planted anomalies; they are ordered by process, or with --by-time by time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KILLS = 10
 ROW_GROUP_EVENTS = 1_000_000
 FILE_EVENTS = 5_000_000
 PLANTED = 5
-"""So many readers see once what nobody wrote, and once a version before its commit started."""
+"""So many readers once see content that was never written, and once a version before its commit started."""
 
 KIND = {name: code for code, name in enumerate(KINDS)}
 PLAIN = np.array([KIND["read_start"], KIND["read_end"]])
@@ -50,7 +50,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Generator:
-    """Makes the events of each process by itself, from its number."""
+    """Makes the events of each process independently, from its number."""
 
     def __init__(self, event_count: int) -> None:
         self.commit_count = max(KILLS, event_count // EVENTS_PER_COMMIT)
@@ -68,21 +68,21 @@ class Generator:
             yield self.reader(reader)
 
     def writer(self) -> Iterator[pa.Table]:
-        """Commits one after another; at times the writer is killed in the middle, and finds its commit afterwards."""
+        """Yield commits one after the other; in some the writer is killed, and finds its commit afterwards."""
         version = np.arange(1, self.commit_count + 1)
         is_killed = version % (self.commit_count // KILLS) == 0
         ends = np.where(is_killed, KIND["recovered"], KIND["commit_acknowledged"])
-        kind = _in_turns(np.full(len(version), KIND["commit_start"]), ends)
-        time_ns = _in_turns(version * COMMIT_NS, version * COMMIT_NS + COMMIT_NS // 2 + 1)
+        kind = _interleaved(np.full(len(version), KIND["commit_start"]), ends)
+        time_ns = _interleaved(version * COMMIT_NS, version * COMMIT_NS + COMMIT_NS // 2 + 1)
         versions = np.append(0, np.repeat(version, 2))
         yield self._table(0, np.append(KIND["recovered"], kind), np.append(0, time_ns), versions, versions, client=0)
         killed = version[is_killed]
         none = np.full(len(killed), NONE)
-        deaths = np.full(len(killed), KIND["killed"])
-        yield self._table(1, deaths, killed * COMMIT_NS + COMMIT_NS // 2, none, none, client=0)
+        kills = np.full(len(killed), KIND["killed"])
+        yield self._table(1, kills, killed * COMMIT_NS + COMMIT_NS // 2, none, none, client=0)
 
     def reader(self, reader: int) -> pa.Table:
-        """Reads one after another, of which some are pinned."""
+        """Return reads one after the other, of which some are pinned."""
         draw = np.random.default_rng(reader)
         step_ns = self.commit_count * COMMIT_NS // self.read_count
         start_ns = COMMIT_NS + np.arange(self.read_count) * step_ns + draw.integers(0, step_ns // 2, self.read_count)
@@ -94,13 +94,13 @@ class Generator:
             version[self.read_count // 3] = digest[self.read_count // 3] = self.commit_count
         lengths = np.where(np.arange(self.read_count) % PINNED_EVERY == 0, len(PINNED), len(PLAIN))
         read = np.repeat(np.arange(self.read_count), lengths)
-        position = np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        kind = np.where(lengths[read] == len(PINNED), PINNED[position], PLAIN[position % len(PLAIN)])
+        index = np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        kind = np.where(lengths[read] == len(PINNED), PINNED[index], PLAIN[index % len(PLAIN)])
         is_end = kind == KIND["read_end"]
         return self._table(
             reader + 2,
             kind,
-            np.where(position == 0, start_ns[read], end_ns[read]),
+            np.where(index == 0, start_ns[read], end_ns[read]),
             np.where(is_end | (kind == KIND["pin"]), version[read], NONE),
             np.where(is_end, digest[read], NONE),
             client=reader + 2,
@@ -123,12 +123,12 @@ class Generator:
         return pa.Table.from_arrays(columns, schema=RECORDED)
 
 
-def _in_turns(first: Integers, second: Integers) -> Integers:
+def _interleaved(first: Integers, second: Integers) -> Integers:
     return np.stack([first, second], axis=1).ravel()
 
 
 def write_events(directory: Path, event_count: int, *, by_time: bool) -> tuple[list[Path], int]:
-    """Write the events and return the files and how many events there are."""
+    """Write the events, and return the files and the number of events."""
     tables = Generator(event_count).tables()
     if by_time:
         whole = pa.concat_tables(tables)
@@ -147,7 +147,7 @@ def write_events(directory: Path, event_count: int, *, by_time: bool) -> tuple[l
 
 
 def run(spark: SparkSession, files: list[Path], event_count: int, *, with_sql: bool) -> dict[str, Any]:
-    """Judge twice, because workers start and import in the first run; then ask SQL."""
+    """Judge twice, because workers start and import in the first run; then run the SQL oracle."""
     for _ in range(2):
         start = time.perf_counter()
         checked: Checked = check_files(spark, files)
@@ -169,9 +169,9 @@ def run(spark: SparkSession, files: list[Path], event_count: int, *, with_sql: b
         answers = ask_sql(by_history(spark.read.parquet(*map(str, files)), ()))
         document["sql_seconds"] = seconds = time.perf_counter() - start
         print(f"SQL: {event_count:,} events in {seconds:.1f} s, {event_count / seconds:,.0f} events/s")
-        said = difference({ONLY: judgement}, answers, ONLY)[1]
-        document["agrees"] = not said
-        print(said or "SQL agrees on verdict, anomalies and counts")
+        disagreement = difference({ONLY: judgement}, answers, ONLY)[1]
+        document["agrees"] = not disagreement
+        print(disagreement or "SQL agrees on verdict, anomalies and counts")
     return document
 
 

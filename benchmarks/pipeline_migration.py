@@ -1,6 +1,6 @@
-"""Migration of a tree on Spark, beside the same in this process, with the session started already.
+"""Migration of a tree on Spark, compared with the same in this process.
 
-`python benchmarks/pipeline_migration.py` prints what each side took; starting a session takes seconds more.
+`python benchmarks/pipeline_migration.py` prints the time of each side, without that of starting the session.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def _compared(spark: SparkSession, tree: Path, what: str) -> Row:
 
     def spread() -> None:
         converted = convert_tables(spark, plans, ConversionMode.SERVER, keeps_sound=False)
-        for position, plan in enumerate(plans):
-            _publish(outs["spread"] / str(position), plan, islice(converted, len(plan.partitions)))
+        for index, plan in enumerate(plans):
+            _publish(outs["spread"] / str(index), plan, islice(converted, len(plan.partitions)))
 
     def alone() -> None:
-        for position, plan in enumerate(plans):
+        for index, plan in enumerate(plans):
             converted = convert_table(plan, ConversionMode.SERVER, keeps_sound=False)
-            _publish(outs["alone"] / str(position), plan, converted)
+            _publish(outs["alone"] / str(index), plan, converted)
 
     def _publish(out: Path, plan: TablePlan, converted: Iterator[Conversion]) -> None:
         shutil.rmtree(out, ignore_errors=True)

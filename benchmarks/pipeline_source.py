@@ -1,12 +1,12 @@
-"""Reading through the data source of Spark beside `spark.read.parquet`, on the same row groups.
+"""Reading through the data source of Spark, compared with `spark.read.parquet` on the same row groups.
 
     python benchmarks/pipeline_source.py [ROWS]
 
-A table in one partition, with its data.parquet copied for the peer, and one of a partition a day, whose files the peer
-reads as a list of paths. A full scan hands every value of every row to Spark, which aggregates them or lets them go
-(`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark, and by the format
-`tornproof`. Beside them stands a source of Spark in Python that has nothing to read: its batches are ready, so what it
-takes is what Spark takes to move rows out of Python, and no such source can be quicker.
+One table has one partition, whose data.parquet is copied for the peer; the other has a partition for each day, and the
+peer reads their files as a list of paths. A full scan passes every value of every row to Spark, which aggregates or
+drops them (`noop`): by `scan`, which resolves and checks the version and leaves the reading to Spark, and by the format
+`tornproof`. For comparison there is a Python source of Spark that reads nothing: its batches are ready, so its time is
+what Spark needs to move rows out of Python, and no such source can be faster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Opened: TypeAlias = Callable[[], AbstractContextManager[DataFrame]]
 
 
 class ReadySource(DataSource):
-    """The rows of `trades` in their number, but the same in every batch."""
+    """As many rows as `trades`, but the same in every batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,7 +61,7 @@ class ReadyReader(DataSourceReader):
         self._batch_row_count, self._batch_count = row_count // GROUP_COUNT, GROUP_COUNT
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(range(position, self._batch_count, TASKS)) for position in range(TASKS)]
+        return [InputPartition(range(task, self._batch_count, TASKS)) for task in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         times = pa.array(range(self._batch_row_count), pa.timestamp("us", "UTC"))
@@ -149,7 +149,7 @@ def against(
     action: Callable[[DataFrame], object],
     goal: float | None = None,
 ) -> Row:
-    """Load and act in each round, as a query does that is asked once; check first that both see the same."""
+    """Load and act in each round, as a single query does; first check that both have the same number of rows."""
     assert within(ours, DataFrame.count) == theirs().count() > 0
 
     def work(frame: Opened | Callable[[], DataFrame]) -> Work:
@@ -159,7 +159,7 @@ def against(
 
 
 def within(frame: Opened | Callable[[], DataFrame], action: Callable[[DataFrame], object]) -> object:
-    """Act on a frame, inside of the block that it is valid in where it comes as one."""
+    """Act on a frame, inside the `with` block of its context manager if it has one."""
     opened = frame()
     with nullcontext(opened) if isinstance(opened, DataFrame) else opened as found:
         return action(found)
@@ -175,7 +175,7 @@ def sums(frame: DataFrame) -> list[object]:
 
 
 def write(path: Path, row_count: int, group_row_count: int, *, by_day: bool = False) -> None:
-    """Write a table of `GROUP_COUNT` row groups: in one partition, or each in the partition of a day."""
+    """Write a table of `GROUP_COUNT` row groups: in one partition, or each in the partition of its day."""
     create(path, TRADE_TYPES)
     options = WriterOptions(row_group_row_count_max=group_row_count, rewrite_unused_ratio=1.0)
     with open_writer(STORAGE, str(path), options=options) as writer:

@@ -1,4 +1,4 @@
-"""Speed as ratios to a named peer, both measured in turns in the same run: `make bench`.
+"""Speed as ratios to a named peer, both measured alternately in the same run: `make bench`.
 
 The results go to benchmarks/results/ and into docs/performance.md.
 """
@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import golden_archive
-from document import DOCUMENT, RESULTS, Results, machine_of_now, write_document
+from document import DOCUMENT, RESULTS, Results, this_machine, write_document
 from large_table import large_rows
 from measure import ROUNDS, Row, Work, compare
 from simulator import Rate, rates
@@ -93,9 +93,9 @@ def rows(golden: Path) -> Iterator[Row]:
 
 
 def append_rows(content: bytes) -> Iterator[Row]:
-    """One row group appended to a `_pm` of 1,000 row groups must cost about what it costs with 10."""
-    position = next(walk(content, file="_pm"))
-    metadata = decode_metadata(content, position, file="_pm")
+    """Appending a row group to a `_pm` of 1,000 row groups must cost about as much as to one of 10."""
+    newest = next(walk(content, file="_pm"))
+    metadata = decode_metadata(content, newest, file="_pm")
     block = metadata.blocks[0]
     new = NewRowGroup(num_rows=block.num_rows, chunks=block.chunks)
     facts = FooterFacts(parquet_footer_offset=1 << 30, parquet_footer_length=1)
@@ -112,7 +112,7 @@ def append_rows(content: bytes) -> Iterator[Row]:
 
 
 def commit_rows(folder: Path) -> Iterator[Row]:
-    """One row group committed behind 1,000 others must cost about what it costs behind 10 (goal: at most 3 times)."""
+    """Committing a row group after 1,000 others must cost about as much as after 10 (goal: at most 3 times)."""
     folder.mkdir()
     storage = OperatingSystemStorage()
     types = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "d": TypeTag.DOUBLE, "n": TypeTag.VARCHAR}
@@ -137,7 +137,7 @@ def commit_rows(folder: Path) -> Iterator[Row]:
             return commit
 
         what = "commit a row group, writer open, to a file of 1,000"
-        # Each commit makes the files longer, so that a round is one of them.
+        # Each commit makes the files longer, so a round is one commit.
         yield compare(what, committing(1000), "to one of 10", committing(10), goal=1 / 3, round_seconds=0)
 
 
@@ -147,7 +147,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, console.status("unpacking") as status:
         folder = Path(name)
         golden_archive.unpack(folder / "questdb")
-        # Large tables first, in a process as fresh as that of a command.
+        # Large tables first, while the process is as fresh as that of a command.
         questdb = folder / "questdb"
         for row in itertools.chain(large_rows(folder), rows(questdb), metadata_rows(folder), start_rows(questdb)):
             results.append(row)
@@ -155,7 +155,7 @@ def main() -> None:
     console.print(ratio_grid(results))
     simulated = rates()
     console.print(rate_grid(simulated))
-    found = Results(machine=machine_of_now(), rows=results, rates=simulated)
+    found = Results(machine=this_machine(), rows=results, rates=simulated)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(found.as_json())
     write_document()
@@ -166,7 +166,7 @@ def main() -> None:
 
 
 def ratio_grid(results: list[Row]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, title=f"medians of {ROUNDS} rounds in turns", title_justify="left")
+    grid = Grid(box=None, pad_edge=False, title=f"medians of {ROUNDS} alternating rounds", title_justify="left")
     for name in ("what", "ms", "peer", "peer ms", "times as fast", "goal"):
         grid.add_column(name, justify="left" if name in ("what", "peer") else "right", no_wrap=True)
     for row in results:

@@ -1,4 +1,4 @@
-"""The simulator's speed on the real implementation, beside frontrun on the same A/B defect in the same run."""
+"""The simulator's speed on the real implementation, and that of frontrun on the same A/B defect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRODUCT = "reader-lives-through-a-kill"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many of something in so many seconds of one core."""
+    """A count of something in so many seconds on one core."""
 
     what: str
     count: int
@@ -51,15 +51,15 @@ def case_named(name: str) -> TestCase:
 
 
 def random_rates() -> Iterator[Rate]:
-    """Whole schedules by chance, every call answered by the simulated disk."""
+    """Random complete schedules, with every call served by the simulated disk."""
     case = case_named(SCHEDULES)
     process_group = case.process_group()
     draw = np.random.default_rng(0)
     begin, calls, schedules = time.perf_counter(), 0, 0
     while time.perf_counter() - begin < SECONDS:
         world = case.begin(process_group)
-        while positions := world.enabled:
-            world.step(positions[int(draw.integers(len(positions)))])
+        while enabled := world.enabled:
+            world.step(enabled[int(draw.integers(len(enabled)))])
             calls += 1
         schedules += 1
     seconds = time.perf_counter() - begin
@@ -98,18 +98,18 @@ def product_rate() -> Rate:
 
 
 def defect_rate() -> Rate:
-    """The A/B defect, a reader that looks at the version once, through the seam and the simulated disk."""
+    """Schedules of the A/B defect, with a reader that reads the version once, on the simulated disk."""
     case = TestCase(target=LooksOnce(), path="r", operations=(1, 2), first_session=(0, 1), readers=(Readers(),))
     process_group = case.process_group()
     sampler = Sampler(case.begin(process_group))
     choose = uniform(np.random.default_rng(0))
     found: set[bool] = set()
 
-    def look(run: Run) -> None:
+    def note(run: Run) -> None:
         found.add(bool(run.world.progress.violations))
 
     begin, count = time.perf_counter(), 0
-    explore_all(case.begin(process_group), look)
+    explore_all(case.begin(process_group), note)
     while time.perf_counter() - begin < SECONDS / 5:
         sampler.run(choose)
         count += 1
@@ -122,9 +122,12 @@ def peer_rate() -> Rate:
     launcher = Path(sys.executable).with_name(PEER)
     script = Path(__file__).with_name("ab_peer.py")
     done = subprocess.run([launcher, sys.executable, script], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout[done.stdout.index("{") :])
+    result = json.loads(done.stdout[done.stdout.index("{") :])
     return Rate(
-        f"schedules of a toy with the A/B defect, {PEER}", told["schedules"], told["seconds"], f"found: {told['found']}"
+        f"schedules of a toy with the A/B defect, {PEER}",
+        result["schedules"],
+        result["seconds"],
+        f"found: {result['found']}",
     )
 
 

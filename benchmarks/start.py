@@ -1,4 +1,4 @@
-"""What a command costs before and after its work: CPU time of whole processes, beside `import pyarrow` in one."""
+"""What a command costs before and after its work: CPU time of whole processes, compared with `import pyarrow`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL_TABLE = "tables/9.4.2/chain/table"
 
 
 def start_rows(golden: Path) -> Iterator[Row]:
-    """Compare each command on a small table; the least of the rounds counts, as other processes only add to it."""
+    """Compare each command on a small table; the least of the rounds counts, as other processes only add time."""
     table = golden / SMALL_TABLE
     commands = {
         "tornproof --help": ("--help",),
@@ -42,9 +42,9 @@ def start_rows(golden: Path) -> Iterator[Row]:
 
 
 def _cpu_seconds(program: Sequence[str]) -> float:
-    """Run Python, whose output goes nowhere, and return what it and its children took, in user and system together."""
+    """Run Python without output, and return the user and system time of the process and its children."""
     nothing = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (1, 2)]
-    # As it is installed, with byte code that is kept: what compiles it anew each time measures Python's compiler.
+    # Byte code is kept, as when installed; otherwise this would measure Python's compiler.
     environment: Mapping[str, str] = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     process = os.posix_spawn(sys.executable, [sys.executable, *program], environment, file_actions=nothing)
     _, status, usage = os.wait4(process, 0)

@@ -1,4 +1,4 @@
-"""Opening and pruning the metadata of wide files, and one cold chunk of them, beside pyarrow's Thrift footer."""
+"""Opening and pruning the metadata of wide files, and reading one cold chunk, compared with pyarrow's Thrift footer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tornproof.impl.read.cold_read import read_cold
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 SIZES = ((1_000, 10, 30.0), (10_000, 10, 300.0), (10_000, 100, 1_500.0))
-"""Columns, row groups, and how many times as fast opening and pruning is to be."""
+"""Columns, row groups, and the goal for opening and pruning: how many times as fast."""
 CHECKED_GOAL = 150.0
 COLD_GOAL = 100.0
 GROUP_ROW_COUNT = 10
@@ -38,7 +38,7 @@ def metadata_rows(folder: Path) -> Iterator[Row]:
 
 
 def write_wide(path: Path, column_count: int, row_group_count: int) -> None:
-    """Doubles behind one timestamp, all with statistics."""
+    """Write doubles after one timestamp column, all with statistics."""
     names = [f"c{index:05d}" for index in range(1, column_count)]
     schema = pa.schema([pa.field("ts", pa.timestamp("us"), nullable=False), *((name, pa.float64()) for name in names)])
     values = pa.array([float(row) for row in range(GROUP_ROW_COUNT)])
@@ -89,7 +89,7 @@ def _rows(data: Path, pm: Path, token: int, shape: str, goal: float) -> Iterator
 
 
 def _with_view(pm: Path, token: int, verified: VerifiedGenerations, use: Callable[[MetadataView], T]) -> T:
-    """Open the file anew, as a process does that comes back to it."""
+    """Open the file again, as a process does that reads it again."""
     with STORAGE.open_for_reading(str(pm)) as handle:
         size_bytes = int.from_bytes(handle.pread(8, 0), "little")
         with handle.map(size_bytes) as mapping, mapping.view(size_bytes, 0) as content:

@@ -87,7 +87,7 @@ def test_silent_damage_is_seen_again_ten_times_of_ten_by_the_reader_that_is_blin
 def test_silent_damage_does_not_happen_to_a_reader_that_was_mended(tornproof: WarmRunner, damage_finding: Path) -> None:
     run = tornproof("replay", damage_finding)
     assert (run.code, run.err) == (0, "")
-    assert "the table is called sound and other rows are read" in run.out
+    assert "the table is verified as sound, and other rows are read" in run.out
     assert run.out.endswith("VALID: it does not happen any more\n")
 
 

@@ -11,9 +11,8 @@ from tornproof.harness.explorers.corruption.controls import failed_controls, fai
 from tornproof.harness.explorers.corruption.judge import Judge
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Kind, Task, split
-from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS as COVERAGE_GOALS
 from tornproof.harness.explorers.corruption.report import Plan, Run, phase_of
-from tornproof.harness.explorers.corruption.tally import Tally as Tally
+from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.parallel import workers
 from tornproof.harness.parallel.tasks import Exploration, Results, TableQuestion, explore_here
 from tornproof.harness.parallel.workers import Worker

@@ -27,7 +27,7 @@ class Spot:
 
     offset_bytes: int
     size_bytes: int
-    sibling_offset_bytes: int | None = None
+    counterpart_offset_bytes: int | None = None
 
 
 def txn_spots(content: bytes) -> Iterator[Spot]:
@@ -127,8 +127,8 @@ def _values(spot: Spot, content: bytes) -> Iterator[tuple[str, bytes]]:
         values |= {"2^32 more": value + (1 << WRAP_BITS), "its low 32 bits": value & (1 << WRAP_BITS) - 1}
     for name, number in values.items():
         yield name, (number % (1 << bits)).to_bytes(spot.size_bytes, "little")
-    if spot.sibling_offset_bytes is not None:
-        start = spot.sibling_offset_bytes
+    if spot.counterpart_offset_bytes is not None:
+        start = spot.counterpart_offset_bytes
         yield f"the value at {start}", content[start : start + spot.size_bytes]
 
 
@@ -157,8 +157,8 @@ def _record(layout: Layout, start: int, counterpart: int | None, *, skipped: str
     """Yield the numbers of one record; `counterpart` is the offset of the record with their counterparts."""
     for spec in layout.fields:
         if spec.wire.name != "bytes" and spec.name != skipped:
-            sibling = None if counterpart is None else counterpart + spec.offset_bytes
-            yield Spot(start + spec.offset_bytes, spec.wire.size_bytes, sibling)
+            counterpart_start = None if counterpart is None else counterpart + spec.offset_bytes
+            yield Spot(start + spec.offset_bytes, spec.wire.size_bytes, counterpart_start)
 
 
 def _table(layout: Layout, start: int, count: int) -> Iterator[Spot]:

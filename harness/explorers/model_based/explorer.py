@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, nothing_explored
@@ -66,12 +66,9 @@ class Control:
     location: str
     broken: Callable[[Callable[..., Any]], Callable[..., Any]]
 
-    @contextmanager
-    def planted(self) -> Iterator[None]:
+    def planted(self) -> AbstractContextManager[None]:
         """Replace the function at `location` (module:function) by the broken one."""
-        module, _, name = self.location.partition(":")
-        with replaced(self.location, self.broken(getattr(importlib.import_module(module), name))):
-            yield
+        return wrapped(self.location, self.broken)
 
 
 def _forgets_last(grow: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 A fault-free reference run does the same commits on a disk of its own, and says what a reader must see. A kill is not an
 exception inside the target. The session runs to its end, and the disk is rebuilt from the steps before the kill, so
-that no code of the target (`finally`, `except BaseException`) runs after it.
+that nothing that the target does after it (`finally`, `except BaseException`) has an effect.
 """
 
 from __future__ import annotations

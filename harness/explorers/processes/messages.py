@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import original_of, wrapped
 from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation
 from tornproof.harness.explorers.processes.plan import Plan
 
@@ -73,8 +72,7 @@ def worker(
     """Apply the patches of a process, and send the exception that ends it; the end of the pipe ends it without one."""
     with ExitStack() as stack:
         for patch in (patch for patch in patches if client.startswith(patch.client)):
-            substitute = _function_at(patch.substitute)
-            stack.enter_context(replaced(patch.location, substitute(_function_at(patch.location))))
+            stack.enter_context(wrapped(patch.location, original_of(patch.substitute)))
         try:
             yield
         except (EOFError, BrokenPipeError):
@@ -83,9 +81,3 @@ def worker(
             text = traceback.format_exc()[-FAILURE_TEXT_MAX:]
             with suppress(BrokenPipeError):
                 connection.send(Failure(text=text, is_rejection=isinstance(error, rejections)))
-
-
-def _function_at(location: str) -> Callable[..., Any]:
-    module_name, _, name = location.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    return found

@@ -19,7 +19,6 @@ from tornproof.harness.common.patch import blind_to_metadata, replaced
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.explorer import (
-    COVERAGE_GOALS,
     RECHECKS_MAX,
     TASK_SIZE,
     damage_exploration,
@@ -30,6 +29,7 @@ from tornproof.harness.explorers.corruption.explorer import (
 )
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind, split
+from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS
 from tornproof.harness.parallel import tasks
 from tornproof.harness.parallel.tasks import TableQuestion
 from tornproof.harness.replay import replay_finding

@@ -124,7 +124,7 @@ def test_fields_of_both_areas_are_set_also_to_their_counterparts(chain: Judge) -
     live = txn_layout.BaseHeader.unpack(content, 0, file=TXN_FILE)
     token = txn_layout.TransactionRecord.layout.offset_of("txn")
     records = {live.a_record_offset + token, live.b_record_offset + token}
-    counterparts = {spot.offset_bytes: spot.sibling_offset_bytes for spot in spots}
+    counterparts = {spot.offset_bytes: spot.counterpart_offset_bytes for spot in spots}
     assert records == {counterparts[record] for record in records} and counterparts[0] in records
 
 

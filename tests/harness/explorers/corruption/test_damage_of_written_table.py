@@ -11,9 +11,10 @@ from written_tables import DAY, PATH, new_table, write
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.corruption.explorer import Tally, explore_damage, judge_task, plan
+from tornproof.harness.explorers.corruption.explorer import explore_damage, judge_task, plan
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Kind
+from tornproof.harness.explorers.corruption.tally import Tally
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.create import NewColumn

@@ -445,7 +445,7 @@ class _Letters(bytes):
 
 
 def test_nothing_of_a_target_outlives_a_kill() -> None:
-    """A kill is not an exception: `except BaseException` does not catch it, and `finally` does not run after it."""
+    """A kill is not an exception: neither `except BaseException` nor `finally` has an effect after it."""
 
     class Repairs(HeaderFirst):
         def commit(self, storage: Storage, path: str, operation: bytes) -> None:

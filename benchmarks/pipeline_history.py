@@ -59,7 +59,7 @@ class Generator:
         # Odd multiples of an odd number differ in all 64 bits, as digests do.
         numbers = ((2 * version + 1) * 0x9E3779B97F4A7C15 % (1 << 64) for version in range(self.commit_count + 1))
         digests = [f"{number:016x}" for number in numbers]
-        self.digests = pa.array([*digests, "of nobody"])
+        self.digests = pa.array([*digests, "never written"])
         self.names = pa.array(["writer", "supervisor", *(f"reader-{reader:04d}" for reader in range(READERS))])
 
     def tables(self) -> Iterator[pa.Table]:

@@ -264,7 +264,7 @@ def _check_growth(world: World, key: int, old: Entry, new: Entry, facts: Facts) 
     in_place = new.directory == old.directory
     # A file of another writer may have columns in a form that ours does not append to: it is rewritten instead.
     if in_place if is_over or is_asked else is_own and not in_place:
-        way = "grew in place" if in_place else "was written anew"
+        way = "grew in place" if in_place else "was rewritten"
         unused = f"{facts.unused_bytes} of {facts.token} bytes were unused"
         raise ViolationError(ALLOWED, f"partition {key} {way}, and should not have: {unused}")
     after = world.facts[new.directory]

@@ -95,7 +95,7 @@ class Files:
     _snapshot: Snapshot | None = None
 
     def table(self) -> Table:
-        """Open the table anew."""
+        """Open the table."""
         return open_table(self.storage, self.path)
 
     def transaction(self) -> Transaction:

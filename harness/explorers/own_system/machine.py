@@ -150,7 +150,7 @@ class _Search:
         return True
 
     def draw(self, data: st.DataObject) -> tuple[Any, Any]:
-        """Return an operation, and what stands for it in a finding."""
+        """Return an operation as it is stored in a finding, and itself."""
         if isinstance(self.operations, st.SearchStrategy):
             operation = data.draw(self.operations)
             try:

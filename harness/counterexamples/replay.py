@@ -18,14 +18,14 @@ from tornproof.harness.counterexamples.log import DecisionLog, text_of
 from tornproof.harness.counterexamples.run import Replayer, Signature
 from tornproof.harness.counterexamples.smaller import Candidate
 from tornproof.harness.counterexamples.words import lane_cells
-from tornproof.harness.simulator.filesystem.kernel import NoError
+from tornproof.harness.simulator.filesystem.kernel import CallRejectedError
 from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.impl.errors import TornproofError
 
 UNUSABLE = (
     UnknownTargetError,
     NotExplorableError,
-    NoError,
+    CallRejectedError,
     TornproofError,
     KeyError,
     TypeError,

@@ -1,4 +1,4 @@
-"""Ways through schedules: DPOR and its dependencies, random schedules, and reductions for readers.
+"""Searches of schedules: DPOR and the dependencies that it needs, random schedules, and reductions for readers.
 
 It imports `systems` and the rooms before it. Begin with `dpor.py`.
 """

@@ -1,4 +1,4 @@
-"""What the turns of the current schedule touched, by object, so that the latest one that a turn depends on is near."""
+"""The accesses of the current schedule by object, which find the latest transition that another one depends on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _Ranges: TypeAlias = list[tuple[int, int, int]]
 
 
 class Accesses:
-    """A stack for each object and client: numbers of turns with the range that each touched."""
+    """For each object and process a stack: numbers of transitions with the range that each accessed."""
 
     def __init__(self, process_count: int) -> None:
-        """Start with nothing touched."""
+        """Start without accesses."""
         self._processes = range(process_count)
         self._changes: dict[object, tuple[_Ranges, ...]] = {}
         self._reads: dict[object, tuple[_Ranges, ...]] = {}
 
     def add(self, process_index: int, number: int, accessed: Footprint) -> None:
-        """Remember a turn of a client."""
+        """Push a transition of a process."""
         for of, start, stop, changes in accessed:
             table = self._changes if changes else self._reads
             stacks = table.get(of)
@@ -28,12 +28,12 @@ class Accesses:
             stacks[process_index].append((number, start, stop))
 
     def remove(self, process_index: int, accessed: Footprint) -> None:
-        """Forget a client's latest turn."""
+        """Pop the latest transition of a process."""
         for of, _, _, changes in accessed:
             (self._changes if changes else self._reads)[of][process_index].pop()
 
     def latest(self, process_index: int, accessed: Footprint, known: list[int]) -> dict[int, int]:
-        """Return, by client, the latest turn that one of `place` depends on, where it comes after the `known` ones."""
+        """Return by process the latest transition after the `known` ones that these accesses depend on."""
         found: dict[int, int] = {}
         for of, start, stop, changes in accessed:
             tables = (self._changes, self._reads) if changes else (self._changes,)

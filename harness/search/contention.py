@@ -1,8 +1,8 @@
-"""What clients are known to touch, and by that which calls can be made at once: nobody else can notice their order.
+"""What processes are known to access, and so which calls can be made at once because their order does not matter.
 
-Such a call conflicts only with calls that come before it in every schedule of the same order. What is known grows while
-schedules are run. When a client touches what another one was thought to have for itself, all that was explored on that
-belief is worth nothing, and `is_refuted` says so: explore again, with what is known now.
+Such a call conflicts only with calls that come before it in every equivalent schedule. The knowledge grows while
+schedules are run. When a process accesses what was assumed to be private to another one, whatever was explored under
+that assumption is void, and `is_refuted` says so: explore again with the present knowledge.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 Depths: TypeAlias = Sequence[int]
-"""By client: how many of its calls surely come before."""
+"""For each process, how many of its calls certainly come before."""
 _Key: TypeAlias = tuple[int, int]
 
 
 class _Open(NamedTuple):
-    """What a client has open, which no answer has told it: a name can lead to another file by now."""
+    """The files that a process has open. Its answers do not determine them: a name can lead to another file by now."""
 
     handles: dict[_Key, Handle]
     mappings: dict[_Key, Mapped]
@@ -35,12 +35,16 @@ class _Open(NamedTuple):
             {key: mapped for key, mapped in kernel.mappings.items() if key[0] == process_index},
         )
 
-    def is_there(self, kernel: Kernel) -> bool:
+    def is_in(self, kernel: Kernel) -> bool:
         return self.handles.items() <= kernel.handles.items() and self.mappings.items() <= kernel.mappings.items()
 
 
 class Leap(NamedTuple):
-    """Looks in a row whose answers are known: where they lead, what is open then, and after how much of the others."""
+    """Consecutive read-only calls whose answers are known: the node and open files after them, and what they need.
+
+    `start` is what must be open before, `needs` which calls of other processes must have been made, and `reported` are
+    the nodes on the way that have marks or an outcome.
+    """
 
     node: Node
     needs: Depths
@@ -48,7 +52,7 @@ class Leap(NamedTuple):
     opened: tuple[tuple[_Key, Handle], ...]
     mapped: tuple[tuple[_Key, Mapped], ...]
     closed: tuple[_Key, ...]
-    said: tuple[Node, ...]
+    reported: tuple[Node, ...]
 
     def take(self, world: World, process_index: int) -> None:
         """Make the calls."""
@@ -59,47 +63,52 @@ class Leap(NamedTuple):
         kernel.handles.update(self.opened)
         kernel.mappings.update(self.mapped)
         world.nodes[process_index] = self.node
-        for node in self.said:
+        for node in self.reported:
             world.progress = process_group.judge.observe(
                 world.progress, process_group.processes[process_index].name, node
             )
 
 
 class _Effect:
-    """What a client touches in one call, how late it did so, and how early others touch something in conflict."""
+    """The accesses of one call of a process, the last depth at which it made it, and the calls that may conflict.
 
-    __slots__ = ("accessed", "depth", "is_believed", "needs")
+    `needs` are the numbers of calls of the others after which no conflict is known. `is_assumed` says that a schedule
+    relied on that.
+    """
+
+    __slots__ = ("accessed", "depth", "is_assumed", "needs")
 
     def __init__(self, accessed: tuple[Access, ...], process_count: int) -> None:
         self.accessed = accessed
         self.depth = -1
         self.needs = [0] * process_count
-        self.is_believed = False
+        self.is_assumed = False
 
 
 class Contention:
-    """All that each client was seen to touch; the leaps are what follows from it."""
+    """All accesses of each process that were seen, and the leaps that follow from them."""
 
     def __init__(self, process_count: int) -> None:
         """Start without knowledge."""
         self._effects: list[dict[tuple[Access, ...], _Effect]] = [{} for _ in range(process_count)]
         self._by_object: list[dict[object, set[_Effect]]] = [{} for _ in range(process_count)]
         self.nothing: Depths = (0,) * process_count
-        self.forget_beliefs()
+        self.drop_assumptions()
 
-    def forget_beliefs(self) -> None:
-        """Keep the knowledge, and believe nothing that followed from less of it."""
+    def drop_assumptions(self) -> None:
+        """Keep the knowledge, and drop what followed from less of it."""
         self.is_refuted = False
         self._leaps: list[dict[int, list[Leap]]] = [{} for _ in self._effects]
         self._steps: list[dict[int, tuple[_Effect, _Open]]] = [{} for _ in self._effects]
         for effects in self._effects:
             for effect in effects.values():
-                effect.is_believed = False
+                effect.is_assumed = False
 
-    def settle(self, world: World, process_index: int, known: Depths) -> tuple[Access, ...] | None:
-        """Let a client make the calls whose order nobody can notice, and return what its next one touches.
+    def advance(self, world: World, process_index: int, known: Depths) -> tuple[Access, ...] | None:
+        """Let a process make the calls whose order does not matter, and return the accesses of its next one.
 
-        None is its end. The first look of a read is never made early, because what is acknowledged before it counts.
+        None is its end. The first access of a read is never made early, because the read must see what is acknowledged
+        before it.
         """
         leaps, steps, kernel = self._leaps[process_index], self._steps[process_index], world.kernel
         while True:
@@ -107,24 +116,24 @@ class Contention:
             if node.call is None:
                 return None
             for leap in leaps.get(node.number, ()):
-                if _covers(known, leap.needs) and leap.start.is_there(kernel):
+                if _covers(known, leap.needs) and leap.start.is_in(kernel):
                     leap.take(world, process_index)
                     break
             else:
                 step = steps.get(node.number)
-                if step is None or not _covers(known, step[0].needs) or not step[1].is_there(kernel):
+                if step is None or not _covers(known, step[0].needs) or not step[1].is_in(kernel):
                     accessed = world.accesses(process_index)
                     effect = self.learn(process_index, node.depth, accessed)
                     if node.begins or not _covers(known, effect.needs):
                         return accessed
-                    effect.is_believed = True
-                    if _is_look(node.call, accessed) and self._leap(world, process_index, known):
+                    effect.is_assumed = True
+                    if _is_read_only(node.call, accessed) and self._leap(world, process_index, known):
                         continue
                     steps[node.number] = effect, _Open.of(kernel, process_index)
                 world.step(process_index)
 
     def learn(self, process_index: int, depth: int, accessed: tuple[Access, ...]) -> _Effect:
-        """Remember that a client touches that when it has made so many calls."""
+        """Record that a process has these accesses after `depth` calls."""
         effect = self._effects[process_index].get(accessed)
         if effect is None:
             effect = self._effects[process_index][accessed] = _Effect(accessed, len(self._effects))
@@ -139,7 +148,7 @@ class Contention:
                 for rival in rivals:
                     if rival.needs[process_index] <= depth:
                         rival.needs[process_index] = depth + 1
-                        self.is_refuted |= rival.is_believed
+                        self.is_refuted |= rival.is_assumed
         return effect
 
     def _conflicts(self, process_index: int, accessed: tuple[Access, ...]) -> list[tuple[int, list[_Effect]]]:
@@ -151,20 +160,20 @@ class Contention:
         return found
 
     def _leap(self, world: World, process_index: int, known: Depths) -> bool:
-        """Learn to make all looks from here on that nobody can notice; whether there is one."""
+        """Record a leap over the next read-only calls whose order does not matter; return whether there are any."""
         tried = world.fork()
-        said: list[Node] = []
+        reported: list[Node] = []
         needs: Depths = self.nothing
         while (node := tried.nodes[process_index]).call is not None and not node.begins:
             accessed = tried.accesses(process_index)
             effect = self.learn(process_index, node.depth, accessed)
-            if not _is_look(node.call, accessed) or not _covers(known, effect.needs):
+            if not _is_read_only(node.call, accessed) or not _covers(known, effect.needs):
                 break
-            effect.is_believed = True
+            effect.is_assumed = True
             needs = [max(pair) for pair in zip(needs, effect.needs, strict=True)]
             tried.step(process_index)
             if tried.nodes[process_index].marks or tried.nodes[process_index].outcome:
-                said.append(tried.nodes[process_index])
+                reported.append(tried.nodes[process_index])
         start = world.nodes[process_index]
         if tried.nodes[process_index] is start:
             return False
@@ -180,13 +189,13 @@ class Contention:
                 for key in (*before.handles, *before.mappings)
                 if key not in after.handles and key not in after.mappings
             ),
-            tuple(said),
+            tuple(reported),
         )
         self._leaps[process_index].setdefault(start.number, []).append(leap)
         return True
 
 
-def _is_look(call: Call, accessed: tuple[Access, ...]) -> bool:
+def _is_read_only(call: Call, accessed: tuple[Access, ...]) -> bool:
     return call.kind in READ_ONLY_CALLS or (call.kind is CallKind.CLOSE and not accessed)
 
 

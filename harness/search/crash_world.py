@@ -1,4 +1,4 @@
-"""What becomes of a world when processes die: the second life of the writer, beside readers that live on or are new."""
+"""The world after a crash: a second session of the writer, beside readers that survived or are new."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tornproof.impl.storage.interface import StorageReason
 
 Action: TypeAlias = tuple[Any, ...]
 Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
-"""Returns what a power cut may leave of a kernel, each with the choice that makes it."""
+"""Returns the kernels that a power cut may leave, each with the choice that gives it."""
 WRITER_PLACE, READER_PLACE = 0, 1
 FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 FAILED_SYNC = Rejected(StorageReason.INPUT_OUTPUT)
@@ -24,7 +24,7 @@ FAILED_SYNC = Rejected(StorageReason.INPUT_OUTPUT)
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """The clients before and after a crash; those after it are the same for every crash, so that they learn once."""
+    """The processes before and after a crash; those after it are shared by all crashes, so that each runs only once."""
 
     case: TestCase
     first: ProcessGroup
@@ -32,15 +32,15 @@ class Sessions:
 
     @classmethod
     def of(cls, case: TestCase, *, fails: bool = False) -> Sessions:
-        """Cast both lives; readers of the second one are the same clients, which go on or begin anew."""
+        """Make the processes of both sessions; the readers are the same in both, and go on or begin anew."""
         first = case.process_group(fails=fails)
-        writer = case.writer(case.second_session, looks=True)
+        writer = case.writer(case.second_session, reads_first=True)
         second = ProcessGroup(processes=(writer, *first.processes[1:]), judge=first.judge, rules=case.rules)
         return cls(case, first, second)
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """All clients of both lives."""
+        """All processes of both sessions."""
         return (*self.first.processes, self.second.processes[WRITER_PLACE])
 
     def close(self) -> None:
@@ -49,15 +49,15 @@ class Sessions:
             process.close()
 
     def after_kill(self, world: World) -> World:
-        """Return the world after the writer's process died: what it wrote is there, and readers live on."""
+        """Return the world after the writer was killed: what it wrote stays, and readers go on."""
         kernel = world.kernel.fork()
         kernel.kill(WRITER_PLACE)
         return self._second(kernel, world.nodes[1:], world.progress)
 
     def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
-        """Return the world that begins on what a power cut left: nobody remembers what was only seen."""
-        forgotten = progress._replace(seen=len(progress.committed), readings=())
-        return self._second(kernel, [process.root for process in self.second.processes[1:]], forgotten)
+        """Return the world after a power cut: a commit that was seen but not acknowledged need not have survived."""
+        survived = progress._replace(seen=len(progress.committed), readings=())
+        return self._second(kernel, [process.root for process in self.second.processes[1:]], survived)
 
     def after_failed_sync(self, world: World) -> World:
         """Return the world in which the writer's next call, a sync, failed: its pages are clean and unwritten."""
@@ -66,9 +66,9 @@ class Sessions:
         return failed
 
     def crashes(self, world: World, model: str, disks: Disks) -> Iterator[tuple[Action, World]]:
-        """Yield what becomes of a world when the writer dies before its next call, under "A", "D", or that of `disks`.
+        """Yield the worlds after a crash of the writer before its next call, under "A", "D", or the model of `disks`.
 
-        Under "D" the call is a sync that fails, and the writer has not died yet.
+        Under "D" the call is a sync that fails, and the writer goes on.
         """
         if model == "A":
             yield ("kill",), self.after_kill(world)
@@ -84,7 +84,7 @@ class Sessions:
 
 
 def fail_sync(world: World) -> None:
-    """Let the writer's next call, a sync, fail: the pages are clean then, and not on disk."""
+    """Let the writer's next call, a sync, fail: its pages then count as clean, but are not on disk."""
     kernel = world.kernel
     file = kernel.file_of(WRITER_PLACE, world.call(WRITER_PLACE))
     if file is not None:

@@ -1,7 +1,8 @@
-"""Source-set DPOR with sleep sets: one complete schedule for each order in which dependent calls can come.
+"""Source-set DPOR with sleep sets: one complete schedule for each order of dependent calls.
 
 Algorithm 1 of Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction" (POPL 2014), depth first
-over worlds that fork, so that no prefix is ever run again. Nothing in the seam waits: who has not ended is enabled.
+over worlds that fork, so that no prefix is run twice. No call of the storage blocks, so all processes that have not
+ended are enabled.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tornproof.harness.search.transitions import Footprint, Schedule, State, com
 from tornproof.harness.simulator.process.world import World
 
 Clock: TypeAlias = tuple[int, ...]
-"""By client: how many of its turns come before a turn in every schedule of the same order, itself included."""
+"""For each process, how many of its transitions happen before a transition, the latter included."""
 
 
 class Counts(NamedTuple):
-    """What was explored; the end of a `blocked` schedule is known from another one. Steps are calls that were made."""
+    """What was explored; the end of a `blocked` schedule is known from another one. `steps` are calls."""
 
     complete: int
     blocked: int
@@ -29,23 +30,23 @@ class Counts(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A turn of the current schedule: its number among its client's, from 1 on, and its place among all.
+    """A transition of the current schedule: its number among those of its process, from 1, and its index among all.
 
-    `depth` is how many calls its client made before it.
+    `depth` is how many calls its process made before it.
     """
 
     process_index: int
     number: int
-    position: int
+    schedule_index: int
     depth: int
     accessed: Footprint
     clock: Clock
 
 
 class Run(NamedTuple):
-    """A complete schedule: the world at its end, and the turns of each client. It changes when the search goes on.
+    """A complete schedule: the world at its end, and the transitions by process. Valid until the search goes on.
 
-    `schedule` returns it, or one like it in which a turn comes as late as it can.
+    `schedule` returns it, or an equivalent one in which the given transition comes as late as possible.
     """
 
     world: World
@@ -57,21 +58,21 @@ OnEnd: TypeAlias = Callable[[Run], None]
 
 
 def explore_all(world: World, on_end: OnEnd, *, has_time: HasTime = always, schedules_max: int | None = None) -> Counts:
-    """Run every schedule of a world that differs from others in the order of dependent calls, and hand over each end.
+    """Run one schedule for each order of dependent calls, and call `on_end` with each.
 
-    Stops after `schedules_max`, or when there is no time left, and then is not done. A search whose beliefs were
-    refuted starts anew, and then hands over some ends again; the counts are those of the last one.
+    Stops after `schedules_max`, or when there is no time left, and is not done then. A search whose assumptions were
+    refuted starts again, and then passes some schedules again; the counts are those of the last search.
     """
     contention = Contention(len(world.nodes))
     while True:
         counts = _Search(world, on_end, contention).run(has_time, schedules_max)
         if not contention.is_refuted:
             return counts
-        contention.forget_beliefs()
+        contention.drop_assumptions()
 
 
 class _Frame:
-    """A moment of the current schedule, whom to choose there, who was chosen before, and the turn that was taken."""
+    """A state of the current schedule: the processes to choose there, those asleep, and the transition taken."""
 
     __slots__ = ("asleep", "state", "todo", "transition", "transition_counts")
 
@@ -92,7 +93,7 @@ class _Search:
         self._accesses = Accesses(len(self._process_indexes))
         self._transitions: list[list[Transition]] = [[] for _ in self._process_indexes]
         self._frames: list[_Frame] = []
-        self._settled = tuple(
+        self._prefix = tuple(
             (process_index, after.depth - before.depth)
             for process_index, (before, after) in enumerate(zip(world.nodes, begin.world.nodes, strict=True))
         )
@@ -143,15 +144,15 @@ class _Search:
         frame.asleep.add(transition.process_index)
         frame.transition = None
 
-    def _enter(self, state: State, transition_counts: Clock, asleep: set[int], favourite: int) -> None:
-        """Go on from a moment, or be done.
+    def _enter(self, state: State, transition_counts: Clock, asleep: set[int], preferred: int) -> None:
+        """Push a frame for a state, or count the schedule when it is at its end.
 
-        Clients take turns, because then the most schedules have the most in common.
+        Processes alternate, because then schedules have the longest prefixes in common.
         """
-        enabled = state.open_positions
+        enabled = state.open_indexes
         awake = [process_index for process_index in enabled if process_index not in asleep]
         if awake:
-            first = next((process_index for process_index in awake if process_index >= favourite), awake[0])
+            first = next((process_index for process_index in awake if process_index >= preferred), awake[0])
             self._frames.append(_Frame(state, transition_counts, asleep, first))
         elif enabled:
             self._blocked += 1
@@ -160,11 +161,11 @@ class _Search:
             self._on_end(Run(state.world, self._transitions, lambda late: self._schedule(state.world, late)))
 
     def _ordered(self, process_index: int, accessed: Footprint, frame: _Frame) -> Transition:
-        """Return the next turn of a client with its clock, and see to it that its races are run the other way round."""
+        """Return the next transition of a process with its clock, and add the reversals of its races to the search."""
         own = self._transitions[process_index]
         known = list(own[-1].clock) if own else [0] * len(self._process_indexes)
         number = known[process_index] + 1
-        position = len(self._frames) - 1
+        schedule_index = len(self._frames) - 1
         latest = [
             self._transitions[q][count - 1]
             for q, count in self._accesses.latest(process_index, accessed, known).items()
@@ -178,15 +179,15 @@ class _Search:
             known = [max(pair) for pair in zip(known, one.clock, strict=True)]
         known[process_index] = number
         transition = Transition(
-            process_index, number, position, frame.state.world.nodes[process_index].depth, accessed, tuple(known)
+            process_index, number, schedule_index, frame.state.world.nodes[process_index].depth, accessed, tuple(known)
         )
         for race in races:
             self._reverse(race, transition)
         return transition
 
     def _reverse(self, race: Transition, transition: Transition) -> None:
-        """Let someone who can begin a schedule with the later turn first be chosen where the earlier one was."""
-        frame = self._frames[race.position]
+        """Where the earlier transition was taken, add a process with which a reversed schedule can begin."""
+        frame = self._frames[race.schedule_index]
         firsts = []
         for process_index in self._process_indexes:
             if process_index == race.process_index:
@@ -217,4 +218,4 @@ class _Search:
             (transition.process_index, depths[transition.process_index][transition.number] - transition.depth)
             for transition in transitions
         ]
-        return compressed((*self._settled, *calls))
+        return compressed((*self._prefix, *calls))

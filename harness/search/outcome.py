@@ -1,4 +1,4 @@
-"""What came of a schedule: what each client said, which rules were broken, and the files at the end."""
+"""The outcome of a schedule: what each process reported, which rules were broken, and the files at the end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DIGEST_BYTES = 16
 class Outcome(NamedTuple):
     """The same for all schedules that differ only in the order of independent calls.
 
-    `violations` are (property, client) without stale reads, which depend on when calls came that touch nothing in
-    common: `stale_reads` of `tornproof.harness.search.staleness` finds those.
+    `violations` are (property, process) without stale reads, which depend on the order of independent calls:
+    `tornproof.harness.search.staleness` finds those.
     """
 
     said: tuple[Said, ...]
@@ -27,15 +27,15 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Tells what came of schedules, and remembers what clients said on their ways and which files there were."""
+    """Gives the outcomes of schedules, and caches what processes said and digests of files."""
 
     def __init__(self) -> None:
-        """Start without memory."""
+        """Start with an empty cache."""
         self._said: dict[Node, Said] = {}
         self._files: dict[object, bytes] = {}
 
     def of(self, world: World) -> Outcome:
-        """Return what came of a schedule that is at its end."""
+        """Return the outcome of a schedule that is at its end."""
         violations = ((each.property, each.process) for each in world.progress.violations)
         return Outcome(
             tuple([self._said.get(node) or self._learn(node) for node in world.nodes]),
@@ -57,7 +57,7 @@ class Outcomes:
 
 
 def path_to(node: Node) -> list[Node]:
-    """Return a client's moments from its start to that one."""
+    """Return the nodes of a process from its start to this one."""
     path = [node]
     while path[-1].parent is not None:
         path.append(path[-1].parent)
@@ -66,7 +66,7 @@ def path_to(node: Node) -> list[Node]:
 
 
 def said_by(node: Node) -> Said:
-    """Return all that a client said up to a moment, and how it ended."""
+    """Return everything that a process said up to a node, and how it ended."""
     path = path_to(node)
     said = [(mark.kind, mark.value) for each in path for mark in each.marks]
     return (*said, ("ended", node.outcome))

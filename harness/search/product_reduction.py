@@ -1,7 +1,7 @@
 """Schedule × crash for one reader that changes nothing: every crash of the writer, every schedule of the reader.
 
-It goes by way of cuts: a writer's course before the crash, one for each disk after it, and a reader that lives through
-both or begins anew.
+It uses the reader reduction twice: on the writer's trace before the crash, and for each disk on the trace after it,
+beside a reader that survived or begins anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
-from tornproof.harness.search.reader_reduction import ReaderReduction, ReaderState, Trace, Ways, origin_of, schedule_of
+from tornproof.harness.search.reader_reduction import (
+    Arrivals,
+    ReaderReduction,
+    ReaderState,
+    Trace,
+    origin_of,
+    schedule_of,
+)
 from tornproof.harness.simulator.persistence.models import model_named
 from tornproof.harness.simulator.process.observer import Progress, Property, Violation
 from tornproof.harness.simulator.process.world import World
@@ -29,7 +36,7 @@ PARTS = 8
 
 @dataclass(slots=True)
 class ReductionCounts:
-    """What a search went through: reader states, crash points, courses after them, and what was found, with moves.
+    """What a search went through: reader states, crash points, traces after them, and violations with their moves.
 
     An outcome is what the reader said, the commits at the end, and whether the writer died.
     """
@@ -44,30 +51,30 @@ class ReductionCounts:
 
 
 class _Crash(NamedTuple):
-    execution_state: int
+    trace_index: int
     action: Action
     world: World
 
 
 class ProductReduction:
-    """One search of a situation with one reader under one model, "A", "D", or that of `disks`."""
+    """One search of a test case with one reader under one model, "A", "D", or that of `disks`."""
 
     def __init__(self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
-        """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
+        """Explore until all is done or `goes_on`, called with the number of states, returns False."""
         self._sessions = sessions
-        self._sessions_through = not model_named(model).everything_dies
+        self._readers_survive = not model_named(model).everything_dies
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
-        self._cuts = ReaderReduction(sessions.first.processes[READER_PLACE], READER_PLACE, sessions.first.judge)
+        self._reduction = ReaderReduction(sessions.first.processes[READER_PLACE], READER_PLACE, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
-        self._before: Ways = {}
+        self._before: Arrivals = {}
         self.counts = ReductionCounts()
 
     def run(self) -> ReductionCounts:
         """Search to the end."""
         counts, first = self.counts, self._first
-        self._before = self._cuts.search(first, [self._cuts.root()])
+        self._before = self._reduction.search(first, [self._reduction.root()])
         counts.found += [(violation, [(WRITER_PLACE, len(first) - 1)]) for violation in first.progresses[-1].violations]
         for state in self._before:
             for violation in state.progress.violations:
@@ -75,73 +82,71 @@ class ProductReduction:
         self._end(first, self._before, has_crashed=False)
         counts.is_complete = True
         for crash in self._crashes():
-            if not self._goes_on(self._cuts.state_count):
+            if not self._goes_on(self._reduction.state_count):
                 counts.is_complete = False
                 break
             counts.traces += 1
             self._after(crash)
-        counts.states = self._cuts.state_count
+        counts.states = self._reduction.state_count
         return counts
 
     def _crashes(self) -> Sequence[_Crash]:
-        """Return a crash for each world that there is after one; of equal ones the last, beside the most readers.
+        """Return one crash for each distinct world after it; of equal ones the last, which most reader states precede.
 
-        Where a bound cuts them, those that were tried lie all over the writer's life.
+        They are interleaved, so that a search that stops early has tried crashes all over the writer's session.
         """
         distinct: dict[object, _Crash] = {}
-        for execution_state in range(len(self._first) - 1):
+        for trace_index in range(len(self._first) - 1):
             self.counts.crash_points += 1
-            for action, world in self._crashes_at(execution_state):
+            for action, world in self._crashes_at(trace_index):
                 identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_PLACE].number)
-                distinct[identity] = _Crash(execution_state, action, world)
+                distinct[identity] = _Crash(trace_index, action, world)
         crashes = list(distinct.values())
         return [crash for part in range(PARTS) for crash in crashes[part::PARTS]]
 
-    def _crashes_at(self, execution_state: int) -> Iterator[tuple[Action, World]]:
-        first, reader = self._first, self._cuts.root().node
-        nodes = [first.nodes[execution_state], reader]
-        world = World(
-            self._sessions.first, first.kernels[execution_state].fork(), nodes, first.progresses[execution_state]
-        )
+    def _crashes_at(self, trace_index: int) -> Iterator[tuple[Action, World]]:
+        first, reader = self._first, self._reduction.root().node
+        nodes = [first.nodes[trace_index], reader]
+        world = World(self._sessions.first, first.kernels[trace_index].fork(), nodes, first.progresses[trace_index])
         return self._sessions.crashes(world, self._model, self._disks)
 
     def _after(self, crash: _Crash) -> None:
-        readers = [self._cuts.root()]
-        if self._sessions_through:
+        readers = [self._reduction.root()]
+        if self._readers_survive:
             readers = [
                 state
-                for state, come in self._before.items()
-                if come.execution_state <= crash.execution_state and not state.progress.violations
+                for state, arrival in self._before.items()
+                if arrival.trace_index <= crash.trace_index and not state.progress.violations
             ]
         self._count(crash, readers)
         before = crash.world.progress
         trace = Trace(self._last_session(crash.world))
-        come = self._cuts.search(trace, readers)
-        self._count_recovery(trace, come, before)
-        self._end(trace, come, has_crashed=True)
-        for violation, state, end in self._violations(trace, come, readers):
-            moves = [(WRITER_PLACE, crash.execution_state), crash.action]
-            if self._sessions_through:
+        arrivals = self._reduction.search(trace, readers)
+        self._count_recovery(trace, arrivals, before)
+        self._end(trace, arrivals, has_crashed=True)
+        for violation, state, end in self._violations(trace, arrivals, readers):
+            moves = [(WRITER_PLACE, crash.trace_index), crash.action]
+            if self._readers_survive:
                 moves = [
-                    *schedule_of(READER_PLACE, self._before, origin_of(come, state), crash.execution_state),
+                    *schedule_of(READER_PLACE, self._before, origin_of(arrivals, state), crash.trace_index),
                     crash.action,
                 ]
-            self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, come, state, end)]))
+            self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, arrivals, state, end)]))
 
     def _last_session(self, world: World) -> World:
-        """Let a writer whose sync failed say so and end; nothing that it does then is seen by anybody."""
+        """Let a writer whose sync failed run to its end, and return the world of the next session."""
         if world.process_group is self._sessions.second:
             return world
         world.run(WRITER_PLACE)
         return self._sessions.after_kill(world)
 
     def _violations(
-        self, trace: Trace, come: Ways, readers: list[ReaderState]
+        self, trace: Trace, arrivals: Arrivals, readers: list[ReaderState]
     ) -> Iterator[tuple[Violation, ReaderState, int]]:
-        """Yield what went wrong, the reader's state that belongs to it, and up to when the writer has to go on."""
+        """Yield each violation, the reader's state that belongs to it, and the index that the writer must reach."""
         for violation in trace.progresses[-1].violations:
             yield violation, readers[0], len(trace) - 1
-        for state in come:
+        for state in arrivals:
             for violation in state.progress.violations:
                 yield violation, state, 0
         recovered = trace.recovered_count
@@ -151,25 +156,25 @@ class ProductReduction:
                     sentence = f"commit {state.progress.seen} was seen, and is gone"
                     yield Violation(Property.SEEN_LOST, "writer", sentence), state, len(trace) - 1
 
-    def _end(self, trace: Trace, come: Ways, *, has_crashed: bool) -> None:
+    def _end(self, trace: Trace, arrivals: Arrivals, *, has_crashed: bool) -> None:
         commit_count = len(trace.progresses[-1].committed)
-        for state in come:
+        for state in arrivals:
             if state.node.call is None and not state.progress.violations and not trace.progresses[-1].violations:
                 self.counts.outcomes.add((said_by(state.node), commit_count, has_crashed))
 
     def _count(self, crash: _Crash, readers: list[ReaderState]) -> None:
         reached, progress = self.counts.reached, crash.world.progress
         reached[IN_COMMIT if progress.pending is not None else BETWEEN_COMMITS] += 1
-        if self._sessions_through:
+        if self._readers_survive:
             reached[SEEN_EARLY] += any(state.progress.seen > len(progress.committed) for state in readers)
             reached[READER_AT_WORK] += any(state.node.depth > 0 for state in readers)
 
-    def _count_recovery(self, trace: Trace, come: Ways, before: Progress) -> None:
+    def _count_recovery(self, trace: Trace, arrivals: Arrivals, before: Progress) -> None:
         reached = self.counts.reached
         if before.pending is not None and trace.recovered_count is not None:
             reached[KEPT if trace.recovered_count > len(before.committed) else DROPPED] += 1
-        reached[ORPHAN_SEEN] += any(0 < each.execution_state < trace.recovered_state for each in come.values())
-        if self._sessions_through:
+        reached[ORPHAN_SEEN] += any(0 < each.trace_index < trace.recovered_state for each in arrivals.values())
+        if self._readers_survive:
             reached[LIVED_THROUGH] += any(
-                state.node.call is None and origin_of(come, state).node.depth > 0 for state in come
+                state.node.call is None and origin_of(arrivals, state).node.depth > 0 for state in arrivals
             )

@@ -1,6 +1,6 @@
 """Sampled schedules: uniform random ones, and PCT with its guarantee for bugs of d steps (Burckhardt et al., 2010).
 
-What is drawn becomes a schedule at once, and the schedule is the run: nobody needs the seed to see it again.
+Each sample is recorded as a schedule, which replays without the seed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tornproof.harness.search.transitions import Schedule, State, compressed
 from tornproof.harness.simulator.process.world import World
 
 Choose: TypeAlias = Callable[[list[int], int], int]
-"""Returns one of the places that are open, at the turn of that number."""
+"""Returns one of the given process indexes for the transition of that number."""
 
 
 class Sampler:
-    """Runs schedules from one world, and remembers what clients touch, so that only turns that matter are drawn."""
+    """Runs schedules from one world, and keeps what processes access, so that only dependent calls are ordered."""
 
     def __init__(self, world: World) -> None:
         """Sample the futures of a world."""
@@ -28,19 +28,18 @@ class Sampler:
         self.transition_count = self.run(lambda process_indexes, transition: process_indexes[0])[2]
 
     def run(self, choose: Choose) -> tuple[World, Schedule, int]:
-        """Run a schedule; return the world at its end, what was run, and in how many turns."""
+        """Run a schedule; return the world at its end, the schedule, and the number of transitions."""
         if self._contention.is_refuted:
-            self._contention.forget_beliefs()
+            self._contention.drop_assumptions()
         before = [node.depth for node in self._world.nodes]
         state = State.begin(self._world, self._contention)
-        transitions = []
         transition_count = 0
         depths = [node.depth for node in state.world.nodes]
         transitions = [
             (process_index, depth - start)
             for process_index, (depth, start) in enumerate(zip(depths, before, strict=True))
         ]
-        while process_indexes := state.open_positions:
+        while process_indexes := state.open_indexes:
             process_index = choose(process_indexes, transition_count)
             state.take_transition(process_index)
             depth = state.world.nodes[process_index].depth
@@ -51,22 +50,23 @@ class Sampler:
 
 
 def uniform(generator: np.random.Generator) -> Choose:
-    """Return a policy by which everybody is as likely as everybody else at each turn."""
-    drawn: list[float] = []
+    """Return a policy that chooses each process with the same probability at each transition."""
+    values: list[float] = []
 
     def choose(process_indexes: list[int], transition: int) -> int:
-        if not drawn:
-            # One draw for many turns, because each costs more than a turn does.
-            drawn.extend(generator.random(64).tolist())
-        return process_indexes[int(drawn.pop() * len(process_indexes))]
+        if not values:
+            # Values are made in batches, because a call of the generator costs more than a transition does.
+            values.extend(generator.random(64).tolist())
+        return process_indexes[int(values.pop() * len(process_indexes))]
 
     return choose
 
 
 def pct(generator: np.random.Generator, process_count: int, transition_count: int, depth: int) -> Choose:
-    """Return a policy with priorities that change at depth - 1 turns of about so many, each drawn anew.
+    """Return a policy with random priorities that change at depth - 1 random transitions of about `transition_count`.
 
-    A bug that needs `depth` ordered turns is met with probability 1 / (clients * turns ** (depth - 1)) or more.
+    A bug that needs `depth` ordered transitions is found with a probability of at least
+    1 / (process_count * transition_count ** (depth - 1)).
     """
     assert depth >= 1 and transition_count >= 1
     priorities = (generator.permutation(process_count) + depth).tolist()

@@ -1,9 +1,9 @@
-"""A reader that changes nothing, beside the recorded course of a writer: every schedule of both, in few steps.
+"""A reader that changes nothing, beside the recorded trace of a writer: every schedule of both, in few steps.
 
-The writer does the same whatever such a reader does, so a schedule is only a choice, for each call of the reader, of
-the moment in the writer's course. Moments between which nothing changes that the call looks at are one, and of two ways
-to the same state of the reader the earlier one can go on in every way of the later. Such readers cannot tell of each
-other either, so what many say is the product of what each of them says (docs/how-it-works.md).
+The writer does the same whatever such a reader does, so a schedule only chooses, for each call of the reader, a state
+of the writer's trace. States between which nothing changes that the call accesses count as one, and if the same state
+of the reader is reached at two points of the trace, the earlier one can go on in every way of the later. Such readers
+do not affect each other either, so the outcomes of many are the product of the outcomes of each (docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tornproof.harness.simulator.process.world import World
 
 
 class NotOnlyAReaderError(NotExplorableError):
-    """The client changes, locks or leases something, so that others can tell of it."""
+    """The process changes, locks or leases something, so that others may be affected by it."""
 
 
 class Trace:
-    """What a writer did, moment by moment: the kernel and what the judge knew, before any call and after each."""
+    """The execution of a writer: kernel, progress and node, before its first call and after each."""
 
     def __init__(self, world: World) -> None:
-        """Let the writer go on to its end, alone; the world is used up."""
+        """Run the writer to its end, alone, in `world` itself."""
         self.kernels: list[Kernel] = [world.kernel.fork()]
         self.progresses: list[Progress] = [world.progress]
         self.nodes: list[Node] = [world.nodes[WRITER_PLACE]]
@@ -49,116 +49,112 @@ class Trace:
             self.nodes.append(world.nodes[WRITER_PLACE])
         counts = [len(progress.committed) for progress in self.progresses]
         self._acknowledgements = [
-            execution_state
-            for execution_state in range(1, len(counts))
-            if counts[execution_state] > counts[execution_state - 1]
+            trace_index for trace_index in range(1, len(counts)) if counts[trace_index] > counts[trace_index - 1]
         ]
-        said = [any(mark.kind == RECOVERED for mark in node.marks) for node in self.nodes]
-        self.recovered_state = said.index(True) if True in said else len(said)
-        """When a recovery was done, or the end."""
-        self.recovered_count = counts[self.recovered_state] if True in said else None
-        """After how many commits a recovery found the table."""
+        recovered = [any(mark.kind == RECOVERED for mark in node.marks) for node in self.nodes]
+        self.recovered_state = recovered.index(True) if True in recovered else len(recovered)
+        """The index of the state after the recovery, or the length."""
+        self.recovered_count = counts[self.recovered_state] if True in recovered else None
+        """The number of commits that the recovery found."""
 
     def __len__(self) -> int:
-        """How many moments there are."""
+        """The number of states."""
         return len(self.kernels)
 
-    def next_change(
-        self, execution_state: int, accessed: tuple[Access, ...], *, counts_acknowledged: bool
-    ) -> int | None:
-        """Return the first later moment at which one of these ranges, or what is acknowledged, is another."""
+    def next_change(self, trace_index: int, accessed: tuple[Access, ...], *, counts_acknowledged: bool) -> int | None:
+        """Return the first later index at which one of these ranges, or what is acknowledged, has changed."""
         found = []
         for of, start, stop, _ in accessed:
             changes = self._changes.get(of, ())
-            for later, first, last in changes[bisect_right(changes, (execution_state, 1 << 64)) :]:
+            for later, first, last in changes[bisect_right(changes, (trace_index, 1 << 64)) :]:
                 if first < stop and start < last:
                     found.append(later)
                     break
         if counts_acknowledged:
-            process_index = bisect_right(self._acknowledgements, execution_state)
-            found += self._acknowledgements[process_index : process_index + 1]
+            next_one = bisect_right(self._acknowledgements, trace_index)
+            found += self._acknowledgements[next_one : next_one + 1]
         return min(found, default=None)
 
 
 class ReaderState(NamedTuple):
-    """A reader between two calls: where it stands, what it has open, and what the judge knows of it."""
+    """A reader between two calls: its node, what it has open, and its progress."""
 
     node: Node
     handles: frozenset[tuple[tuple[int, int], Handle]]
     mappings: frozenset[tuple[tuple[int, int], Mapped]]
     progress: Progress
-    """Of the reader alone: its readings, what it saw, what it broke."""
+    """Of the reader alone: its readings, observations and violations."""
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the reader does not go on."""
+        """Whether the reader makes no more calls."""
         return self.node.call is None or bool(self.progress.violations)
 
 
-class Come(NamedTuple):
-    """How a state was come to first: at which moment of a course, and from which state, or None where it began."""
+class Arrival(NamedTuple):
+    """How a state was first reached: the index in the trace, and the state before it, or None for a start state."""
 
-    execution_state: int
+    trace_index: int
     parent: ReaderState | None
 
 
-Ways: TypeAlias = dict[ReaderState, Come]
+Arrivals: TypeAlias = dict[ReaderState, Arrival]
 
 
 class ReaderReduction:
-    """The search of one client that changes nothing over courses; states are counted over all of them."""
+    """The search of one process that changes nothing over traces; states are counted over all of them."""
 
     def __init__(self, process: Process, process_index: int, judge: Judge) -> None:
-        """Search for the client that is at `place` in its world."""
+        """Search for the process with index `process_index` in its world."""
         self._process = process
-        self._position = process_index
+        self._index = process_index
         self._judge = judge
         self.state_count = 0
         self.is_done = True
-        """Whether no search was ended by the time."""
+        """Whether no search ran out of time."""
 
     def root(self) -> ReaderState:
         """Return the reader before its first call."""
         return ReaderState(self._process.root, frozenset(), frozenset(), Progress())
 
-    def search(self, trace: Trace, begin: Iterable[ReaderState], *, has_time: HasTime = always) -> Ways:
-        """Return every state that can be reached from others in a course, and how it is come to as early as can be.
+    def search(self, trace: Trace, begin: Iterable[ReaderState], *, has_time: HasTime = always) -> Arrivals:
+        """Return every state that can be reached beside a trace, each with its earliest arrival.
 
-        Those of `begin` go on from its beginning. Nobody goes on after a violation. Raises NotOnlyAReaderError.
+        The states of `begin` start at its beginning. A reader ends at its first violation. Raises NotOnlyAReaderError.
         """
-        come = {state: Come(0, None) for state in begin}
-        pending = [(state, 0) for state in come]
+        arrivals = {state: Arrival(0, None) for state in begin}
+        pending = [(state, 0) for state in arrivals]
         while pending:
-            state, execution_state = pending.pop()
-            if come[state].execution_state < execution_state:
+            state, trace_index = pending.pop()
+            if arrivals[state].trace_index < trace_index:
                 continue
             if not has_time():
                 self.is_done = False
                 break
             self.state_count += 1
-            for following, later in self._steps(trace, state, execution_state):
-                known = come.get(following)
-                if known is None or known.execution_state > later:
-                    come[following] = Come(later, state)
+            for following, later in self._steps(trace, state, trace_index):
+                known = arrivals.get(following)
+                if known is None or known.trace_index > later:
+                    arrivals[following] = Arrival(later, state)
                     pending.append((following, later))
-        return come
+        return arrivals
 
     def _steps(self, trace: Trace, state: ReaderState, start: int) -> Iterator[tuple[ReaderState, int]]:
-        node, session = state.node, self._position
+        node, session = state.node, self._index
         if state.is_at_end:
             return
         assert node.call is not None
         if node.call.kind not in READ_ONLY_CALLS and node.call.kind is not CallKind.CLOSE:
             raise NotOnlyAReaderError(f"{self._process.name} changes something or takes locks: {node.call.kind}")
-        execution_state: int | None = start
-        while execution_state is not None:
-            kernel = trace.kernels[execution_state].fork()
+        trace_index: int | None = start
+        while trace_index is not None:
+            kernel = trace.kernels[trace_index].fork()
             kernel.handles.update(state.handles)
             kernel.mappings.update(state.mappings)
             accessed = accesses(kernel, session, node.call)
             following = self._process.advance(node, node.make_call(kernel, session))
-            yield self._after(state, trace.progresses[execution_state], following, kernel), execution_state
-            execution_state = trace.next_change(execution_state, accessed, counts_acknowledged=node.begins)
+            yield self._after(state, trace.progresses[trace_index], following, kernel), trace_index
+            trace_index = trace.next_change(trace_index, accessed, counts_acknowledged=node.begins)
 
     def _after(self, state: ReaderState, writer: Progress, node: Node, kernel: Kernel) -> ReaderState:
         name, own = self._process.name, state.progress
@@ -171,32 +167,32 @@ class ReaderReduction:
             own = progress._replace(committed=(), pending=None)
         return ReaderState(
             node,
-            frozenset(item for item in kernel.handles.items() if item[0][0] == self._position),
-            frozenset(item for item in kernel.mappings.items() if item[0][0] == self._position),
+            frozenset(item for item in kernel.handles.items() if item[0][0] == self._index),
+            frozenset(item for item in kernel.mappings.items() if item[0][0] == self._index),
             own,
         )
 
 
-def origin_of(come: Ways, state: ReaderState) -> ReaderState:
-    """Return the state from which a search came to another one."""
+def origin_of(arrivals: Arrivals, state: ReaderState) -> ReaderState:
+    """Return the start state from which a search reached a state."""
     parent: ReaderState | None = state
     while parent is not None:
-        state, parent = parent, come[parent].parent
+        state, parent = parent, arrivals[parent].parent
     return state
 
 
-def schedule_of(process_index: int, come: Ways, last: ReaderState, end: int) -> Schedule:
-    """Return the calls of the writer and of a reader at `place` up to a state, and then of the writer to a moment."""
+def schedule_of(process_index: int, arrivals: Arrivals, last: ReaderState, end: int) -> Schedule:
+    """Return the calls of the writer and of a reader up to a reader state, then of the writer up to index `end`."""
     states: list[int] = []
     state: ReaderState | None = last
     while state is not None:
-        at = come[state]
+        at = arrivals[state]
         if at.parent is not None:
-            states.append(at.execution_state)
+            states.append(at.trace_index)
         state = at.parent
     transitions: list[tuple[int, int]] = []
     now = 0
-    for execution_state in reversed(states):
-        transitions += [(WRITER_PLACE, execution_state - now), (process_index, 1)]
-        now = execution_state
+    for trace_index in reversed(states):
+        transitions += [(WRITER_PLACE, trace_index - now), (process_index, 1)]
+        now = trace_index
     return compressed([*transitions, (WRITER_PLACE, max(end - now, 0))])

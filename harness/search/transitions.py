@@ -1,4 +1,4 @@
-"""Turns: what a client does when it is chosen, which is one call that others can notice and all after it that none can.
+"""Transitions: one call of a chosen process that others may depend on, and all independent calls that follow it.
 
 A call that no other one depends on commutes with everything, so making it at once loses no outcome.
 """
@@ -14,47 +14,47 @@ from tornproof.harness.simulator.process.world import World
 
 Footprint: TypeAlias = tuple[Access, ...]
 Schedule: TypeAlias = tuple[tuple[int, int], ...]
-"""Who makes how many calls, one after the other: (place, calls)."""
+"""Which process makes how many calls, in order: (process index, calls)."""
 
 
 class State:
-    """A world between two turns, and what the next turn of each client touches; None is at its end."""
+    """A world between two transitions, and the accesses of each process's next one, or None at its end."""
 
     __slots__ = ("contention", "nexts", "world")
 
     def __init__(self, world: World, nexts: list[Footprint | None], contention: Contention) -> None:
-        """Take over a settled world; use `begin`."""
+        """Call `begin` instead."""
         self.world = world
         self.nexts = nexts
         self.contention = contention
 
     @classmethod
     def begin(cls, world: World, contention: Contention) -> State:
-        """Return a copy of a world in which all clients stand at a call that others can notice."""
+        """Return a copy of a world in which the next call of each process is one that others may depend on."""
         forked = world.fork()
         nexts = [
-            contention.settle(forked, process_index, contention.nothing) for process_index in range(len(forked.nodes))
+            contention.advance(forked, process_index, contention.nothing) for process_index in range(len(forked.nodes))
         ]
         return cls(forked, nexts, contention)
 
     @property
-    def open_positions(self) -> list[int]:
-        """Places of clients that go on."""
+    def open_indexes(self) -> list[int]:
+        """Indexes of the processes that have not ended."""
         return [process_index for process_index, accessed in enumerate(self.nexts) if accessed is not None]
 
     def fork(self) -> State:
-        """Return another future of this moment."""
+        """Return a copy that can go another way."""
         return State(self.world.fork(), self.nexts.copy(), self.contention)
 
     def take_transition(self, process_index: int, known: Depths | None = None) -> list[int]:
-        """Let a client take its turn, and return the others whose next turns may have changed by that.
+        """Take a transition of a process, and return the others whose next transitions may have changed by that.
 
-        `known` is how many calls of each client surely come before it.
+        `known` is how many calls of each process certainly come before it.
         """
         accessed, nexts, world, contention = self.nexts[process_index], self.nexts, self.world, self.contention
         assert accessed is not None
         world.step(process_index)
-        nexts[process_index] = contention.settle(world, process_index, known or contention.nothing)
+        nexts[process_index] = contention.advance(world, process_index, known or contention.nothing)
         woken = []
         for other, theirs in enumerate(nexts):
             if other != process_index and theirs and are_dependent(theirs, accessed):
@@ -65,7 +65,7 @@ class State:
 
 
 def compressed(transitions: Iterable[tuple[int, int]]) -> Schedule:
-    """Join the turns that a client takes in a row."""
+    """Join consecutive entries of the same process."""
     joined: list[tuple[int, int]] = []
     for process_index, call_count in transitions:
         if joined and joined[-1][0] == process_index:
@@ -76,11 +76,11 @@ def compressed(transitions: Iterable[tuple[int, int]]) -> Schedule:
 
 
 def follow(world: World, schedule: Schedule) -> World:
-    """Return the world after a schedule, call by call; IndexError where a client ends earlier."""
+    """Return the world after a schedule; raises IndexError if a process ends earlier."""
     followed = world.fork()
     for process_index, call_count in schedule:
         for _ in range(call_count):
             if followed.nodes[process_index].call is None:
-                raise IndexError(f"client {process_index} has ended before it made {call_count} calls")
+                raise IndexError(f"process {process_index} has ended before it made {call_count} calls")
             followed.step(process_index)
     return followed

@@ -1,7 +1,7 @@
 """Schedule × crash: the writer dies at any step, beside a reader at any step, by single calls.
 
-Under A and D the reader lives through the crash and the recovery; under B, C and Cdir everybody dies, and a new reader
-reads beside the recovery. States that were met before are not entered again, so the count is one of distinct states.
+Under A and D the reader survives the crash; under B, C and Cdir all processes die, and a new reader reads beside the
+recovery. Known states are not entered again, so the count is one of distinct states.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tornproof.harness.simulator.process.observer import Violation
 from tornproof.harness.simulator.process.world import World
 
 Path: TypeAlias = "tuple[Path, Action] | None"
-"""How a state was come to: the last action, and the path before it."""
+"""How a state was reached: the last action, and the path before it."""
 
 
 @dataclass(slots=True)
@@ -36,16 +36,16 @@ class ProductCounts:
 
 
 class ProductSearch:
-    """One search of a situation under one model of persistence, "A", "D", or that of `disks`."""
+    """One search of a test case under one persistence model, "A", "D", or that of `disks`."""
 
     def __init__(self, sessions: Sessions, model: str, disks: Disks, goes_on: Callable[[int], bool]) -> None:
-        """Explore until all is done or `goes_on`, which is asked with the count of states, says no."""
+        """Explore until all is done or `goes_on`, called with the number of states, returns False."""
         self._sessions = sessions
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
         self._identities = Identities()
-        self._met: set[bytes] = set()
+        self._known: set[bytes] = set()
         self.counts = ProductCounts()
 
     def run(self) -> ProductCounts:
@@ -58,9 +58,9 @@ class ProductSearch:
                 return counts
             world, path = pending.pop()
             identity = self._identities.of(world)
-            if identity in self._met:
+            if identity in self._known:
                 continue
-            self._met.add(identity)
+            self._known.add(identity)
             counts.states += 1
             if world.progress.violations:
                 counts.found.append((world.progress.violations[0], actions_of(path)))
@@ -74,7 +74,7 @@ class ProductSearch:
         return counts
 
     def _followers(self, world: World, path: Path) -> Iterator[tuple[World, Path]]:
-        positions = world.enabled
+        indexes = world.enabled
         if world.process_group is self._sessions.first:
             has_ended = world.nodes[WRITER_PLACE].call is None
             for action, crashed in () if has_ended else self._sessions.crashes(world, self._model, self._disks):
@@ -82,13 +82,13 @@ class ProductSearch:
                 self._count(world, crashed)
                 yield crashed, (path, action)
             if any(mark.kind == FAILED for mark in world.nodes[WRITER_PLACE].marks):
-                # It stopped at a call that failed, and its process ends.
+                # The writer stopped at a call that failed, and its process ends.
                 yield self._sessions.after_kill(world), (path, ("kill",))
-        alone = next((position for position in positions if not world.accesses(position)), None)
-        for position in positions if alone is None else [alone]:
+        alone = next((index for index in indexes if not world.accesses(index)), None)
+        for index in indexes if alone is None else [alone]:
             following = world.fork()
-            following.step(position)
-            yield following, (path, ("step", position))
+            following.step(index)
+            yield following, (path, ("step", index))
 
     def _count(self, before: World, after: World) -> None:
         reached, progress = self.counts.reached, before.progress

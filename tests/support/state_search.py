@@ -1,7 +1,7 @@
-"""Other complete methods, to hold DPOR against: every reachable state once, and for toys every schedule one by one.
+"""Other complete searches, to compare DPOR with: every reachable state once, and for toys every schedule one by one.
 
-Both go by single calls, and know nothing of calls that are independent. What is too much for them is searched by turns,
-which leave out calls that nobody can notice, as DPOR does.
+Both go by single calls and do not know which are independent. What is too large for them is searched by transitions,
+which do not order independent calls, as in DPOR.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Forking = TypeVar("Forking", World, State)
 
 
 class StateCounts(NamedTuple):
-    """States that were met, and whether all were; `ends` are those in which everybody has ended."""
+    """States that were reached, and whether all were; `ends` are those in which all processes have ended."""
 
     states: int
     ends: int
@@ -29,27 +29,27 @@ class StateCounts(NamedTuple):
 def search_states(
     world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
 ) -> StateCounts:
-    """Go from state to state by single calls, and hand over each end once."""
+    """Go from state to state by single calls, and call `on_end` once with each end."""
     return _search(world.fork(), lambda state: state, World.step, lambda state: state.enabled, on_end, has_time)
 
 
 def search_transitions(
     world: World, on_end: Callable[[World], None], *, has_time: Callable[[], bool] = lambda: True
 ) -> StateCounts:
-    """Go from state to state by turns, and hand over each end; again from the start where a belief was refuted."""
+    """Go from state to state by transitions, and call `on_end` with each end; a refuted assumption starts it again."""
     contention = Contention(len(world.nodes))
     while True:
         counts = _search(
             State.begin(world, contention),
             lambda state: state.world,
             State.take_transition,
-            lambda state: state.open_positions,
+            lambda state: state.open_indexes,
             on_end,
             lambda: not contention.is_refuted and has_time(),
         )
         if not contention.is_refuted:
             return counts
-        contention.forget_beliefs()
+        contention.drop_assumptions()
 
 
 def _search(
@@ -81,7 +81,7 @@ def _search(
 
 
 def enumerate_schedules(world: World, on_end: Callable[[World], None]) -> int:
-    """Run every schedule, call by call, hand over each end, and return how many there are."""
+    """Run every schedule, call by call, call `on_end` with each end, and return how many there are."""
     pending, count = [world.fork()], 0
     while pending:
         state = pending.pop()

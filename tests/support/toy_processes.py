@@ -26,7 +26,7 @@ class Step:
 
 
 def process(steps: Sequence[Step]) -> Body:
-    """Return a process that says at its end all that it was answered."""
+    """Return a body that reports all its answers at its end."""
 
     def run(storage: Storage, say: Say) -> None:
         answers: list[object] = []
@@ -49,8 +49,8 @@ def process(steps: Sequence[Step]) -> Body:
     return run
 
 
-def looks(name: str, count: int) -> Body:
-    """Return a process of so many steps, none of which another process can notice."""
+def read_only_calls(name: str, count: int) -> Body:
+    """Return a body of `count` calls that no other process depends on."""
 
     def run(storage: Storage, say: Say) -> None:
         for _ in range(count):

@@ -12,7 +12,7 @@ from tornproof.harness.explorers.memory.trace import WriterTrace
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Answer
 from tornproof.harness.simulator.memory_model.memory_views import (
-    POSITION_BYTES,
+    LOCATION_BYTES,
     SIZE_BYTES,
     SIZE_OFFSET_BYTES,
     Loaded,
@@ -87,7 +87,7 @@ class Load(NamedTuple):
     @property
     def positions(self) -> range:
         """The positions that it covers."""
-        return range(self.offset_bytes, self.offset_bytes + len(self.content), POSITION_BYTES)
+        return range(self.offset_bytes, self.offset_bytes + len(self.content), LOCATION_BYTES)
 
 
 class ReaderState(NamedTuple):

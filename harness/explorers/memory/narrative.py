@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tornproof.harness.explorers.memory.exploration import Baseline, Load, ReaderState
-from tornproof.harness.simulator.memory_model.memory_views import POSITION_BYTES
+from tornproof.harness.simulator.memory_model.memory_views import LOCATION_BYTES
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.txn.transaction import ENTRY_BYTES, HEADER_BYTES, RECORD_BYTES, SIZE_BYTES, SYMBOL_BYTES
 
@@ -104,6 +104,6 @@ def _name(position: int, record: int | None, symbol_count: int) -> str:
 def _field(record: Any, at: int) -> str:
     """Name the fields that overlap the position `at`."""
     overlapping = [
-        spec.format_name for spec in record.fields if spec.offset_bytes < at + POSITION_BYTES and at < spec.end_bytes
+        spec.format_name for spec in record.fields if spec.offset_bytes < at + LOCATION_BYTES and at < spec.end_bytes
     ]
     return " and ".join(overlapping) or f"byte {at}"

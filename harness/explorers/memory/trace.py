@@ -9,7 +9,7 @@ from typing import Any
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call
-from tornproof.harness.simulator.filesystem.kernel import Kernel, NoError
+from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel
 from tornproof.harness.simulator.memory_model.memory_views import StoreHistory
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, COMMIT, FAILED, REJECTED, SEEN
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
@@ -98,5 +98,5 @@ def mapped_reader(path: str, read_count: int) -> Body:
 def _content(kernel: Kernel, path: str) -> bytes:
     try:
         return kernel.files[kernel.entry(path)].content
-    except NoError as error:
+    except CallRejectedError as error:
         raise NotExplorableError(f"there is no {path}: {error.reason}") from error

@@ -85,7 +85,7 @@ class _Run:
     """One examination on a kernel."""
 
     def __init__(self, tree: Tree, kernel: Kernel) -> None:
-        self.known: Known = Known(tree.positions(), kernel)
+        self.known: Known = Known(tree.path_indexes(), kernel)
         self._kernel = kernel
         self._stage = Stage.READ
         self._seen: dict[Stage, Any] = {}

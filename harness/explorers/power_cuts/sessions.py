@@ -132,7 +132,7 @@ class LaterSessions:
 def second_process_group(case: TestCase) -> ProcessGroup:
     """Return the writer of the second session, alone; close it after use."""
     return ProcessGroup(
-        processes=(case.writer(case.second_session, looks=True),),
+        processes=(case.writer(case.second_session, reads_first=True),),
         judge=Judge(case.oracle),
         rules=case.rules,
     )

@@ -171,7 +171,7 @@ class Trace:
         picked = next(itertools.islice(legal, int(self._chance.integers(legal.tried_count)), None))
         choice = legal.choice(picked)
         self.moves.append(("power", model.name, choice))
-        self.disk = kind_of_disk(choice, picked.positions)
+        self.disk = kind_of_disk(choice, picked.indexes)
         self.is_seen_kept = False
         self.recorder.kill(processes)
         self.world = self.sessions.after_power_cut(picked.disk.kernel(), self.world.progress)

@@ -1,4 +1,4 @@
-"""Files and directories in memory, the calls on them, and storages that record, fail or are cut off.
+"""Files and directories in memory, the calls on them, and storages that record calls, fail or stop.
 
 Begin with `kernel.py` for the simulator, with `memory.py` for a plain storage in memory.
 """

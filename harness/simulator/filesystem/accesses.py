@@ -1,4 +1,4 @@
-"""What a call would read and change, said before it happens: calls that touch nothing in common can change places."""
+"""What a call would read and change if it came now: the order of calls without a common access does not matter."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import ROOT, Kernel, NoError
+from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel
 from tornproof.impl.storage.interface import LockMode
 
 _SIZE = 1 << 62
-"""Where a file's size stands among its bytes."""
+"""The offset that stands for a file's size, beyond all its bytes."""
 _END = 1 << 63
 
 
 class Access(NamedTuple):
-    """A range that a call reads or, with `changes`, changes; `of` is a file, its locks, or a name in a directory."""
+    """A range that a call reads or, with `changes`, changes in `of`: a file, its locks, or a name in a directory."""
 
     of: object
     start: int
@@ -24,7 +24,7 @@ class Access(NamedTuple):
 
 
 def are_dependent(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
-    """Say whether the order of two calls can matter."""
+    """Say whether the order of two calls with these accesses can matter."""
     for one in some:
         for other in others:
             if (
@@ -38,9 +38,9 @@ def are_dependent(some: Iterable[Access], others: tuple[Access, ...]) -> bool:
 
 
 def accesses(kernel: Kernel, session: int, call: Call) -> tuple[Access, ...]:
-    """Return what a call of a process touches, if it comes now.
+    """Return what a call of a process accesses if it comes now.
 
-    Syncs of files and fences touch nothing that a call can see; the sync of a directory fails where none is there.
+    Syncs of files and fences access nothing that a call can see; the sync of a directory fails if there is none.
     """
     find = _ACCESSES.get(call.kind)
     return () if find is None else tuple(find(kernel, session, call))
@@ -65,7 +65,7 @@ def _opening(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
 
 
 def _listing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    """Yield the list of a directory as a change: it depends on those who change names there, and not on others."""
+    """Yield the listing as a change: changes of names are reads here, and so depend on it but not on each other."""
     yield from _lookup(kernel, call.path)
     number = kernel.find(call.path)
     if number is not None:
@@ -78,12 +78,12 @@ def _naming(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
         try:
             directory, name = kernel.way(path)
             removed = kernel.directories[directory].get(name)
-        except NoError:
+        except CallRejectedError:
             continue
         yield Access((directory, name), 0, 1, True)
         yield Access((directory, None), 0, 1, False)
         if removed in kernel.directories:
-            # Whether it may go depends on what is in it.
+            # A directory can be removed only when it is empty.
             yield Access((removed, None), 0, 1, True)
 
 
@@ -103,13 +103,13 @@ def _sizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
 
 
 def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
-    """Yield nothing for bytes that are there already: nobody can tell."""
+    """Yield no change for bytes that are there already, since no reader can tell."""
     file = kernel.file_of(session, call)
     if file is None:
         return
     content, end_bytes = kernel.files[file].content, call.offset_bytes + len(call.content)
     if content[call.offset_bytes : end_bytes] == call.content:
-        # It depends on those who change the bytes, as a reader does.
+        # It depends on calls that change the bytes, as a read does.
         yield Access(file, call.offset_bytes, end_bytes, False)
         return
     yield Access(file, min(call.offset_bytes, len(content)), end_bytes, True)
@@ -127,7 +127,7 @@ def _locking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     handle = kernel.handles.get((session, call.file))
     if handle is not None:
         start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
-        # A shared lock over an own exclusive one lets others in.
+        # A shared lock in place of an exclusive lock of the same owner lets others in.
         changes = call.lock is LockMode.EXCLUSIVE or any(
             (lock.session, lock.handle) == (session, call.file) and lock.mode is LockMode.EXCLUSIVE
             for lock in kernel.locks.get(handle.file, ())
@@ -168,6 +168,6 @@ _ACCESSES: dict[CallKind, Callable[[Kernel, int, Call], Iterator[Access]]] = {
     CallKind.STORE: _writing,
     CallKind.READ_MAPPED: _reading,
     CallKind.VIEW: _reading,
-    # Whoever writes before a view ends breaks the lease.
+    # A write before the view ends breaks the lease.
     CallKind.END_VIEW: _reading,
 }

@@ -11,7 +11,7 @@ from tornproof.harness.simulator.filesystem.locks import Killed
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, Storage, StorageReason
 
-# Calls on which a disk can fail. Words and views of a mapping cannot say so, nobody listens to a failing `close`.
+# Calls that can fail. A load or store of a mapping cannot report an error, and errors of `close` are ignored.
 FALLIBLE = frozenset(CallKind) - {
     CallKind.LOAD_FENCE,
     CallKind.STORE_FENCE,
@@ -31,9 +31,9 @@ GROWING = STEPS & FALLIBLE - {CallKind.UNLINK, CallKind.RMDIR}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens instead of the `at`-th (from 0) call among some kinds; a write still brings `written_bytes` home.
+    """What happens instead of the `at`-th call (from 0) of the kinds in `among`.
 
-    `reason` says how the call is refused; None kills the life instead.
+    A write still writes its first `written_bytes`. `reason` is that of the error; None kills the session instead.
     """
 
     at: int
@@ -43,14 +43,14 @@ class Fault:
 
     @classmethod
     def kill(cls, step_count: int, written_bytes: int = 0) -> Fault:
-        """Stop a life after that many steps, and that many bytes of the next one."""
+        """Kill the session after that many steps, and that many bytes of the next one."""
         return cls(at=step_count, reason=None, written_bytes=written_bytes)
 
 
 class FaultyStorage(InterceptedStorage):
-    """A storage over another one, which fires each fault once.
+    """A storage over another one that makes each fault happen once.
 
-    `fired` counts how often each did, and `calls` holds what was called since the faults were set.
+    `fired` counts how often each happened, and `calls` holds the calls since the faults were set.
     """
 
     def __init__(self, inner: Storage, *faults: Fault) -> None:
@@ -60,13 +60,13 @@ class FaultyStorage(InterceptedStorage):
         self.arm(*faults)
 
     def arm(self, *faults: Fault) -> None:
-        """Set other faults, and count from the next call on."""
+        """Replace the faults; their calls are counted from the next one on."""
         self._remaining = {fault: fault.at for fault in faults}
         self.fired: Counter[Fault] = Counter()
         self.calls: list[Call] = []
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
-        """Let the call happen, unless it is some fault's turn."""
+        """Make the call, unless a fault is due."""
         fault = self._due(call)
         if fault is not None:
             self._fail(fault, call)

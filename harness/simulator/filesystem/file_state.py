@@ -1,4 +1,4 @@
-"""A file as readers see it now, beside all that the disk may hold of it: an immutable value."""
+"""The content of a file as readers see it, and every content that the disk may hold: an immutable value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ PAGE_BYTES = 4096
 
 
 class FileState:
-    """`content` is the page cache; `versions` is what the disk may hold: the first surely, later ones since the sync.
+    """`content` is the page cache; `versions` is what the disk may hold: the synced content, then each later one.
 
-    Each change adds the whole file as it is then, so any block may hold what it held in any version. After a sync that
-    failed, the cache holds bytes that no version has, and only a page that is written again gets there.
+    Each change adds the whole file as it is then, so any block may hold what it held in any version. After a failed
+    sync the cache holds bytes that no version has, and only a page that is written again reaches the disk.
     """
 
     __slots__ = ("_hash", "content", "versions")
@@ -26,26 +26,26 @@ class FileState:
         return len(self.versions) == 1 and self.versions[0] == self.content
 
     def __eq__(self, other: object) -> bool:
-        """Compare what is there and what may be."""
+        """Compare content and versions."""
         return self is other or (
             isinstance(other, FileState) and (self.content, self.versions) == (other.content, other.versions)
         )
 
     def __hash__(self) -> int:
-        """Agree with equality."""
+        """Hash content and versions once."""
         if self._hash is None:
             self._hash = hash((self.content, self.versions))
         return self._hash
 
     def written(self, data: bytes, offset_bytes: int) -> FileState:
-        """Return the file with bytes over the old ones; a gap becomes zeros."""
+        """Return the file with `data` at an offset; a gap before it is filled with zeros."""
         old = self.content
         end_bytes = offset_bytes + len(data)
         head = old[:offset_bytes] if offset_bytes <= len(old) else old.ljust(offset_bytes, b"\0")
         return self._followed(head + data + old[end_bytes:], offset_bytes, end_bytes)
 
     def resized(self, size_bytes: int) -> FileState:
-        """Return the file cut, or extended with zeros."""
+        """Return the file truncated, or extended with zeros."""
         content = self.content[:size_bytes].ljust(size_bytes, b"\0")
         latest = self.versions[-1]
         if latest is self.content:
@@ -53,24 +53,22 @@ class FileState:
         return FileState(content, (*self.versions, latest[:size_bytes].ljust(size_bytes, b"\0")))
 
     def synced(self) -> FileState:
-        """Return the file after a sync that went well."""
+        """Return the file after a sync."""
         return FileState(self.content, self.versions[-1:])
 
     def synced_until(self, end_bytes: int) -> FileState:
-        """Return the file after a sync of its first bytes, which promises nothing about its size."""
+        """Return the file after a sync of its first bytes, which guarantees nothing about its size."""
         latest = self.versions[-1]
         if end_bytes >= len(latest) == len(self.versions[0]):
             return self.synced()
         versions = [latest[: min(end_bytes, len(version))] + version[end_bytes:] for version in self.versions]
-        kept = [
-            version for position, version in enumerate(versions) if not position or version != versions[position - 1]
-        ]
+        kept = [version for index, version in enumerate(versions) if not index or version != versions[index - 1]]
         if self.content == kept[-1]:
             kept[-1] = self.content
         return FileState(self.content, tuple(kept))
 
     def failed(self) -> FileState:
-        """Return the file after a sync that failed: the cache is clean, and nothing of it was written."""
+        """Return the file after a failed sync: its pages count as clean, and none was written."""
         return FileState(self.content, self.versions[:1])
 
     def _followed(self, content: bytes, start_bytes: int, end_bytes: int) -> FileState:

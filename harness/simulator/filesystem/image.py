@@ -1,4 +1,4 @@
-"""A frozen copy of a directory tree in memory, from which damaged copies are derived for the price of a dict copy."""
+"""An immutable copy of a directory tree in memory; a damaged copy is derived at the cost of copying a dict."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NAME_BYTES_MAX = 255
 
 
 class DiskImage(ReadableStorage):
-    """Files that never change, with a clock that moves only when somebody sleeps.
+    """Files that never change, with a clock that moves only when a caller sleeps.
 
-    To a reader it looks like the operating system with the same tree: the same answers, refusals and words. A captured
-    tree is found under the path that it was captured from; an absolute spelling and a relative one are two places.
+    Readers get the same answers and errors as from the operating system on the same tree. A captured tree has the path
+    that it was captured from; an absolute path and a relative one never lead to the same file.
     """
 
     def __init__(
         self, files: Mapping[str, bytes] = MappingProxyType({}), directories: frozenset[str] = frozenset({"/", "."})
     ) -> None:
-        """Share `files` and `directories`, both spelled as `with_file` and `capture` spell them; else start empty."""
+        """Share `files` and `directories`, with paths normalised as by `with_file` and `capture`; else start empty."""
         self._files = files
         self._directories = directories
         self._now_seconds = 0.0
@@ -40,13 +40,13 @@ class DiskImage(ReadableStorage):
         entry_count_max: int = 100_000,
         is_wanted: Callable[[str], bool] = lambda name: True,
     ) -> DiskImage:
-        """Copy all regular files below a directory; links are followed, devices, FIFOs and sockets left out.
+        """Copy all regular files below a directory; links are followed; devices, FIFOs and sockets are left out.
 
-        Files whose name is not wanted are there, but empty. Raises `UnsupportedError` before it holds more than
+        Files whose name is not wanted are empty in the image. Raises `UnsupportedError` before it holds more than
         `size_bytes_max` of content or `entry_count_max` entries.
         """
         files: dict[str, bytes] = {}
-        directories = {"/", ".", *_positions(path)}
+        directories = {"/", ".", *_walked_paths(path)}
         pending_paths = [path]
         size_bytes = entry_count = 0
         while pending_paths:
@@ -58,17 +58,17 @@ class DiskImage(ReadableStorage):
                     raise _too_much(path, "entries", f"at most {entry_count_max}", f"more, at {entry_path}")
                 kind = storage.kind(entry_path)
                 if kind is EntryKind.DIRECTORY:
-                    directories.add(_positions(entry_path)[-1])
+                    directories.add(_walked_paths(entry_path)[-1])
                     pending_paths.append(entry_path)
                 elif kind is EntryKind.FILE and not is_wanted(name):
-                    files[_positions(entry_path)[-1]] = b""
+                    files[_walked_paths(entry_path)[-1]] = b""
                 elif kind is EntryKind.FILE:
                     with storage.open_for_reading(entry_path) as file:
                         file_size_bytes = file.size_bytes()
                         size_bytes += file_size_bytes
                         if size_bytes > size_bytes_max:
                             raise _too_much(path, "size", f"at most {size_bytes_max} bytes", f"more, at {entry_path}")
-                        files[_positions(entry_path)[-1]] = file.pread(file_size_bytes, 0)
+                        files[_walked_paths(entry_path)[-1]] = file.pread(file_size_bytes, 0)
         return cls(files, frozenset(directories))
 
     @classmethod
@@ -77,8 +77,8 @@ class DiskImage(ReadableStorage):
         placed: dict[str, bytes] = {}
         directories = {"/", "."}
         for path, content in files.items():
-            *way, position = _positions(path)
-            placed[position] = content
+            *way, plain_path = _walked_paths(path)
+            placed[plain_path] = content
             directories.update(way)
         if not directories.isdisjoint(placed):
             raise StorageError(
@@ -90,35 +90,35 @@ class DiskImage(ReadableStorage):
 
     @property
     def directories(self) -> frozenset[str]:
-        """All directories, as files are spelled."""
+        """The normalised paths of all directories."""
         return self._directories
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The content of every file by its path, in the order in which they came in."""
+        """The content of every file by its normalised path, in insertion order."""
         return MappingProxyType(self._files)
 
     def with_file(self, path: str, content: bytes) -> DiskImage:
-        """Derive an image in which `path` holds `content`; all other files, and this image, stay as they are.
+        """Derive an image in which `path` holds `content`, with the directories that it needs.
 
-        Directories on the way come into being. Raises `StorageError` where one of them is a file, or `path` is none.
+        Raises `StorageError` if one of these is a file, or `path` is a directory.
         """
         if path in self._files:
             image = DiskImage({**self._files, path: content}, self._directories)
             image._listing = self._listing
             return image
-        *way, position = _positions(path)
+        *way, plain_path = _walked_paths(path)
         if not self._files.keys().isdisjoint(way):
             raise StorageError(file=path, operation="put a file there", reason=StorageReason.NOT_A_DIRECTORY)
         directories = self._directories.union(way)
-        if position in directories:
+        if plain_path in directories:
             raise StorageError(file=path, operation="put a file there", reason=StorageReason.IS_A_DIRECTORY)
-        return DiskImage({**self._files, position: content}, directories)
+        return DiskImage({**self._files, plain_path: content}, directories)
 
     def without_file(self, path: str) -> DiskImage:
-        """Derive an image in which the file is missing, though not its directory; refused where there is no file."""
-        missing_position, _ = self._file(path, "take the file away")
-        files = {position: content for position, content in self._files.items() if position != missing_position}
+        """Derive an image without a file, but with its directory; raises `StorageError` if there is no such file."""
+        missing_path, _ = self._file(path, "take the file away")
+        files = {plain_path: content for plain_path, content in self._files.items() if plain_path != missing_path}
         return DiskImage(files, self._directories)
 
     def open_for_reading(self, path: str) -> ReadableFile:
@@ -127,7 +127,7 @@ class DiskImage(ReadableStorage):
         return _ImageFile(path, content)
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """Look the names up in an index, which images with the same paths share."""
+        """Return the names from an index that images with the same paths share."""
         directory = self._resolve(path, "list")
         if directory in self._files:
             raise StorageError(file=path, operation="list", reason=StorageReason.NOT_A_DIRECTORY)
@@ -141,16 +141,16 @@ class DiskImage(ReadableStorage):
         return tuple(sorted(self._listing.get(directory, ())))
 
     def kind(self, path: str) -> EntryKind:
-        """Look at the entry."""
+        """Return the kind of the entry."""
         try:
-            position = self._resolve(path, "look at")
+            plain_path = self._resolve(path, "look at")
         except StorageError as error:
             if error.reason in (StorageReason.MISSING, StorageReason.NOT_A_DIRECTORY):
                 return EntryKind.MISSING
             raise
-        if position in self._files:
+        if plain_path in self._files:
             return EntryKind.FILE
-        return EntryKind.DIRECTORY if position in self._directories else EntryKind.MISSING
+        return EntryKind.DIRECTORY if plain_path in self._directories else EntryKind.MISSING
 
     def monotonic_seconds(self) -> float:
         """Return how long this image has slept; a derived image starts at zero."""
@@ -163,30 +163,30 @@ class DiskImage(ReadableStorage):
 
     def _file(self, path: str, operation: str) -> tuple[str, bytes]:
         if path in self._files:
-            # Spelled as its place is, so there is nothing to walk.
+            # It is normalised already.
             return path, self._files[path]
-        position = self._resolve(path, operation)
-        if position in self._directories:
+        plain_path = self._resolve(path, operation)
+        if plain_path in self._directories:
             raise StorageError(file=path, operation=operation, reason=StorageReason.IS_A_DIRECTORY)
-        if position not in self._files:
+        if plain_path not in self._files:
             raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
-        return position, self._files[position]
+        return plain_path, self._files[plain_path]
 
     def _resolve(self, path: str, operation: str) -> str:
-        """Walk `path` as a kernel does, and return the place where it ends, whatever may be there."""
+        """Walk `path` as a kernel does, and return its normalised path, whether or not there is an entry."""
         if "\0" in path or not _is_encodable(path):
             raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
         if not path:
             raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
-        positions = _positions(path)
-        for directory, name in zip(positions, path.split("/"), strict=False):
+        walked = _walked_paths(path)
+        for directory, name in zip(walked, path.split("/"), strict=False):
             if directory in self._files:
                 raise StorageError(file=path, operation=operation, reason=StorageReason.NOT_A_DIRECTORY)
             if directory not in self._directories:
                 raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
             if len(os.fsencode(name)) > _NAME_BYTES_MAX:
                 raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_TOO_LONG)
-        return positions[-1]
+        return walked[-1]
 
 
 class _ImageFile(ReadableFile):
@@ -216,12 +216,12 @@ class _ImageFile(ReadableFile):
         self.close()
 
 
-def _positions(path: str) -> list[str]:
-    """Return every place that a walk along `path` meets, its end last, each spelled in its one way."""
-    positions = ["/" if path.startswith("/") else "."]
+def _walked_paths(path: str) -> list[str]:
+    """Return the normalised path of each directory that a walk along `path` passes, and of its end last."""
+    paths = ["/" if path.startswith("/") else "."]
     for name in path.split("/"):
-        positions.append(posixpath.normpath(posixpath.join(positions[-1], name)))
-    return positions
+        paths.append(posixpath.normpath(posixpath.join(paths[-1], name)))
+    return paths
 
 
 def _is_encodable(path: str) -> bool:

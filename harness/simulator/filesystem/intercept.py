@@ -1,4 +1,4 @@
-"""A storage that hands every call of the seam to one method before it happens: recorders and faults are made of it."""
+"""A storage that passes every call to one method before it happens: the base of recorders and injected faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run: TypeAlias = Callable[[], Answer]
 
 
 class CallKind(enum.StrEnum):
-    """What a call does, in words that finish the sentence "cannot ..."."""
+    """What a call does, in words that complete the sentence "cannot ..."."""
 
     OPEN_FOR_READING = "open for reading"
     OPEN_FOR_WRITING = "open for writing"
@@ -64,9 +64,9 @@ CHANGES = frozenset(
         CallKind.UNLINK,
     }
 )
-# What a crash can come between. Opening counts because it may make the file.
+# Calls around which a crash can leave different disks. Opening is one because it may create the file.
 STEPS = BARRIERS | CHANGES
-# What leaves everything as it is, but for what the caller itself has open. Closing may let go of a lock.
+# Calls that change nothing but what the caller itself has open. Closing is none: it may release a lock.
 READ_ONLY_CALLS = (
     frozenset(CallKind) - STEPS - {CallKind.LOCK, CallKind.UNLOCK, CallKind.CLOSE, CallKind.VIEW, CallKind.END_VIEW}
 )
@@ -76,8 +76,8 @@ READ_ONLY_CALLS = (
 class Call:
     """One call; `content` is what it writes, in file order.
 
-    `file` and `mapping` number what a storage has opened and mapped, both together from 1 on. `lock` is the mode that
-    is asked for.
+    `file` and `mapping` are the numbers of an open file and a mapping of the storage, counted together from 1. `lock`
+    is the requested mode.
     """
 
     kind: CallKind
@@ -93,24 +93,24 @@ class Call:
 
 
 class InterceptedStorage(Storage):
-    """A storage over another one; a subclass says in `intercept` what becomes of a call."""
+    """A storage over another one; a subclass decides in `intercept` what happens to a call."""
 
     def __init__(self, inner: Storage) -> None:
-        """Hand calls on to `inner`."""
+        """Pass calls on to `inner`."""
         self._inner = inner
         self._opened_count = 0
 
     def next_number(self) -> int:
-        """Return the number of what is opened or mapped next."""
+        """Return the number for the next open file or mapping."""
         self._opened_count += 1
         return self._opened_count
 
     def intercept(self, call: Call, run: Run[Answer]) -> Answer:
-        """Let the call happen."""
+        """Make the call."""
         return run()
 
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
-        """Intercept a write; `file` is the inner one, for those who write less."""
+        """Intercept a write; `file` is the inner one, for a subclass that writes only a part."""
         self.intercept(call, run)
 
     def open_for_reading(self, path: str) -> File:
@@ -128,7 +128,7 @@ class InterceptedStorage(Storage):
         return self.intercept(Call(kind=CallKind.LISTDIR, path=path), lambda: self._inner.listdir(path))
 
     def kind(self, path: str) -> EntryKind:
-        """Say what stands at a path."""
+        """Return the kind of the entry at a path."""
         return self.intercept(Call(kind=CallKind.KIND, path=path), lambda: self._inner.kind(path))
 
     def mkdir(self, path: str) -> None:
@@ -179,7 +179,7 @@ class InterceptedStorage(Storage):
 
 
 class _Opened:
-    """What files and mappings have in common: every call says by which opening it came."""
+    """What files and mappings have in common: every call has the numbers of the call that opened them."""
 
     def __init__(self, storage: InterceptedStorage, opening: Call) -> None:
         self._storage = storage

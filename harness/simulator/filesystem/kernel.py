@@ -1,6 +1,6 @@
-"""What processes have in common: files, names, open files, mappings and locks, as one value that forks at once.
+"""What processes share: files, names, open files, mappings and locks, as one value that is cheap to copy.
 
-What calls do to it is in `kernel_names` and `kernel_files`, what they touch in `touches`, and what a power cut leaves
+What calls do to it is in `kernel_names` and `kernel_files`, what they access in `accesses`, and what a power cut leaves
 of it in `persistence`.
 """
 
@@ -21,14 +21,14 @@ NUMBERS_OF_A_SESSION = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An answer: no, and why."""
+    """An answer: the call failed, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BusFault:
-    """An answer that kills a process: it touched a mapping beyond the end of the file."""
+    """An answer that kills a process: it accessed a mapping beyond the end of the file."""
 
     offset_bytes: int
 
@@ -51,7 +51,7 @@ class Mapped(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """An advisory lock of an open file of a life."""
+    """An advisory lock of an open file of a session."""
 
     session: int
     handle: int
@@ -61,7 +61,7 @@ class Lock(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """A range of a file that somebody looks at without a copy."""
+    """A range of a file that a session reads in place, without a copy."""
 
     session: int
     mapping: int
@@ -71,19 +71,22 @@ class Lease(NamedTuple):
 
 
 EntryChange: TypeAlias = tuple[tuple[int, str, int | None], ...]
-"""One change of names, all of whose (directory, name, number or None) reach the disk together."""
+"""One change of names: entries (directory, name, number or None) that reach the disk together."""
 
 
-class NoError(Exception):
-    """A call is refused."""
+class CallRejectedError(Exception):
+    """A call fails."""
 
     def __init__(self, reason: str) -> None:
-        """Say why."""
+        """Keep the reason."""
         self.reason = reason
 
 
 class Kernel:
-    """Files and directories by number; open files and mappings by (life, number)."""
+    """Files and directories by number; open files and mappings by (session, number).
+
+    A session is one lifetime of a process, which ends with `kill`.
+    """
 
     __slots__ = (
         "broken_leases",
@@ -115,19 +118,16 @@ class Kernel:
     def of(cls, image: DiskImage) -> Kernel:
         """Put the files and directories of an image on disk, all of them durable.
 
-        What is absolute stands below a directory without a name.
+        Absolute paths are below a directory whose name is empty.
         """
         kernel = cls()
-        positions: dict[str, bytes | None] = {
-            position: None for position in image.directories if position not in ("/", ".")
-        }
-        positions |= image.files
-        if any(position.startswith("/") for position in ("/", *positions)):
-            positions[""] = None
-        for number, path in enumerate(sorted(positions), start=1):
+        entries: dict[str, bytes | None] = {path: None for path in image.directories if path not in ("/", ".")}
+        entries |= image.files
+        entries[""] = None
+        for number, path in enumerate(sorted(entries), start=1):
             directory, name = kernel.way(path)
             kernel.directories[directory][name] = number
-            content = positions[path]
+            content = entries[path]
             if content is None:
                 kernel.directories[number] = {}
             else:
@@ -136,7 +136,7 @@ class Kernel:
         return kernel
 
     def fork(self) -> Kernel:
-        """Return another future of this moment."""
+        """Return a copy that can go another way."""
         other = Kernel.__new__(Kernel)
         other.files = self.files.copy()
         other.directories = self.directories.copy()
@@ -151,7 +151,7 @@ class Kernel:
         return other
 
     def kill(self, session: int) -> None:
-        """End a process: what it had open is gone, what it wrote is there."""
+        """End a session: what it had open is gone, what it wrote stays."""
         self.handles = {key: handle for key, handle in self.handles.items() if key[0] != session}
         self.mappings = {key: mapped for key, mapped in self.mappings.items() if key[0] != session}
         self.leases = tuple(lease for lease in self.leases if lease.session != session)
@@ -160,57 +160,57 @@ class Kernel:
         }
 
     def way(self, path: str) -> tuple[int, str]:
-        """Return the directory of a path's last name, and that name; NoError."""
+        """Return the directory of a path's last name, and that name; raises CallRejectedError."""
         *parents, name = path.split("/")
         directory = ROOT
         for parent in parents:
             found = self.directories[directory].get(parent)
             if found is None:
-                raise NoError(StorageReason.MISSING)
+                raise CallRejectedError(StorageReason.MISSING)
             if found not in self.directories:
-                raise NoError(StorageReason.NOT_A_DIRECTORY)
+                raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
             directory = found
         return directory, name
 
     def entry(self, path: str) -> int:
-        """Return the number of what stands at a path; NoError."""
+        """Return the number of the entry at a path; raises CallRejectedError."""
         directory, name = self.way(path)
         found = self.directories[directory].get(name)
         if found is None:
-            raise NoError(StorageReason.MISSING)
+            raise CallRejectedError(StorageReason.MISSING)
         return found
 
     def find(self, path: str) -> int | None:
-        """Return the number of what stands at a path, or None."""
+        """Return the number of the entry at a path, or None."""
         try:
             return self.entry(path)
-        except NoError:
+        except CallRejectedError:
             return None
 
     def file_of(self, session: int, call: Call) -> int | None:
-        """Return the file that a call is about, by its mapping or its handle, or None where neither leads to one."""
+        """Return the file of a call's mapping or, without one, of its handle; None if neither is open."""
         if call.mapping and (session, call.mapping) in self.mappings:
             return self.mappings[session, call.mapping].file
         handle = self.handles.get((session, call.file))
         return None if handle is None else handle.file
 
     def new_number(self, session: int) -> int:
-        """Number what a life makes by that life, so that a number says nothing of the schedule."""
+        """Return a number for a new entry; sessions have separate ranges, so numbers do not depend on the schedule."""
         count = self.numbers.get(session, 0) + 1
         self.numbers[session] = count
         return (session + 1) * NUMBERS_OF_A_SESSION + count
 
     def change_entries(self, *entries: tuple[int, str, int | None]) -> None:
-        """Change names now; on disk all of them at some time, or at the next sync."""
+        """Change names now; the change reaches the disk as a whole at any time, at the latest with the next sync."""
         apply_entry_change(self.directories, entries)
         self.entry_changes = (*self.entry_changes, entries)
 
     def sync_entries(self, directory: int) -> None:
-        """Make the names in a directory durable; a rename gets there with both its directories."""
+        """Make the names in a directory durable; a rename becomes durable in both its directories."""
         durable = self.durable_directories.copy()
         kept = []
         for change in self.entry_changes:
-            if any(position == directory for position, _, _ in change):
+            if any(changed == directory for changed, _, _ in change):
                 apply_entry_change(durable, change)
             else:
                 kept.append(change)
@@ -232,7 +232,7 @@ class Kernel:
         return image_of(self.directories, {number: state.content for number, state in self.files.items()})
 
     def identity(self) -> object:
-        """Return a value that is equal for equal kernels: all that any later call can depend on."""
+        """Return a value that is equal for equal kernels: everything that a later call can depend on."""
         return (
             frozenset(self.files.items()),
             frozenset((number, frozenset(names.items())) for number, names in self.directories.items()),
@@ -246,9 +246,9 @@ class Kernel:
 
 
 def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes]) -> DiskImage:
-    """Return the tree that names lead to."""
+    """Return the tree of these names, with the contents of their files."""
     pending = [("", ROOT)]
-    files, positions = {}, {"/", "."}
+    files, paths = {}, {"/", "."}
     while pending:
         prefix, directory = pending.pop()
         for name, number in directories[directory].items():
@@ -257,13 +257,13 @@ def image_of(directories: dict[int, dict[str, int]], contents: dict[int, bytes])
                 files[path] = contents[number]
                 continue
             if path:
-                positions.add(path)
+                paths.add(path)
             pending.append((f"{path}/", number))
-    return DiskImage(files, frozenset(positions))
+    return DiskImage(files, frozenset(paths))
 
 
 def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChange) -> None:
-    """Put a change of names on top of others."""
+    """Apply a change of names in place."""
     for directory, name, number in change:
         names = directories.get(directory, {}).copy()
         if number is None:
@@ -274,4 +274,4 @@ def apply_entry_change(directories: dict[int, dict[str, int]], change: EntryChan
 
 
 Effect: TypeAlias = Callable[[Kernel, int, Call], Answer]
-"""What a call of a life does to a kernel; raises NoError."""
+"""What a call of a session does to a kernel; raises CallRejectedError."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Effect, Kernel, Lease, Lock, Mapped, NoError
+from tornproof.harness.simulator.filesystem.kernel import (
+    Answer,
+    BusFault,
+    CallRejectedError,
+    Effect,
+    Kernel,
+    Lease,
+    Lock,
+    Mapped,
+)
 from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES
 from tornproof.impl.storage.interface import LockMode, StorageReason
 
@@ -13,16 +22,16 @@ _END = 1 << 63
 def _file(kernel: Kernel, session: int, call: Call) -> int:
     file = kernel.file_of(session, call)
     if file is None:
-        raise NoError(StorageReason.NOT_OPEN)
+        raise CallRejectedError(StorageReason.NOT_OPEN)
     return file
 
 
 def _writable(kernel: Kernel, session: int, call: Call, end_bytes: int) -> int:
     handle = kernel.handles.get((session, call.file))
     if handle is None or not handle.is_writable:
-        raise NoError(StorageReason.NOT_OPEN)
+        raise CallRejectedError(StorageReason.NOT_OPEN)
     if end_bytes > CAPACITY_BYTES:
-        raise NoError(StorageReason.NO_SPACE)
+        raise CallRejectedError(StorageReason.NO_SPACE)
     return handle.file
 
 
@@ -59,7 +68,7 @@ def _break_leases(kernel: Kernel, file: int, call: Call, start: int, stop: int) 
 def _map(kernel: Kernel, session: int, call: Call) -> Answer:
     file = _file(kernel, session, call)
     if call.size_bytes > len(kernel.files[file].content):
-        raise NoError(StorageReason.TOO_SHORT)
+        raise CallRejectedError(StorageReason.TOO_SHORT)
     kernel.mappings[session, call.mapping] = Mapped(file, call.size_bytes)
     return None
 
@@ -79,7 +88,7 @@ def _msync(kernel: Kernel, session: int, call: Call) -> Answer:
 def _lock(kernel: Kernel, session: int, call: Call) -> Answer:
     handle = kernel.handles.get((session, call.file))
     if handle is None or (call.lock is LockMode.EXCLUSIVE and not handle.is_writable):
-        raise NoError(StorageReason.NOT_OPEN)
+        raise CallRejectedError(StorageReason.NOT_OPEN)
     start, stop = call.offset_bytes, call.offset_bytes + call.size_bytes
     for lock in kernel.locks.get(handle.file, ()):
         is_own = (lock.session, lock.handle) == (session, call.file)
@@ -104,7 +113,7 @@ def _close(kernel: Kernel, session: int, call: Call) -> Answer:
 
 
 def _free(kernel: Kernel, file: int, session: int, handle: int, start: int, stop: int) -> None:
-    """Take a range away from an open file's locks, which keep what they hold on both sides."""
+    """Unlock a range of an open file; its locks stay on both sides of the range."""
     kept: list[Lock] = []
     for lock in kernel.locks.get(file, ()):
         if (lock.session, lock.handle) != (session, handle):

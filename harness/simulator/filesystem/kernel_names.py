@@ -1,4 +1,4 @@
-"""What calls by a path do to a kernel: opening, looking around, and changing names."""
+"""What calls on paths do to a kernel: opening, listing, and changing names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Answer, Effect, Handle, Kernel, NoError
+from tornproof.harness.simulator.filesystem.kernel import Answer, CallRejectedError, Effect, Handle, Kernel
 from tornproof.impl.storage.interface import EntryKind, OpenMode, StorageReason
 
 
 def _open_for_reading(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.entry(call.path)
     if number in kernel.directories:
-        raise NoError(StorageReason.IS_A_DIRECTORY)
+        raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
     kernel.handles[session, call.file] = Handle(number, False)
     return None
 
@@ -24,14 +24,14 @@ def _open_for_writing(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.directories[directory].get(name)
     if number is None:
         if call.mode is OpenMode.EXISTING:
-            raise NoError(StorageReason.MISSING)
+            raise CallRejectedError(StorageReason.MISSING)
         number = kernel.new_number(session)
         kernel.files[number] = FileState()
         kernel.change_entries((directory, name, number))
     elif call.mode is OpenMode.NEW:
-        raise NoError(StorageReason.ALREADY_THERE)
+        raise CallRejectedError(StorageReason.ALREADY_THERE)
     elif number in kernel.directories:
-        raise NoError(StorageReason.IS_A_DIRECTORY)
+        raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
     kernel.handles[session, call.file] = Handle(number, True)
     return None
 
@@ -39,7 +39,7 @@ def _open_for_writing(kernel: Kernel, session: int, call: Call) -> Answer:
 def _directory(kernel: Kernel, path: str) -> int:
     number = kernel.entry(path)
     if number not in kernel.directories:
-        raise NoError(StorageReason.NOT_A_DIRECTORY)
+        raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
     return number
 
 
@@ -57,7 +57,7 @@ def _kind(kernel: Kernel, session: int, call: Call) -> Answer:
 def _mkdir(kernel: Kernel, session: int, call: Call) -> Answer:
     directory, name = kernel.way(call.path)
     if name in kernel.directories[directory]:
-        raise NoError(StorageReason.ALREADY_THERE)
+        raise CallRejectedError(StorageReason.ALREADY_THERE)
     number = kernel.new_number(session)
     kernel.directories[number] = {}
     kernel.change_entries((directory, name, number))
@@ -66,7 +66,7 @@ def _mkdir(kernel: Kernel, session: int, call: Call) -> Answer:
 
 def _rmdir(kernel: Kernel, session: int, call: Call) -> Answer:
     if kernel.directories[_directory(kernel, call.path)]:
-        raise NoError(StorageReason.NOT_EMPTY)
+        raise CallRejectedError(StorageReason.NOT_EMPTY)
     kernel.change_entries((*kernel.way(call.path), None))
     return None
 
@@ -80,15 +80,15 @@ def _rename(kernel: Kernel, session: int, call: Call) -> Answer:
         return None
     parts = call.target_path.split("/")
     if moved in kernel.directories and moved in (kernel.entry("/".join(parts[:end])) for end in range(1, len(parts))):
-        raise NoError(os.strerror(errno.EINVAL))
+        raise CallRejectedError(os.strerror(errno.EINVAL))
     if replaced is not None:
         is_directory = moved in kernel.directories
         if is_directory and replaced not in kernel.directories:
-            raise NoError(StorageReason.NOT_A_DIRECTORY)
+            raise CallRejectedError(StorageReason.NOT_A_DIRECTORY)
         if not is_directory and replaced in kernel.directories:
-            raise NoError(StorageReason.IS_A_DIRECTORY)
+            raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
         if is_directory and kernel.directories[replaced]:
-            raise NoError(StorageReason.NOT_EMPTY)
+            raise CallRejectedError(StorageReason.NOT_EMPTY)
     kernel.change_entries((*source, None), (directory, name, moved))
     return None
 
@@ -97,16 +97,16 @@ def _link(kernel: Kernel, session: int, call: Call) -> Answer:
     number = kernel.entry(call.path)
     directory, name = kernel.way(call.target_path)
     if name in kernel.directories[directory]:
-        raise NoError(StorageReason.ALREADY_THERE)
+        raise CallRejectedError(StorageReason.ALREADY_THERE)
     if number in kernel.directories:
-        raise NoError(StorageReason.NOT_PERMITTED)
+        raise CallRejectedError(StorageReason.NOT_PERMITTED)
     kernel.change_entries((directory, name, number))
     return None
 
 
 def _unlink(kernel: Kernel, session: int, call: Call) -> Answer:
     if kernel.entry(call.path) in kernel.directories:
-        raise NoError(StorageReason.IS_A_DIRECTORY)
+        raise CallRejectedError(StorageReason.IS_A_DIRECTORY)
     kernel.change_entries((*kernel.way(call.path), None))
     return None
 

@@ -1,4 +1,4 @@
-"""Lives of processes, and advisory locks that belong to an open file of one."""
+"""Sessions of the storage in memory, and the advisory locks of their open files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tornproof.impl.storage.operating_system_file import Tally
 
 
 class Killed(BaseException):
-    """The life that made this call is over; no `except Exception` of an implementation may outlive it."""
+    """The session that made this call is dead; not an `Exception`, so that no implementation can catch it and go on."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """All that was opened through one storage object: it dies as a whole, and its locks with it."""
+    """Everything opened through one storage object, which dies as a whole, and its locks with it."""
 
     tally: Tally = field(default_factory=Tally)
     is_dead: bool = False
 
     def check(self) -> None:
-        """Let nobody act who is dead."""
+        """Raise `Killed` if the session is dead."""
         if self.is_dead:
             raise Killed
 
@@ -30,7 +30,7 @@ class Session:
         self.tally.step_count += 1
 
     def sync(self) -> None:
-        """Count a call that makes something durable; in memory everything is."""
+        """Count a call that makes something durable; in memory everything is durable anyway."""
         self.step()
         self.tally.sync_count += 1
 
@@ -54,18 +54,18 @@ class LockTable:
         self._locks: list[_Lock] = []
 
     def try_lock(self, owner: object, session: Session, mode: LockMode, start: int, stop: int) -> bool:
-        """Lock [start, stop) for an open file of a life, or say that another living one holds a lock against it."""
+        """Lock [start, stop) for an open file of a session; False if another one of a live session conflicts."""
         self._locks = [lock for lock in self._locks if not lock.session.is_dead]
         for lock in self._locks:
-            is_in_the_way = lock.owner is not owner and lock.start < stop and start < lock.stop
-            if is_in_the_way and LockMode.EXCLUSIVE in (mode, lock.mode):
+            overlaps = lock.owner is not owner and lock.start < stop and start < lock.stop
+            if overlaps and LockMode.EXCLUSIVE in (mode, lock.mode):
                 return False
         self.unlock(owner, start, stop)
         self._locks.append(_Lock(owner, session, mode, start, stop))
         return True
 
     def unlock(self, owner: object, start: int, stop: int) -> None:
-        """Take [start, stop) away from an open file's locks, which keep what they hold on both sides."""
+        """Unlock [start, stop) of an open file; its locks stay on both sides of the range."""
         kept = []
         for lock in self._locks:
             if lock.owner is not owner:

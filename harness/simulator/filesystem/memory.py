@@ -1,4 +1,4 @@
-"""A writable storage in memory that behaves to an implementation like the operating system on a tree of its own."""
+"""A writable storage in memory that behaves like the operating system on a separate tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 
 
 class _OnPath(TranslateOsErrors):
-    """Turn the system's numbers into a refusal, and refuse first of all a path that no system gets to see."""
+    """Turn the system's error numbers into `StorageError`, and first reject a path that no system call can take."""
 
     __slots__ = ()
 
@@ -35,9 +35,9 @@ class _OnPath(TranslateOsErrors):
 
 
 class MemoryStorage(Storage):
-    """One life on a disk in memory; everything is durable at once, and the clock moves only when somebody sleeps.
+    """One session on a disk in memory; everything is durable at once, and the clock moves only when a caller sleeps.
 
-    Refuses to change what a path without a plain last name ends at, not always with the system's reason.
+    A change of a path that ends with a slash or dots is an error, not always with the reason that the system gives.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class MemoryStorage(Storage):
     def of(cls, image: DiskImage) -> MemoryStorage:
         """Start from the files and directories of an image, without copying their content.
 
-        Raises `StorageError` for an image of what lies above its working directory.
+        Raises `StorageError` for an image with files above its working directory.
         """
         return cls._on(Tree.of(image))
 
@@ -60,18 +60,18 @@ class MemoryStorage(Storage):
         return storage
 
     def image(self) -> DiskImage:
-        """Return a frozen copy of the content of now; two names of one file become two files."""
+        """Return an immutable copy of the current content; two names of one file become two files."""
         return self._tree.image()
 
     def copy(self) -> MemoryStorage:
-        """Return another disk with the content of now: no open files, no locks, a clock at zero.
+        """Return another disk with the current content: no open files, no locks, a clock at zero.
 
-        Content is shared until one of both writes.
+        Content is shared until either disk writes.
         """
         return self._on(self._tree.copy())
 
     def digest(self) -> bytes:
-        """Return what tells this disk from every other: names, bytes, and which names are one file."""
+        """Return a digest of the disk: names, bytes, and which names are one file."""
         return self._tree.digest()
 
     def fork_process(self) -> MemoryStorage:
@@ -79,7 +79,7 @@ class MemoryStorage(Storage):
         return self._on(self._tree)
 
     def kill_process(self) -> None:
-        """End this process: its locks are gone, nothing is closed politely, and every further call raises `Killed`."""
+        """End this process without closing anything: its locks are gone, and every further call raises `Killed`."""
         self._session.is_dead = True
 
     def open_for_reading(self, path: str) -> File:
@@ -89,7 +89,7 @@ class MemoryStorage(Storage):
             return MemoryFile(path, as_file(self._tree.find(path)), self._session, is_writable=False)
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
-        """Open a file of the tree, or put an empty one there."""
+        """Open a file of the tree, or create an empty one."""
         self._session.step()
         with _OnPath(path, "open for writing"):
             if mode is OpenMode.EXISTING:
@@ -104,13 +104,13 @@ class MemoryStorage(Storage):
             return MemoryFile(path, inode, self._session, is_writable=True)
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """Sort, as every storage does."""
+        """Return the names in order, as every storage does."""
         self._session.step()
         with _OnPath(path, "list"):
             return tuple(sorted(as_directory(self._tree.find(path)).entries))
 
     def kind(self, path: str) -> EntryKind:
-        """Look at the entry."""
+        """Return the kind of the entry."""
         self._session.step()
         with _OnPath(path, "look at"):
             try:
@@ -139,7 +139,7 @@ class MemoryStorage(Storage):
             del directory.entries[name]
 
     def rename(self, source_path: str, target_path: str) -> None:
-        """Move the entry, whatever it is."""
+        """Move a file or directory."""
         self._session.step()
         with _OnPath(source_path, f"rename to {target_path}", target_path):
             source_directory, source_name = self._tree.way(source_path)
@@ -174,7 +174,7 @@ class MemoryStorage(Storage):
             directory.entries[name] = linked
 
     def unlink(self, path: str) -> None:
-        """Remove the name; whoever has the inode open keeps it."""
+        """Remove the name; open files keep the inode."""
         self._session.step()
         with _OnPath(path, "unlink"):
             as_file(self._tree.find(path))
@@ -196,7 +196,7 @@ class MemoryStorage(Storage):
         self._session.step()
 
     def monotonic_seconds(self) -> float:
-        """Return how long everybody on this disk has slept."""
+        """Return how long all processes on this disk have slept."""
         self._session.check()
         return self._tree.now_seconds
 
@@ -207,7 +207,7 @@ class MemoryStorage(Storage):
         self._tree.now_seconds += duration_seconds
 
     def counters(self) -> Counters:
-        """Return the counts of this life."""
+        """Return the counts of this session."""
         tally = self._session.tally
         return Counters(
             step_count=tally.step_count,

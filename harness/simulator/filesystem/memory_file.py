@@ -11,15 +11,15 @@ from tornproof.harness.simulator.filesystem.memory_tree import Inode
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
 
-# A corrupt offset must end as on a full disk, not in our own memory.
+# A write at a corrupt offset must fail as on a full disk, and not use up the memory of this process.
 CAPACITY_BYTES = 1 << 30
 _OFFSET_BYTES_END = 1 << 63
 
 
 class BusError(BaseException):
-    """A mapping was touched beyond the end of its file, which kills a real process: no `except Exception` may see it.
+    """A mapping was accessed beyond the end of its file, which kills a real process, so it is not an `Exception`.
 
-    Stricter than a machine, which lets the rest of the last page be touched.
+    A real machine is less strict: the rest of the last page can be accessed.
     """
 
 
@@ -44,7 +44,7 @@ class MemoryFile(File):
         return content
 
     def size_bytes(self) -> int:
-        """Return the size of now."""
+        """Return the current size."""
         self._session.step()
         self._check(self._is_open, "ask for the size")
         return self._inode.size_bytes
@@ -69,7 +69,7 @@ class MemoryFile(File):
         self._inode.resize(size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
-        """Map the inode, which outlives this file and its name."""
+        """Map the inode; the mapping outlives this open file and its name."""
         assert size_bytes > 0
         self._session.step()
         self._check(self._is_open, "map")
@@ -86,17 +86,17 @@ class MemoryFile(File):
         self.fsync()
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
-        """Ask the inode, which knows the locks of all its open files."""
+        """Lock the range in the table of the inode, which has the locks of all its open files."""
         start, stop = self._lock_range(offset_bytes, size_bytes)
         self._check(self._is_writable or mode is LockMode.SHARED, "lock")
         return self._inode.locks.try_lock(self, self._session, mode, start, stop)
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
-        """Keep what own locks reach beyond the range."""
+        """Unlock the range; locks of this file stay on both sides."""
         self._inode.locks.unlock(self, *self._lock_range(offset_bytes, size_bytes))
 
     def close(self) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         if self._is_open:
             self._session.step()
             self._is_open = False
@@ -176,11 +176,11 @@ class _MemoryMapping(Mapping):
         self._lease_count += 1
         try:
             yield lease
-            # Nobody sees a view being touched; one that was cut meanwhile is taken for touched.
+            # Accesses through a view cannot be seen; if the file was truncated meanwhile, one is assumed.
             self._check_end(offset_bytes + size_bytes)
         finally:
             self._lease_count -= 1
-            with suppress(BufferError):  # what was made from it keeps the bytes, which hurts nobody here
+            with suppress(BufferError):  # another view of it keeps the bytes, which is harmless here
                 lease.release()
 
     def msync(self) -> None:

@@ -1,4 +1,4 @@
-"""What a disk in memory holds: directories, and files whose bytes are shared with copies until somebody writes."""
+"""What a disk in memory holds: directories, and files whose bytes are shared between copies until a write."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ class Inode:
 
     @property
     def size_bytes(self) -> int:
-        """The size of now."""
+        """The current size."""
         return len(self._content)
 
     def copy(self) -> Inode:
-        """Return an inode of its own with the same bytes, unlocked."""
+        """Return an unlocked inode with the same bytes."""
         copied = Inode(self.frozen())
         copied._digest = self._digest
         return copied
 
     def frozen(self) -> bytes:
-        """Return the bytes of now; asking again before a change costs nothing."""
+        """Return the current bytes, cached until the next change."""
         if self._frozen is None:
             self._frozen = bytes(self._content)
         return self._frozen
 
     def digest(self) -> bytes:
-        """Return what tells these bytes from any others."""
+        """Return a digest of the bytes, cached until the next change."""
         if self._digest is None:
             self._digest = hashlib.blake2b(self._content, digest_size=16).digest()
         return self._digest
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """Return a range, or what of it there is."""
+        """Return the part of a range that exists."""
         return bytes(self._content[offset_bytes : offset_bytes + size_bytes])
 
     def write(self, content: bytes, offset_bytes: int) -> None:
-        """Put bytes over the old ones; a gap becomes zeros."""
+        """Write bytes at an offset; a gap before it is filled with zeros."""
         if offset_bytes + len(content) > len(self._content):
             self.resize(offset_bytes + len(content))
         self._change()[offset_bytes : offset_bytes + len(content)] = content
@@ -66,12 +66,12 @@ class Inode:
             buffer[offset_bytes : offset_bytes + len(part)] = part
 
     def resize(self, size_bytes: int) -> None:
-        """Cut, or extend with zeros."""
+        """Truncate, or extend with zeros."""
         content = self._change()
         try:
             content.extend(bytes(max(0, size_bytes - len(content))))
             del content[size_bytes:]
-        except BufferError:  # a lease holds this buffer where it is, and must see later writes all the same
+        except BufferError:  # a lease pins this buffer, and must still see later writes
             self._outgrown.append(content)
             self._content = content[:size_bytes].ljust(size_bytes, b"\0")
 
@@ -99,17 +99,17 @@ class Directory:
         self.entries: dict[str, Inode | Directory] = {}
         self.parent = parent or self
 
-    def is_at_or_above(self, position: Directory) -> bool:
-        """Say whether a walk up from `place` comes by."""
-        while position is not self and position.parent is not position:
-            position = position.parent
-        return position is self
+    def is_at_or_above(self, directory: Directory) -> bool:
+        """Say whether this is `directory` or one above it."""
+        while directory is not self and directory.parent is not directory:
+            directory = directory.parent
+        return directory is self
 
 
 class Tree:
-    """Everything on a disk, and its clock. Absolute paths and relative ones are two places.
+    """Everything on a disk, and its clock. Absolute and relative paths have separate roots.
 
-    Walking raises what a kernel would, as OSError.
+    Walking a path raises the OSError that a kernel would give.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Tree:
 
     @classmethod
     def of(cls, image: DiskImage) -> Tree:
-        """Share the content of an image; raises `StorageError` for one of what lies above its working directory."""
+        """Share the content of an image; raises `StorageError` if it has files above its working directory."""
         tree = cls()
         pending_paths = ["/", "."]
         missing_paths = set(image.files)
@@ -140,7 +140,7 @@ class Tree:
         return tree
 
     def image(self) -> DiskImage:
-        """Return a frozen copy; two names of one file become two files."""
+        """Return an immutable copy; two names of one file become two files."""
         files: dict[str, bytes] = {}
         directories = {"/", "."}
         for path, entry in self._paths():
@@ -151,7 +151,7 @@ class Tree:
         return DiskImage(files, frozenset(directories))
 
     def copy(self) -> Tree:
-        """Return a tree of its own with the same names and bytes, unlocked, at zero seconds."""
+        """Return a separate tree with the same names and bytes, unlocked, at zero seconds."""
         copied = Tree()
         inodes: dict[Inode, Inode] = {}
         pending = [(root, copied._roots[name]) for name, root in self._roots.items()]
@@ -167,7 +167,7 @@ class Tree:
         return copied
 
     def digest(self) -> bytes:
-        """Return what tells this tree from every other: names, bytes, and which names are one file."""
+        """Return a digest of names, bytes, and which names are one file."""
         numbers: dict[Inode, int] = {}
         total = hashlib.blake2b(digest_size=16)
         for path, entry in sorted(self._paths(), key=lambda pair: pair[0]):
@@ -177,12 +177,12 @@ class Tree:
         return total.digest()
 
     def find(self, path: str) -> Inode | Directory:
-        """Return what stands at a path."""
+        """Return the entry at a path."""
         directory, name = self.way(path)
         return _step(directory, name)
 
     def way(self, path: str) -> tuple[Directory, str]:
-        """Walk a path up to its last name, which may be empty or dots, whatever may be there."""
+        """Return the directory of a path's last name, and that name, which may be empty or dots and need not exist."""
         if not path:
             reject(errno.ENOENT)
         *way, last = path.split("/")
@@ -192,7 +192,7 @@ class Tree:
         return as_directory(entry), last
 
     def _paths(self) -> Iterator[tuple[str, Inode | Directory]]:
-        """Yield every entry below the roots, spelled as an image spells it."""
+        """Yield every entry below the roots with its normalised path."""
         pending = [("/", self._roots["/"]), ("", self._roots["."])]
         for prefix, directory in pending:
             for name, entry in directory.entries.items():
@@ -202,14 +202,14 @@ class Tree:
 
 
 def entry_of(directory: Directory, name: str) -> Inode | Directory | None:
-    """Return what has this name, if it is one that an entry can have, or None."""
+    """Return the entry of this name, or None; raises OSError for a name that is too long."""
     if len(os.fsencode(name)) > _NAME_BYTES_MAX:
         reject(errno.ENAMETOOLONG)
     return directory.entries.get(name)
 
 
 def is_usable(path: str) -> bool:
-    """Say whether a path can be handed to a kernel at all."""
+    """Say whether a path can be passed to a system call."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -222,21 +222,21 @@ def is_name(name: str) -> bool:
 
 
 def as_file(entry: Inode | Directory) -> Inode:
-    """Return the entry, or raise as a kernel that wanted a file."""
+    """Return the entry, or raise the error of a kernel that needs a file."""
     if isinstance(entry, Directory):
         reject(errno.EISDIR)
     return entry
 
 
 def as_directory(entry: Inode | Directory) -> Directory:
-    """Return the entry, or raise as a kernel that wanted a directory."""
+    """Return the entry, or raise the error of a kernel that needs a directory."""
     if isinstance(entry, Inode):
         reject(errno.ENOTDIR)
     return entry
 
 
 def reject(number: int) -> NoReturn:
-    """Raise an error of the system."""
+    """Raise the system's error of this number."""
     raise OSError(number, os.strerror(number))
 
 

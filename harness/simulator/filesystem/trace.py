@@ -1,4 +1,4 @@
-"""Which bytes of which files a reader looked at: a storage that hands everything on and keeps a list."""
+"""A storage that records which bytes of which files were read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableSt
 
 
 class TracingStorage:
-    """A ReadableStorage over another one; `ranges` tells what was read of a path so far."""
+    """A ReadableStorage over another one; `ranges` says what was read of a path so far."""
 
     def __init__(self, inner: ReadableStorage) -> None:
         """Start with nothing read."""
@@ -22,7 +22,7 @@ class TracingStorage:
         return ReadRanges(self._reads[path])
 
     def open_for_reading(self, path: str) -> ReadableFile:
-        """Open a file whose reads are kept."""
+        """Open a file whose reads are recorded."""
         return _TracedFile(self._inner.open_for_reading(path), self._reads[path])
 
     def listdir(self, path: str) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ class TracingStorage:
         return self._inner.listdir(path)
 
     def kind(self, path: str) -> EntryKind:
-        """Say what stands at a path."""
+        """Return the kind of the entry at a path."""
         return self._inner.kind(path)
 
     def monotonic_seconds(self) -> float:

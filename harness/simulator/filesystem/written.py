@@ -1,4 +1,4 @@
-"""The steps that a run took on a storage, and doing them again on a disk in memory, as far as wanted."""
+"""Recording the steps of a run on a storage, and replaying a prefix of them on a disk in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tornproof.impl.storage.interface import File, OpenMode, Storage
 
 
 class RecordingStorage(InterceptedStorage):
-    """A storage over another one; `steps` holds every call so far that changed bytes or names, and every barrier."""
+    """A storage over another one; `steps` are the calls so far that changed bytes or names, and the barriers."""
 
     def __init__(self, inner: Storage) -> None:
         """Start with nothing recorded."""
@@ -18,7 +18,7 @@ class RecordingStorage(InterceptedStorage):
         self.steps: list[Call] = []
 
     def intercept(self, call: Call, run: Callable[[], Answer]) -> Answer:
-        """Keep what was not refused."""
+        """Record a step unless it failed."""
         answer = run()
         if call.kind in STEPS:
             self.steps.append(call)
@@ -26,7 +26,7 @@ class RecordingStorage(InterceptedStorage):
 
 
 class Replay:
-    """Recorded steps done again on `storage`, which must hold what it held when the recording began."""
+    """Replays recorded steps on `storage`, which must hold what it held when the recording began."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         """Start before the first step."""
@@ -34,11 +34,11 @@ class Replay:
         self._files: dict[int, File] = {}
 
     def write(self, step: Call, start: int, stop: int) -> None:
-        """Do the bytes [start, stop) of a write."""
+        """Write the bytes [start, stop) of a write."""
         self._files[step.file].pwrite(step.content[start:stop], step.offset_bytes + start)
 
     def apply(self, step: Call) -> None:
-        """Do a whole step; a barrier changes nothing here."""
+        """Replay a whole step; a barrier changes nothing here."""
         match step.kind:
             case CallKind.OPEN_FOR_WRITING:
                 self._files[step.file] = self.storage.open_for_writing(step.path, OpenMode.EXISTING_OR_NEW)
@@ -61,9 +61,9 @@ class Replay:
 def replay_prefix(
     start: MemoryStorage, steps: Sequence[Call], step_count: int, written_bytes: int = 0
 ) -> MemoryStorage:
-    """Return a disk on which the first `step_count` steps were done, and `written_bytes` of the next one, a write.
+    """Return a disk after the first `step_count` steps, and `written_bytes` of the next one, a write.
 
-    Raises ValueError for a point that these steps do not have.
+    Raises ValueError for a crash point that these steps do not have.
     """
     replay = Replay(start.copy())
     if not 0 <= step_count <= len(steps):
@@ -81,9 +81,9 @@ def replay_prefix(
 def crash_points(
     start: MemoryStorage, steps: Iterable[Call], cuts_of: Callable[[Call], Iterable[int]]
 ) -> Iterator[tuple[MemoryStorage, int, int]]:
-    """Yield a disk for each crash point in order, the whole steps that it holds and the bytes of the next one.
+    """Yield a disk for each crash point in order, the number of whole steps on it and the bytes of the next one.
 
-    `cuts_of` names ascending lengths below that of a write. It is one disk that moves on: copy what shall stay.
+    `cuts_of` gives ascending lengths below that of a write. Every disk is the same object, so copy what is kept.
     """
     replay = Replay(start.copy())
     yield replay.storage, 0, 0

@@ -1,4 +1,4 @@
-"""What a crash may leave of a disk, by models of persistence. A new crash model goes into `models.py`.
+"""What a crash may leave on a disk, under each persistence model. A new model goes into `models.py`.
 
 It imports `filesystem`.
 """

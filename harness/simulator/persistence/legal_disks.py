@@ -1,4 +1,4 @@
-"""Every disk that a crash may leave of a kernel, each with the choice that names it."""
+"""Every disk that a crash of a kernel may leave, each with the choice that identifies it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LARGE_BYTES = 1 << 16
 
 
 class Disk(NamedTuple):
-    """What is on a disk that nobody has open: names, and the content of each file in the order of the tree's paths."""
+    """A disk without open files: names, and the content of each file in the order of the tree's paths."""
 
     tree: Tree
     contents: tuple[bytes, ...]
 
     def kernel(self) -> Kernel:
-        """Return the machine after it was switched on again."""
+        """Return the machine after a restart."""
         return self.tree.kernel(self.contents)
 
     def identity(self) -> tuple[Tree, tuple[bytes, ...]]:
-        """Return what stands for the disk where many are remembered: of large contents a digest."""
+        """Return a key for the disk that takes little memory: large contents are replaced by digests."""
         return self.tree, tuple(
             [hashlib.blake2b(content).digest() if len(content) > LARGE_BYTES else content for content in self.contents]
         )
@@ -42,11 +42,11 @@ class Disk(NamedTuple):
 
 
 class Picked(NamedTuple):
-    """A disk, and by which tree and which place in each file's contents it was picked."""
+    """A disk, and the indexes by which it was picked: of its tree, and of each file's content."""
 
     disk: Disk
     tree: int
-    positions: tuple[int, ...]
+    indexes: tuple[int, ...]
 
 
 class _Shape(NamedTuple):
@@ -59,7 +59,7 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LegalDisks:
-    """All disks of one crash point, or a sample of them; `tried_count` of `legal_count` come."""
+    """All disks of one crash point, or a sample of them: `tried_count` of `legal_count`."""
 
     model: Model
     legal_count: int
@@ -69,32 +69,32 @@ class LegalDisks:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all come."""
+        """Whether these are all."""
         return self.tried_count == self.legal_count
 
     def __iter__(self) -> Iterator[Picked]:
         """Yield the disks, the latest first."""
         for number, shape in enumerate(self._shapes):
             contents = [file.contents for file in shape.files]
-            for positions in _positions(shape, self.seed):
-                content = tuple([of[position] for of, position in zip(contents, positions, strict=True)])
-                yield Picked(Disk(shape.tree, content), number, positions)
+            for indexes in _indexes(shape, self.seed):
+                content = tuple([of[index] for of, index in zip(contents, indexes, strict=True)])
+                yield Picked(Disk(shape.tree, content), number, indexes)
 
     def choice(self, picked: Picked) -> Choice:
-        """Return the name of a disk that came."""
+        """Return the choice that gives a disk of these."""
         shape = self._shapes[picked.tree]
-        chosen = zip(shape.tree.paths, shape.files, picked.positions, strict=True)
-        files = tuple((path, file.choices[position]) for path, file, position in chosen if file.legal_count > 1)
+        chosen = zip(shape.tree.paths, shape.files, picked.indexes, strict=True)
+        files = tuple((path, file.choices[index]) for path, file, index in chosen if file.legal_count > 1)
         return Choice(self.model.name, shape.names, files)
 
 
 def legal_disks(
     kernel: Kernel, model: Model, limits: Limits = DEFAULT_LIMITS, names: LegalNames | None = None
 ) -> LegalDisks:
-    """Return what a crash may leave; `names` are those of the kernel and model, where the caller remembers them.
+    """Return what a crash may leave; `names` may be passed by a caller that has the kernel's names under this model.
 
-    Above the limit of a crash point, the disks are: all files as late as they can be and as early, each of the contents
-    of each file beside these, and combinations by chance.
+    Above the limit of a crash point, the disks are: every file at its latest content, every file at its earliest, both
+    with one file at each of its other contents, then random combinations.
     """
     names = legal_names(kernel, model, limits) if names is None else names
     share = limits.disk_count // len(names.trees) or 1
@@ -106,13 +106,13 @@ def legal_disks(
         shapes.append(_Shape(tree, chosen, files, legal_count, share if tried_count > share else 0))
     all_names = names.legal_count - names.tried_count
     tried = sum(shape.sampled_count or math.prod(len(file.contents) for file in shape.files) for shape in shapes)
-    # Of sets of changes that were not tried, each gives one more disk at least.
+    # Each set of changes that was not tried gives at least one more disk.
     legal = sum(shape.legal_count for shape in shapes) + all_names
     return LegalDisks(model, legal, tried, limits.seed, tuple(shapes))
 
 
 def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
-    """Return the disk that a choice names; raises IndexError where the kernel has no such versions or changes."""
+    """Return the disk that a choice gives; raises IndexError if the kernel has no such versions or changes."""
     tree, numbers = tree_of(kernel.directories if choice.names is None else with_changes(kernel, choice.names))
     chosen = dict(choice.files)
     contents = []
@@ -123,24 +123,24 @@ def chosen_disk(kernel: Kernel, model: Model, choice: Choice) -> Disk:
     return Disk(tree, tuple(contents))
 
 
-def _positions(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
+def _indexes(shape: _Shape, seed: int) -> Iterator[tuple[int, ...]]:
     counts = [len(file.contents) for file in shape.files]
     if not shape.sampled_count:
         return itertools.product(*map(range, counts))
-    return itertools.islice(_some_positions(counts, shape.sampled_count, seed), shape.sampled_count)
+    return itertools.islice(_some_indexes(counts, shape.sampled_count, seed), shape.sampled_count)
 
 
-def _some_positions(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:
+def _some_indexes(counts: Sequence[int], count: int, seed: int) -> Iterator[tuple[int, ...]]:
     latest, earliest = (0,) * len(counts), tuple(count - 1 for count in counts)
     yield latest
     yield earliest
     longest = max(counts)
-    for position in range(min(longest, count // (4 * len(counts)))):
+    for index in range(min(longest, count // (4 * len(counts)))):
         for file, of in enumerate(counts):
-            if position < of:
+            if index < of:
                 for base in (latest, earliest):
-                    yield (*base[:file], position, *base[file + 1 :])
-    chance = np.random.default_rng([seed, len(counts), count])
+                    yield (*base[:file], index, *base[file + 1 :])
+    random = np.random.default_rng([seed, len(counts), count])
     while True:
-        for row in chance.integers(counts, size=(count, len(counts))):
+        for row in random.integers(counts, size=(count, len(counts))):
             yield tuple(row.tolist())

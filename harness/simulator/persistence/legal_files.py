@@ -18,15 +18,15 @@ Found = TypeVar("Found")
 REMEMBERED_COUNT = 512
 REMEMBERED_BYTES_MAX = 128 << 20
 CONTENT_BYTES_MAX = 64 << 20
-"""The contents of one file are tried all at once: of a large one these are fewer."""
+"""All contents of one file are held in memory at once, so fewer are tried of a large file."""
 DEVIATIONS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many contents of a file, sets of names, and disks of a crash point are tried before it becomes a sample.
+    """How many contents of a file, sets of name changes, and disks of a crash point are tried before it is a sample.
 
-    Of a file, the contents also have no more than `CONTENT_BYTES_MAX` together.
+    The contents tried of one file also have at most `CONTENT_BYTES_MAX` together.
     """
 
     file_count: int = 256
@@ -36,7 +36,7 @@ class Limits:
 
 
 class LegalFile(NamedTuple):
-    """Contents in the order in which they are tried, the latest first; `legal_count` of them exist."""
+    """Contents in the order in which they are tried, the latest first, out of `legal_count`."""
 
     choices: Sequence[FileChoice]
     contents: Sequence[bytes]
@@ -49,14 +49,14 @@ class LegalFile(NamedTuple):
 
 
 class _Blocks(NamedTuple):
-    """By block, the different contents that it had, each with the first version that had it."""
+    """For each block the different contents that it had, with the first version that had them."""
 
     contents: tuple[dict[bytes, int], ...]
     varying: frozenset[int]
 
 
 class _Memory(Generic[Found]):
-    """What was made last, as far as it fits."""
+    """A cache that drops its oldest entries beyond a count and a size."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], tuple[Found, int]] = OrderedDict()
@@ -80,7 +80,7 @@ _known_blocks: _Memory[_Blocks] = _Memory()
 def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
     """Return what a file may hold; all of it, or the sample that the limits allow.
 
-    A sample has, for each size, all blocks old and all new with up to two that deviate, then blocks by chance.
+    A sample has, for each size, all blocks old and all new, both with up to two that differ, then random blocks.
     """
     if model.keeps_cache:
         return LegalFile((FileChoice(LATEST, LATEST),), (state.content,), 1)
@@ -95,7 +95,7 @@ def legal_file(state: FileState, model: Model, limits: Limits) -> LegalFile:
 
 
 def file_content(state: FileState, model: Model, choice: FileChoice) -> bytes:
-    """Return what a file holds by a choice; raises IndexError for a version that it does not have."""
+    """Return the content that a choice gives; raises IndexError for a version that the file does not have."""
     if choice.base == LATEST:
         return state.content
     size_bytes = len(state.versions[choice.size])
@@ -137,7 +137,7 @@ def _in_blocks(versions: tuple[bytes, ...], model: Model, limits: Limits) -> Leg
 
 
 def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
-    """Return what each block held; a step adds a version to those of the step before, which are remembered."""
+    """Return what each block held; extends the cached result for all versions but the last, if there is one."""
     key = versions, block_bytes
     found = _known_blocks.get(key)
     if found is not None:
@@ -147,11 +147,11 @@ def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
     if earlier is not None:
         contents, varying, start = list(earlier.contents), set(earlier.varying), len(versions) - 1
     else:
-        contents, varying = [{block: 0} for block in _cut(versions[0], block_bytes)], set()
+        contents, varying = [{block: 0} for block in _split(versions[0], block_bytes)], set()
     zeros = bytes(block_bytes)
     for number in range(start, len(versions)):
-        before, now = _cut(versions[number - 1], block_bytes), _cut(versions[number], block_bytes)
-        # A block that is not there is zeros in whatever version has none.
+        before, now = _split(versions[number - 1], block_bytes), _split(versions[number], block_bytes)
+        # In a version that ends before a block, the block is zeros.
         contents += [{zeros: 0} for _ in range(len(now) - len(contents))]
         for block, (old, new) in enumerate(itertools.zip_longest(before, now, fillvalue=zeros)):
             if old != new and new not in contents[block]:
@@ -162,15 +162,15 @@ def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
     return found
 
 
-def _cut(content: bytes, block_bytes: int) -> list[bytes]:
-    cut = [content[start : start + block_bytes] for start in range(0, len(content), block_bytes)]
-    if cut:
-        cut[-1] = cut[-1].ljust(block_bytes, b"\0")
-    return cut
+def _split(content: bytes, block_bytes: int) -> list[bytes]:
+    blocks = [content[start : start + block_bytes] for start in range(0, len(content), block_bytes)]
+    if blocks:
+        blocks[-1] = blocks[-1].ljust(block_bytes, b"\0")
+    return blocks
 
 
 class _Shape:
-    """A file at one of its sizes: which of its blocks vary, and between what. A pick is a place in each one's list."""
+    """A file at one of its sizes: its varying blocks and the options of each. A pick has an index into each options."""
 
     def __init__(self, versions: tuple[bytes, ...], size: int, blocks: _Blocks, block_bytes: int) -> None:
         self._size = size
@@ -198,40 +198,38 @@ class _Shape:
         self.legal_count = math.prod(map(len, self._options))
 
     def content(self, picked: Sequence[int]) -> bytes:
-        self._pieces[1::2] = [options[position] for options, position in zip(self._options, picked, strict=True)]
+        self._pieces[1::2] = [options[index] for options, index in zip(self._options, picked, strict=True)]
         return b"".join(self._pieces)
 
     def choice(self, picked: Sequence[int]) -> FileChoice:
-        versions = [of[position] for of, position in zip(self._versions, picked, strict=True)]
+        versions = [of[index] for of, index in zip(self._versions, picked, strict=True)]
         blocks = tuple((block, version) for block, version in zip(self._varying, versions, strict=True) if version)
         return FileChoice(self._size, 0, blocks)
 
     def all_picks(self) -> Iterator[tuple[int, ...]]:
-        """Yield all, the newest contents first."""
+        """Yield all picks, the newest contents first."""
         return itertools.product(*(range(len(options) - 1, -1, -1) for options in self._options))
 
     def some_picks(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:
-        """Yield so many: all blocks new, all old, each with one and two that deviate, and the rest by chance."""
+        """Yield `count` picks: all blocks new, all old, both with one and two that differ, then random ones."""
         if self.legal_count <= count:
             return self.all_picks()
-        return itertools.islice(itertools.chain(self._deviating(), self._by_chance(count, seed)), count)
+        return itertools.islice(itertools.chain(self._deviating(), self._random(count, seed)), count)
 
     def _deviating(self) -> Iterator[tuple[int, ...]]:
         new, old = tuple(len(options) - 1 for options in self._options), (0,) * len(self._options)
         for deviation_count in range(DEVIATIONS_MAX + 1):
             for base in (new, old):
-                for positions in itertools.combinations(range(len(base)), deviation_count):
-                    others = [
-                        [pick for pick in range(new[position] + 1) if pick != base[position]] for position in positions
-                    ]
+                for indexes in itertools.combinations(range(len(base)), deviation_count):
+                    others = [[pick for pick in range(new[index] + 1) if pick != base[index]] for index in indexes]
                     for picks in itertools.product(*others):
                         deviating = list(base)
-                        for position, pick in zip(positions, picks, strict=True):
-                            deviating[position] = pick
+                        for index, pick in zip(indexes, picks, strict=True):
+                            deviating[index] = pick
                         yield tuple(deviating)
 
-    def _by_chance(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:
-        chance = np.random.default_rng([seed, self._size, len(self._options)])
+    def _random(self, count: int, seed: int) -> Iterator[tuple[int, ...]]:
+        random = np.random.default_rng([seed, self._size, len(self._options)])
         counts = np.array([len(options) for options in self._options])
-        for row in chance.integers(counts, size=(count, len(counts))):
+        for row in random.integers(counts, size=(count, len(counts))):
             yield tuple(row.tolist())

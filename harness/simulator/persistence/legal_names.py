@@ -18,10 +18,7 @@ Directories = dict[int, dict[str, int]]
 
 
 class Tree:
-    """Names that lead to files; equal trees are one object, and `paths` are those of its files in order.
-
-    Names of one file share a place in `paths`.
-    """
+    """Names that lead to files; equal trees are one object. `paths` has one path of each file."""
 
     __slots__ = ("__weakref__", "_directories", "_numbers", "paths")
 
@@ -32,22 +29,22 @@ class Tree:
         self.paths = paths
 
     def kernel(self, contents: Sequence[bytes]) -> Kernel:
-        """Return a machine that was just switched on: nothing is open, and all that is there is durable."""
+        """Return a machine after a restart: nothing is open, and everything is durable."""
         kernel = Kernel()
         kernel.files = {number: FileState(content) for number, content in zip(self._numbers, contents, strict=True)}
         kernel.directories = self._directories.copy()
         kernel.durable_directories = self._directories
         return kernel
 
-    def positions(self) -> dict[int, int]:
-        """Return each file's place in `paths` by its number in a kernel of this tree."""
-        return {number: position for position, number in enumerate(self._numbers)}
+    def path_indexes(self) -> dict[int, int]:
+        """Return the index in `paths` of each file, by its number in a kernel of this tree."""
+        return {number: index for index, number in enumerate(self._numbers)}
 
 
 class LegalNames(NamedTuple):
-    """Trees, each with the numbers of its files in the kernel that they came from, and the changes that are on it.
+    """Trees, each with the numbers of its files in the original kernel, and the changes of names that reached it.
 
-    The first has all changes; `legal_count` sets of changes exist.
+    The first has all changes. `tried_count` of `legal_count` sets of changes were tried.
     """
 
     trees: tuple[tuple[Tree, tuple[int, ...], tuple[int, ...] | None], ...]
@@ -92,7 +89,7 @@ def tree_of(directories: Directories) -> tuple[Tree, tuple[int, ...]]:
 def legal_names(kernel: Kernel, model: Model, limits: Limits) -> LegalNames:
     """Return which names there may be after a crash; all sets of changes, or the sample that the limits allow.
 
-    A sample has none and all of the changes, both with up to two that deviate, then sets by chance.
+    A sample has none and all of the changes, both with up to two that differ, then random sets.
     """
     if not model.loses_names or not kernel.entry_changes:
         return LegalNames(((*tree_of(kernel.directories), None),), 1, 1)
@@ -108,8 +105,8 @@ def legal_names(kernel: Kernel, model: Model, limits: Limits) -> LegalNames:
 
 
 def with_changes(kernel: Kernel, names: Sequence[int]) -> Directories:
-    """Return the durable names with the changes of these numbers, in order, but those that cannot be made on them."""
-    # A directory is there with its first name, whether or not anything in it is.
+    """Return the durable names after the changes of these numbers, in order; one that cannot be applied is skipped."""
+    # A directory exists as soon as its first name does, whether or not any of its entries do.
     directories: Directories = {number: {} for number in kernel.directories} | kernel.durable_directories
     for name in names:
         change = kernel.entry_changes[name]
@@ -119,15 +116,15 @@ def with_changes(kernel: Kernel, names: Sequence[int]) -> Directories:
 
 
 def _can_apply(directories: Directories, change: EntryChange) -> bool:
-    *left, (directory, name, number) = change
-    for source, source_name, _ in left:
-        # A rename moves what stood there then.
+    *removed, (directory, name, number) = change
+    for source, source_name, _ in removed:
+        # A rename moves only what it moved when it was called.
         if directories.get(source, {}).get(source_name) != number:
             return False
-    there = directories.get(directory, {}).get(name)
+    replaced = directories.get(directory, {}).get(name)
     if number is None:
-        return there is not None and not directories.get(there)
-    return there is None or (bool(left) and not directories.get(there))
+        return replaced is not None and not directories.get(replaced)
+    return replaced is None or (bool(removed) and not directories.get(replaced))
 
 
 def _all_sets(count: int) -> Iterator[tuple[int, ...]]:
@@ -136,7 +133,7 @@ def _all_sets(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _some_sets(count: int, limits: Limits) -> Iterator[tuple[int, ...]]:
-    return itertools.islice(itertools.chain(_near_sets(count), _sets_by_chance(count, limits)), limits.names_count)
+    return itertools.islice(itertools.chain(_near_sets(count), _random_sets(count, limits)), limits.names_count)
 
 
 def _near_sets(count: int) -> Iterator[tuple[int, ...]]:
@@ -147,7 +144,7 @@ def _near_sets(count: int) -> Iterator[tuple[int, ...]]:
             yield deviating
 
 
-def _sets_by_chance(count: int, limits: Limits) -> Iterator[tuple[int, ...]]:
-    chance = np.random.default_rng([limits.seed, count])
-    for row in chance.integers(2, size=(limits.names_count, count)):
+def _random_sets(count: int, limits: Limits) -> Iterator[tuple[int, ...]]:
+    random = np.random.default_rng([limits.seed, count])
+    for row in random.integers(2, size=(limits.names_count, count)):
         yield tuple(np.flatnonzero(row).tolist())

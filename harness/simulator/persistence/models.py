@@ -1,7 +1,7 @@
-"""What a crash may leave of a disk: models of persistence, and the choices by which one disk is told from the others.
+"""What a crash may leave on a disk: the persistence models, and the choices that identify one disk.
 
 What a file may hold is in `legal_files`, which names there may be in `legal_names`, and whole disks in `legal_disks`
-(docs/how-it-works.md).
+(docs/guarantees.md).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LATEST = -1
-"""Instead of the number of a version: what the page cache holds."""
+"""Stands for the content of the page cache in place of the number of a version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What survives a crash; `describes` says on which file systems and devices.
 
-    Without `block_bytes` a file is at one of its versions as a whole. With `loses_names` each change of names since the
-    sync of its directory may be missing. `everything_dies` says whether readers die too. `fails_syncs` is for crashes
-    after a sync that failed.
+    Without `block_bytes` a file has one of its versions as a whole. With `loses_names` each change of names since the
+    sync of its directory may be missing. With `everything_dies` readers die too. `fails_syncs` is for crashes after a
+    failed sync.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Model:
     loses_names: bool = False
     fails_syncs: bool = False
     syncs_whole_files: bool = False
-    """Whether a sync of a part of a file takes all that was written to it before along."""
+    """Whether a sync of a part of a file also syncs everything that was written to the file before."""
 
     def __str__(self) -> str:
         """Return the name."""
@@ -88,15 +88,15 @@ MODELS = (A, *POWER_MODELS, D)
 
 
 def model_named(name: str) -> Model:
-    """Return a model by its name; KeyError."""
+    """Return a model by its name; raises KeyError."""
     return {model.name: model for model in MODELS}[name]
 
 
 class FileChoice(NamedTuple):
-    """What a file holds: versions are numbered from the durable one, 0, on; LATEST is the page cache.
+    """What a file holds: versions are numbered from 0, the durable one; LATEST is the page cache.
 
-    The size is that of version `size`, each block that of version `base` but those that `blocks` gives another one; a
-    block that lies behind its version's end is zeros.
+    The size is that of version `size`; each block is that of version `base`, unless `blocks` gives another version. A
+    block beyond the end of its version is zeros.
     """
 
     size: int
@@ -104,7 +104,7 @@ class FileChoice(NamedTuple):
     blocks: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Describe it."""
         base = "the page cache" if self.base == LATEST else f"version {self.base}"
         size = "" if self.size == self.base else f", cut or extended to the size of version {self.size}"
         blocks = ", ".join(f"block {block} of version {version}" for block, version in self.blocks)
@@ -112,9 +112,9 @@ class FileChoice(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One disk that a crash may leave: which changes of names are on it, by number, and what each file holds, by path.
+    """One disk that a crash may leave: which changes of names reached it, by number, and what each file holds, by path.
 
-    `names` is None where all are. Files that are not named hold the last version that they can have.
+    `names` is None if all did. Other files hold the last version that they can have.
     """
 
     model: str
@@ -122,20 +122,20 @@ class Choice(NamedTuple):
     files: tuple[tuple[str, FileChoice], ...] = ()
 
     def text(self) -> str:
-        """Return the choice as one line of JSON, from which `choice_of` makes it again."""
+        """Return the choice as one line of JSON, which `choice_of` reads."""
         files = {
             path: [choice.size, choice.base, [list(block) for block in choice.blocks]] for path, choice in self.files
         }
         return json.dumps([self.model, None if self.names is None else list(self.names), files], separators=(",", ":"))
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Describe it."""
         names = [] if self.names is None else [f"changes of names {list(self.names)} alone"]
         return f"{self.model}: " + "; ".join([*names, *(f"{path}: {choice}" for path, choice in self.files)])
 
 
 def choice_of(text: str) -> Choice:
-    """Return the choice that gave the text; raises ValueError, TypeError for what none gave."""
+    """Return the choice of a text from `Choice.text`; raises ValueError or TypeError for other text."""
     model, names, files = json.loads(text)
     return Choice(
         str(model),

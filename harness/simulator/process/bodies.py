@@ -1,4 +1,4 @@
-"""What processes of an exploration do: a life of a writer, and readers in their styles, as programs of clients."""
+"""What the processes of an exploration run: a session of a writer, and readers in their styles."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ OPENED, RECOVERED, COMMIT, ACKNOWLEDGED, FAILED = "opened", "recovered", "commit
 SEEN, REJECTED = "seen", "refused"
 
 
-def writer_session(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, looks: bool) -> Body:
-    """Return a life that recovers and commits operations by their numbers.
+def writer_session(target: Target, path: str, operations: Sequence[tuple[int, Any]], *, reads_first: bool) -> Body:
+    """Return a body that recovers, and commits the numbered operations.
 
-    With `looks` it says what a reader sees right after the recovery: by that the judge learns which commit survived.
+    With `reads_first` it reports what a reader sees after the recovery, from which the judge learns what survived.
     """
 
     def run(storage: Storage, say: Say) -> None:
         try:
             with target.open_writer(storage, path) as writer:
                 say(OPENED, None)
-                if looks:
+                if reads_first:
                     say(RECOVERED, target.read(storage, path))
                 for number, operation in operations:
                     say(COMMIT, number)
                     writer.commit(operation)
                     say(ACKNOWLEDGED, number)
         except target.rejections as error:
-            say(FAILED, _words(error))
+            say(FAILED, _text(error))
 
     return run
 
 
 def reader_session(target: Target, path: str, read_count: int, style: str = "fresh") -> Body:
-    """Return a life that looks at the committed state so often, in one of the target's styles."""
+    """Return a body that reads the committed state `read_count` times, in one of the target's styles."""
 
     def run(storage: Storage, say: Say) -> None:
         try:
@@ -46,14 +46,14 @@ def reader_session(target: Target, path: str, read_count: int, style: str = "fre
                     try:
                         seen: Hashable = read()
                     except target.rejections as error:
-                        say(REJECTED, _words(error))
+                        say(REJECTED, _text(error))
                     else:
                         say(SEEN, seen)
         except target.rejections as error:
-            say(REJECTED, _words(error))
+            say(REJECTED, _text(error))
 
     return run
 
 
-def _words(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What is explored: a target and a start state, the commits of one writer's lives, and readers beside them."""
+"""What is explored: a target and a start state, the commits of a writer's sessions, and readers beside them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process.bodies import reader_session, writer_session
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, SEEN, reader_session, writer_session
 from tornproof.harness.simulator.process.observer import Judge, Operations, Progress
 from tornproof.harness.simulator.process.simulated_process import Body, Process
 from tornproof.harness.simulator.process.trace_rules import TraceRules
@@ -20,12 +20,12 @@ WRITER = "writer"
 
 
 class NotExplorableError(Exception):
-    """The target fails by itself, where nothing disturbs it."""
+    """The target fails in a fault-free run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """Readers of one style, each of which looks so often."""
+    """`count` readers of one style, each of which reads `read_count` times."""
 
     count: int = 1
     read_count: int = 1
@@ -34,7 +34,7 @@ class Readers:
 
 @dataclass(slots=True)
 class _FaultFree:
-    """What comes of operations that nothing disturbs, by number: it follows from the basis, or was handed over."""
+    """What operations give in a fault-free run, by their numbers; valid for any test case with the same `basis`."""
 
     basis: tuple[object, ...]
     kernels: dict[Operations, Kernel] = field(default_factory=dict)
@@ -43,9 +43,9 @@ class _FaultFree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestCase:
-    """One situation: `operations` are numbered from 0 on; `first_session` and `second_session` say who commits which.
+    """A target, its start state and processes; the sessions name operations by their index in `operations`.
 
-    The second life is one after a crash. Without `start` the target makes its own start state.
+    The second session comes after a crash. Without `start` the target makes its own start state.
     """
 
     __test__: ClassVar[bool] = False
@@ -64,13 +64,13 @@ class TestCase:
     _fault_free: _FaultFree = field(default_factory=lambda: _FaultFree(()), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Keep what is known where this replaces a situation that differs in who takes part alone."""
+        """Keep the fault-free results when this was made by `replace` from a test case with the same basis."""
         basis = (self.target, self.path, self.operations, self.start)
         if not self._fault_free.basis or not all(map(is_, self._fault_free.basis, basis)):
             object.__setattr__(self, "_fault_free", _FaultFree(basis))
 
     def expecting(self, sound: TestCase) -> TestCase:
-        """Return this situation, which from now on expects what another one, without its fault, has learned so far."""
+        """Expect what `sound`, the same test case without the fault, has shown so far; returns this test case."""
         self._fault_free.kernels.update(sound._fault_free.kernels)
         self._fault_free.seen.update(sound._fault_free.seen)
         return self
@@ -86,30 +86,27 @@ class TestCase:
         return self._fault_free.kernels[()]
 
     def oracle(self, operations: Operations) -> Hashable:
-        """Return what a reader sees after these commits, each in a life of its own that nothing disturbs.
-
-        Raises NotExplorableError.
-        """
+        """Return what a reader sees after these commits, each in a fault-free session; raises NotExplorableError."""
         if operations not in self._fault_free.seen:
             reader = reader_session(self.target, self.path, 1)
             marks = self._run(self._after(operations).fork(), reader)
             kind, value = marks[-1]
-            if kind != "seen":
-                raise NotExplorableError(f"after operations {list(operations)} a reader is refused: {value}")
+            if kind != SEEN:
+                raise NotExplorableError(f"after operations {list(operations)} a reader is rejected: {value}")
             self._fault_free.seen[operations] = value
         return self._fault_free.seen[operations]
 
     def process_group(
-        self, operations: Operations | None = None, *, looks: bool = False, fails: bool = False
+        self, operations: Operations | None = None, *, reads_first: bool = False, fails: bool = False
     ) -> ProcessGroup:
-        """Return the writer's first life, or one of these operations, and all readers. Close it after use.
+        """Return a writer of `operations`, else of the first session, and all readers. Close it after use.
 
-        `looks` lets the writer say what it recovered, `fails` tells the judge that calls may fail.
+        With `reads_first` the writer reports what it recovered; with `fails` calls may fail.
         """
         readers = [each for each in self.readers for _ in range(each.count)]
         return ProcessGroup(
             processes=(
-                self.writer(self.first_session if operations is None else operations, looks=looks),
+                self.writer(self.first_session if operations is None else operations, reads_first=reads_first),
                 *(
                     Process(f"reader {number}", reader_session(self.target, self.path, each.read_count, each.style))
                     for number, each in enumerate(readers, start=1)
@@ -119,10 +116,10 @@ class TestCase:
             rules=self.rules,
         )
 
-    def writer(self, operations: Operations, *, looks: bool = False) -> Process:
-        """Return a life of the writer."""
+    def writer(self, operations: Operations, *, reads_first: bool = False) -> Process:
+        """Return a writer process that commits these operations."""
         commits = [(number, self.operations[number]) for number in operations]
-        return Process(WRITER, writer_session(self.target, self.path, commits, looks=looks))
+        return Process(WRITER, writer_session(self.target, self.path, commits, reads_first=reads_first))
 
     def begin(self, process_group: ProcessGroup) -> World:
         """Return the world at the start state."""
@@ -135,16 +132,16 @@ class TestCase:
             kernel = self._after(operations[:-1]).fork()
             number = operations[-1]
             marks = self._run(
-                kernel, writer_session(self.target, self.path, [(number, self.operations[number])], looks=False)
+                kernel, writer_session(self.target, self.path, [(number, self.operations[number])], reads_first=False)
             )
-            if marks[-1][0] != "acknowledged":
-                raise NotExplorableError(f"operation {number} is refused where nothing disturbs it: {marks[-1][1]}")
+            if marks[-1][0] != ACKNOWLEDGED:
+                raise NotExplorableError(f"operation {number} is rejected in a fault-free run: {marks[-1][1]}")
             self._fault_free.kernels[operations] = kernel
         return self._fault_free.kernels[operations]
 
     def _run(self, kernel: Kernel, body: Body) -> list[tuple[str, Hashable]]:
-        """Run one program to its end on a kernel, and return what it said."""
-        process = Process("undisturbed", body)
+        """Run one body to its end on a kernel, and return what it reported."""
+        process = Process("fault-free", body)
         process_group = ProcessGroup(processes=(process,), judge=Judge(lambda operations: None))
         world = World(process_group, kernel, [process.root], Progress())
         marks = list(process.root.marks)
@@ -155,5 +152,5 @@ class TestCase:
         process.close()
         kernel.kill(0)
         if outcome:
-            raise NotExplorableError(f"a process that nothing disturbs ends with {outcome}")
+            raise NotExplorableError(f"a fault-free process ends with {outcome}")
         return [(mark.kind, mark.value) for mark in marks]

@@ -1,4 +1,4 @@
-"""What an exploration remembers of a run, and the rules by which it judges each thing that a process says.
+"""What an exploration remembers of a run, and the rules by which it judges what processes report.
 
 Snapshot isolation with one writer, and durability (docs/how-it-works.md): each observation equals one committed
 version; a reader never goes back; what was acknowledged before a read began is in it; what was acknowledged survives.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.simulator.process import bodies as programs
+from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
 Operations: TypeAlias = tuple[int, ...]
@@ -18,7 +18,7 @@ Oracle: TypeAlias = Callable[[Operations], Hashable]
 
 
 class Violation(NamedTuple):
-    """A broken property, by whom, and what was seen."""
+    """A broken property, the process that broke it, and what was seen."""
 
     property: str
     process: str
@@ -45,17 +45,17 @@ class Property:
 
 
 class Reading(NamedTuple):
-    """Where a reader stands: how many commits its read must see at least, and how many it last saw."""
+    """The least number of commits that a reader's current read must see, and the number that it last saw."""
 
     least: int = 0
     last: int = 0
 
 
 class Progress(NamedTuple):
-    """All that the judge remembers: equal progresses judge the future alike.
+    """All that the judge remembers: with equal progress it judges the same future the same way.
 
-    `committed` are the numbers of the operations that are acknowledged or were found by a recovery, `pending` is the
-    one that was begun since. `seen` is the most commits that anybody saw. `readings` are by client.
+    `committed` are the numbers of the operations that were acknowledged or found by a recovery, `pending` is the one
+    begun since. `seen` is the largest number of commits that any reader saw. `readings` are by process name.
     """
 
     committed: Operations = ()
@@ -66,11 +66,11 @@ class Progress(NamedTuple):
     observations: tuple[tuple[str, int], ...] = ()
 
     def reading_of(self, process: str) -> Reading:
-        """Return where a client stands."""
+        """Return the reading of a process."""
         return dict(self.readings).get(process, Reading())
 
     def with_reading(self, process: str, reading: Reading) -> Progress:
-        """Return the progress with a client elsewhere."""
+        """Return the progress with another reading of a process."""
         return self._replace(readings=tuple(sorted({**dict(self.readings), process: reading}.items())))
 
     def broken(self, violated: str, process: str, sentence: str) -> Progress:
@@ -79,15 +79,15 @@ class Progress(NamedTuple):
 
 
 class Judge:
-    """Judges what clients say; with `fails` calls may fail in this exploration, so that a commit may be refused."""
+    """Judges what processes report; with `fails` calls may fail in this exploration, and commits with them."""
 
     def __init__(self, oracle: Oracle, *, fails: bool = False) -> None:
-        """Remember what to expect."""
+        """Take what to expect from `oracle`."""
         self._oracle = oracle
         self._fails = fails
 
     def observe(self, progress: Progress, process: str, node: Node) -> Progress:
-        """Return the progress after a client has come to a node."""
+        """Return the progress after a process has reached a node."""
         for mark in node.marks:
             progress = self._mark(progress, process, node, mark)
         if node.outcome:
@@ -95,9 +95,9 @@ class Judge:
         return progress
 
     def begin_read(self, progress: Progress, process: str) -> Progress:
-        """Return the progress when a read first looks at a file: what is acknowledged by then must be in it.
+        """Return the progress when a read first accesses a file: it must see what is acknowledged by then.
 
-        It may have been called earlier, but need not, as nothing that it did before depends on what is committed.
+        The latest possible start is taken, because nothing that the read did before depends on what is committed.
         """
         reading = progress.reading_of(process)
         least = max(reading.last, len(progress.committed))
@@ -105,20 +105,20 @@ class Judge:
 
     def _mark(self, progress: Progress, process: str, node: Node, mark: Mark) -> Progress:
         match mark.kind:
-            case programs.COMMIT:
+            case bodies.COMMIT:
                 assert isinstance(mark.value, int)
                 return progress._replace(pending=mark.value)
-            case programs.ACKNOWLEDGED:
+            case bodies.ACKNOWLEDGED:
                 assert isinstance(mark.value, int)
                 return progress._replace(committed=(*progress.committed, mark.value), pending=None)
-            case programs.FAILED if not self._fails:
+            case bodies.FAILED if not self._fails:
                 what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
                 return progress.broken(what, process, str(mark.value))
-            case programs.RECOVERED:
+            case bodies.RECOVERED:
                 return self._recovered(progress, process, mark.value)
-            case programs.REJECTED:
+            case bodies.REJECTED:
                 return progress.broken(Property.REJECTED, process, str(mark.value))
-            case programs.SEEN:
+            case bodies.SEEN:
                 return self._seen(progress, process, mark.value)
         return progress
 
@@ -137,7 +137,7 @@ class Judge:
         return progress.with_reading(process, reading._replace(last=count))
 
     def version_of(self, progress: Progress, value: Hashable) -> int | None:
-        """Return after how many commits a reader sees that; the newest first, because that is the rule."""
+        """Return after how many commits a reader sees that, the largest such number; None if after none."""
         if progress.pending is not None and value == self._oracle((*progress.committed, progress.pending)):
             return len(progress.committed) + 1
         for count in range(len(progress.committed), -1, -1):
@@ -163,10 +163,10 @@ class Judge:
 
 
 def _has_begun_a_commit(node: Node) -> bool:
-    """Say whether this life has; what is pending may be of the life before."""
+    """Say whether this session has; what is pending may be of the session before."""
     at: Node | None = node
     while at is not None:
-        if any(mark.kind == programs.COMMIT for mark in at.marks):
+        if any(mark.kind == bodies.COMMIT for mark in at.marks):
             return True
         at = at.parent
     return False

@@ -1,7 +1,7 @@
-"""A process as a tree: what it calls next depends on the answers that it got, and on nothing else.
+"""A process as a tree: its next call depends on the answers that it got, and on nothing else.
 
-The code under test runs in a greenlet, once for each history of answers that it ever gets. After that its calls are
-known, and going through them again costs a look into a dictionary, whatever the code computes in between.
+The code under test runs in a greenlet, once for each history of answers. After that its calls are known, and taking the
+same way again costs a dictionary lookup per call, whatever the code computes in between.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tornproof.harness.simulator.filesystem.intercept import (
     InterceptedStorage,
 )
 from tornproof.harness.simulator.filesystem.intercept import Answer as StorageAnswer
-from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, Effect, Kernel, NoError, Rejected
+from tornproof.harness.simulator.filesystem.kernel import Answer, BusFault, CallRejectedError, Effect, Kernel, Rejected
 from tornproof.harness.simulator.filesystem.kernel_calls import EFFECTS
 from tornproof.harness.simulator.filesystem.memory_file import BusError
 from tornproof.impl.errors import FileMissingError, StorageError
@@ -31,20 +31,20 @@ from tornproof.impl.storage.interface import File, Storage, StorageReason
 
 LIVE_COUNT_MAX = 64
 READ = "read"
-"""The mark of a read that begins."""
-_FIRST_LOOKS = READ_ONLY_CALLS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
+"""The kind of the mark that announces a read."""
+_FIRST_READS = READ_ONLY_CALLS - {CallKind.LOAD_FENCE, CallKind.STORE_FENCE, CallKind.UNMAP} | {
     CallKind.OPEN_FOR_WRITING,
     CallKind.VIEW,
 }
 
 
 class NotDeterministicError(Exception):
-    """A process did something else when it got the same answers: nothing that was explored of it counts."""
+    """A process acted differently after the same answers, so what was explored of it proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that a program says of itself between two calls; `value` is hashable."""
+    """Something that a process reports between two calls."""
 
     kind: str
     value: Hashable = None
@@ -55,10 +55,10 @@ Body: TypeAlias = Callable[[Storage, Say], None]
 
 
 class Node:
-    """A moment of a process before `call`, or at its end where that is None, with what it said since the last call.
+    """A state of a process before `call`, or at its end if that is None, with its marks since the last call.
 
-    `outcome` is how it ended: "" as it should, else the exception in words. `begins` says that `call` is the first look
-    at a file since a read was announced, which could have been announced as late as that.
+    `outcome` is "" unless it ended with an exception. `begins` says that `call` is the first access to a file since a
+    read was announced, so that the read may be taken to begin here.
     """
 
     __slots__ = (
@@ -96,15 +96,15 @@ class Node:
         self.changes = call is not None and call.kind in CHANGES
         is_awaited = parent is not None and parent.awaits and not parent.begins
         self.awaits: bool = is_awaited or any(mark.kind == READ for mark in marks)
-        self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_LOOKS
+        self.begins: bool = self.awaits and call is not None and call.kind in _FIRST_READS
         self.children: dict[Any, Node] = {}
 
     def make_call(self, kernel: Kernel, session: int) -> Answer:
-        """Make the call as a life on a kernel, and return what comes back."""
+        """Make the call for a session on a kernel, and return its answer."""
         assert self.effect is not None and self.call is not None
         try:
             return self.effect(kernel, session, self.call)
-        except NoError as rejected:
+        except CallRejectedError as rejected:
             return Rejected(rejected.reason)
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class Node:
 
 
 class _Run:
-    """A greenlet that stands at a call."""
+    """A greenlet that waits for the answer to a call."""
 
     def __init__(self, body: Body) -> None:
         self.marks: list[Mark] = []
@@ -148,21 +148,21 @@ class _Run:
 
 
 class Process:
-    """All that is known so far of what a program does."""
+    """All that is known so far of what a body does."""
 
     def __init__(self, name: str, body: Body) -> None:
-        """Start the program up to its first call."""
+        """Run the body up to its first call."""
         self.name = name
         self._body = body
         self._live: OrderedDict[int, _Run] = OrderedDict()
         self.node_count = 0
-        """How many different moments were seen."""
+        """How many different states were seen."""
         self.run_count = 1
-        """How often the program was started."""
+        """How often the body was started."""
         self.root = self._node(None, None, _Run(body))
 
     def advance(self, node: Node, answer: Answer) -> Node:
-        """Return the moment after a call was answered; runs the program where nobody has been before."""
+        """Return the state after a call was answered; runs the body if this answer is new here."""
         child = node.children.get(answer)
         return self._explored(node, answer) if child is None else child
 
@@ -188,7 +188,7 @@ class Process:
         return node
 
     def _again(self, node: Node) -> _Run:
-        """Run the program up to a moment where it has been before."""
+        """Run the body up to a known state."""
         path: list[Node] = []
         while node.parent is not None:
             path.append(node)
@@ -211,9 +211,9 @@ def _check_same(name: str, node: Node, run: _Run) -> None:
 
 
 class _ProcessStorage(InterceptedStorage):
-    """The seam as a process in the simulator sees it: every call waits for its turn and comes back with an answer.
+    """The storage of a simulated process: every call waits until the simulator answers it.
 
-    A range that crosses pages is one call for each page. The clock is the process's own, and moves when it sleeps.
+    A range that crosses pages is one call for each page. Each process has its own clock, which moves when it sleeps.
     """
 
     def __init__(self, hub: Any) -> None:
@@ -223,7 +223,7 @@ class _ProcessStorage(InterceptedStorage):
         self._now_seconds = 0.0
 
     def intercept(self, call: Call, run: Callable[[], StorageAnswer]) -> StorageAnswer:
-        if call.kind in _IN_PAGES:
+        if call.kind in _PAGED_CALLS:
             return self._in_pages(call)  # type: ignore[no-any-return]
         answer: Any = self._ask(call)
         if call.kind is CallKind.VIEW:
@@ -265,7 +265,7 @@ class _ProcessStorage(InterceptedStorage):
 
 
 class _Nobody:
-    """Stands where an intercepted storage has the one that does the work; nothing of it is ever called."""
+    """In place of the storage below an intercepted one; nothing of it is ever called."""
 
     def __getattr__(self, name: str) -> _Nobody:
         return self
@@ -273,7 +273,7 @@ class _Nobody:
 
 _NOBODY: Any = _Nobody()
 _OPENINGS = frozenset({CallKind.OPEN_FOR_READING, CallKind.OPEN_FOR_WRITING, CallKind.MAP})
-_IN_PAGES = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
+_PAGED_CALLS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
 
 
 def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Processes on one kernel: a world that can be continued in every way, one call of one process after the other."""
+"""Processes on one kernel: a state from which every order of their calls can be explored."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NO_RULES = TraceRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGroup:
-    """Who takes part: clients in the order of the default policy, each a life on the kernel, and their judge."""
+    """Processes in the order of the default policy, and their judge; the index of each is its session on the kernel."""
 
     processes: tuple[Process, ...]
     judge: Judge
     rules: TraceRules = NO_RULES
 
     def begin(self, kernel: Kernel, progress: Progress) -> World:
-        """Return the world before anybody's first call; the kernel is copied."""
+        """Return the world before the first call; the kernel is copied."""
         world = World(self, kernel.fork(), [process.root for process in self.processes], progress)
         for process in self.processes:
             world.progress = self.judge.observe(world.progress, process.name, process.root)
@@ -37,76 +37,76 @@ class ProcessGroup:
 
 
 class World:
-    """A moment of a run; `fork` it before `step` to be able to come back."""
+    """A state of a run; `fork` it before `step` to be able to come back. Methods take the index of a process."""
 
     __slots__ = ("kernel", "nodes", "process_group", "progress")
 
     def __init__(self, process_group: ProcessGroup, kernel: Kernel, nodes: list[Node], progress: Progress) -> None:
-        """Take over a kernel and where each client stands."""
+        """Take over a kernel, and the node that each process has reached."""
         self.process_group = process_group
         self.kernel = kernel
         self.nodes = nodes
         self.progress = progress
 
     def fork(self) -> World:
-        """Return another future of this moment."""
+        """Return a copy that can go another way."""
         return World(self.process_group, self.kernel.fork(), self.nodes.copy(), self.progress)
 
     @property
     def enabled(self) -> list[int]:
-        """Places of the clients that go on; nothing in the seam waits, so these are all that have not ended."""
-        return [position for position, node in enumerate(self.nodes) if node.call is not None]
+        """Indexes of the processes that have not ended; no call of the storage blocks, so all of them can go on."""
+        return [index for index, node in enumerate(self.nodes) if node.call is not None]
 
-    def accesses(self, position: int) -> tuple[Access, ...]:
-        """Return what a client's next call touches."""
-        call = self.nodes[position].call
+    def accesses(self, index: int) -> tuple[Access, ...]:
+        """Return what a process's next call accesses."""
+        call = self.nodes[index].call
         assert call is not None
-        return accesses(self.kernel, position, call)
+        return accesses(self.kernel, index, call)
 
-    def call(self, position: int) -> Call:
-        """Return a client's next call."""
-        call = self.nodes[position].call
+    def call(self, index: int) -> Call:
+        """Return a process's next call."""
+        call = self.nodes[index].call
         assert call is not None
         return call
 
-    def step(self, position: int) -> None:
-        """Let a client make its next call."""
-        node, kernel, process_group = self.nodes[position], self.kernel, self.process_group
+    def step(self, index: int) -> None:
+        """Let a process make its next call."""
+        node, kernel, process_group = self.nodes[index], self.kernel, self.process_group
         assert node.call is not None
         if node.begins:
-            self.progress = process_group.judge.begin_read(self.progress, process_group.processes[position].name)
-        watched = process_group.rules.before(kernel, node.call) if node.changes else None
-        answer = node.make_call(kernel, position)
-        if watched is not None:
-            self._break_rule(watched, position)
-        self._advance(position, process_group.processes[position].advance(node, answer))
+            self.progress = process_group.judge.begin_read(self.progress, process_group.processes[index].name)
+        broken = process_group.rules.before(kernel, node.call) if node.changes else None
+        answer = node.make_call(kernel, index)
+        if broken is not None:
+            self._break_rule(broken, index)
+        self._advance(index, process_group.processes[index].advance(node, answer))
 
-    def answer(self, position: int, answer: Rejected) -> None:
-        """Let a client's next call fail instead."""
-        self._advance(position, self.process_group.processes[position].advance(self.nodes[position], answer))
+    def answer(self, index: int, answer: Rejected) -> None:
+        """Give a process this answer to its next call, which does not happen."""
+        self._advance(index, self.process_group.processes[index].advance(self.nodes[index], answer))
 
-    def _advance(self, position: int, node: Node) -> None:
-        self.nodes[position] = node
+    def _advance(self, index: int, node: Node) -> None:
+        self.nodes[index] = node
         if node.marks or node.outcome:
             self.progress = self.process_group.judge.observe(
-                self.progress, self.process_group.processes[position].name, node
+                self.progress, self.process_group.processes[index].name, node
             )
             if self.process_group.rules is not NO_RULES and any(mark.kind == ACKNOWLEDGED for mark in node.marks):
-                watched = self.process_group.rules.acknowledged(self.kernel)
-                if watched is not None:
-                    self._break_rule(watched, position)
+                broken = self.process_group.rules.acknowledged(self.kernel)
+                if broken is not None:
+                    self._break_rule(broken, index)
         if self.kernel.broken_leases:
-            for broken in self.kernel.broken_leases:
-                self._break(Property.LEASE, position, broken)
+            for lease in self.kernel.broken_leases:
+                self._break(Property.LEASE, index, lease)
             self.kernel.broken_leases = ()
 
-    def _break_rule(self, watched: Broken, position: int) -> None:
-        self._break(Property.IMMUTABLE if watched.is_content else Property.BARRIERS, position, watched.sentence)
+    def _break_rule(self, broken: Broken, index: int) -> None:
+        self._break(Property.IMMUTABLE if broken.is_content else Property.BARRIERS, index, broken.sentence)
 
-    def _break(self, violated: str, position: int, sentence: str) -> None:
-        self.progress = self.progress.broken(violated, self.process_group.processes[position].name, sentence)
+    def _break(self, violated: str, index: int, sentence: str) -> None:
+        self.progress = self.progress.broken(violated, self.process_group.processes[index].name, sentence)
 
-    def run(self, position: int) -> None:
-        """Let a client go on to its end."""
-        while self.nodes[position].call is not None:
-            self.step(position)
+    def run(self, index: int) -> None:
+        """Let a process run to its end."""
+        while self.nodes[index].call is not None:
+            self.step(index)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_search import enumerate_schedules, search_states, search_transitions
 from table_cases import GROW, table_case
-from toy_processes import CELL_COUNT, CELLS, Step, looks, process, world_of
+from toy_processes import CELL_COUNT, CELLS, Step, process, read_only_calls, world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.search.dpor import Counts, Run, explore_all
@@ -65,7 +65,7 @@ def reduced_outcomes(case: TestCase) -> tuple[Counts, set[Outcome]]:
 
 
 def test_independent_processes_have_as_many_interleavings_as_the_closed_form_says_and_one_order() -> None:
-    world = world_of([looks("a", 10), looks("b", 8)])
+    world = world_of([read_only_calls("a", 10), read_only_calls("b", 8)])
 
     assert enumerate_schedules(world, lambda end: None) == math.comb(18, 8) == 43_758
     assert reduced(world)[0].complete == 1
@@ -73,7 +73,7 @@ def test_independent_processes_have_as_many_interleavings_as_the_closed_form_say
 
 @pytest.mark.nightly
 def test_three_million_interleavings_are_as_many_as_the_closed_form_says() -> None:
-    world = world_of([looks("a", 20), looks("b", 8)])
+    world = world_of([read_only_calls("a", 20), read_only_calls("b", 8)])
 
     assert enumerate_schedules(world, lambda end: None) == math.comb(28, 8) == 3_108_105
     assert reduced(world)[0].complete == 1
@@ -108,7 +108,7 @@ def test_no_order_of_dependent_calls_is_run_twice(bodies: list[list[Step]]) -> N
 
     counts = explore_all(world_of([process(steps) for steps in bodies]), on_end)
 
-    # A search that starts anew, because it knows more, shows some of them again.
+    # A search that starts again after a refuted assumption passes some of them again.
     last = orders[-counts.complete :]
     assert len(set(last)) == len(last) == counts.complete
 
@@ -206,7 +206,7 @@ def test_beside_two_readers_one_commit_has_the_outcomes_that_all_its_states_have
 
 
 @pytest.mark.nightly
-def test_two_commits_beside_two_readers_have_the_outcomes_that_all_states_between_turns_have() -> None:
+def test_two_commits_beside_two_readers_have_the_outcomes_that_all_states_between_transitions_have() -> None:
     with remembered_decoding():
         case = table_case([GROW, GROW], readers=2)
         counts, outcomes = reduced_outcomes(case)

@@ -1,4 +1,4 @@
-"""Schedule × crash: two searches with one result, complete, and broken targets that are convicted in few moves."""
+"""Schedule × crash: two searches with one result, complete, and broken targets that are detected in few moves."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def both(case: TestCase, model: str) -> tuple[ProductSearch, ProductReduction]:
 
 @pytest.mark.parametrize("model", EVERY_MODEL)
 @pytest.mark.parametrize("toy", [Toy(), HeaderFirst()], ids=lambda toy: toy.name)
-def test_cuts_have_the_outcomes_of_a_search_of_all_states(toy: Toy, model: str) -> None:
+def test_the_reader_reduction_has_the_outcomes_of_a_search_of_all_states(toy: Toy, model: str) -> None:
     one, other = both(control_case(toy), model)
     assert one.counts.outcomes == other.counts.outcomes
-    # The search of states ends a run at its first violation, so that cuts may name more.
+    # The search of states ends a run at its first violation, so the reduction may find more.
     violated, all_violated = ({violation.property for violation, _ in search.counts.found} for search in (one, other))
     assert violated <= all_violated and bool(violated) is bool(all_violated) is isinstance(toy, HeaderFirst)
     assert one.counts.states > len(one.counts.outcomes) > 3
@@ -61,7 +61,7 @@ def test_cuts_have_the_outcomes_of_a_search_of_all_states(toy: Toy, model: str) 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("model", ["A", "D", "B", "C-512", "Cdir"])
-def test_cuts_have_the_outcomes_of_a_search_of_all_states_of_a_table(model: str) -> None:
+def test_the_reader_reduction_has_the_outcomes_of_a_search_of_all_states_of_a_table(model: str) -> None:
     with remembered_decoding():
         setting = setting_of(load_scenario("reader-lives-through-a-kill"), PRESETS["hardened"])
         one, other = both(setting.case, model)
@@ -105,7 +105,7 @@ def test_our_implementation_is_valid_and_the_bound_says_what_was_complete() -> N
 
 
 @pytest.mark.parametrize("bound", [{"states_max": 3}, {"has_time": calls_at_most(1)}], ids=["states", "ceiling"])
-def test_what_was_cut_is_a_sample_and_said_to_be_one(bound: dict[str, Any]) -> None:
+def test_what_a_limit_cut_off_is_reported_as_a_sample(bound: dict[str, Any]) -> None:
     whole = explore_product(control_case(Toy()), ["A"])
     phase = explore_product(control_case(Toy()), ["A"], **bound)
     assert (phase.verdict, phase.complete) == (Verdict.VALID, False)
@@ -113,7 +113,7 @@ def test_what_was_cut_is_a_sample_and_said_to_be_one(bound: dict[str, Any]) -> N
     assert phase.bound.endswith("complete under no model; a sample of the crashes under A")
 
 
-def test_a_reader_that_changes_something_is_not_explored_by_cuts() -> None:
+def test_a_reader_that_changes_something_is_not_explored_by_the_reduction() -> None:
     case = control_case(Toy())
     with remembered_decoding():
         setting = setting_of(load_scenario("pinned-reader-and-purge"), PRESETS["hardened"])

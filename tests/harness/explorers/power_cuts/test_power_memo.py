@@ -134,7 +134,7 @@ def test_what_follows_a_truncation_is_not_read_from_the_disk() -> None:
 def test_no_byte_is_read_twice(ranges: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     disk = disk_of(f=bytes(8))
     kernel = disk.kernel()
-    known = Known(disk.tree.positions(), kernel)
+    known = Known(disk.tree.path_indexes(), kernel)
     kernel.handles[0, 1] = Handle(kernel.entry("f"), False)
     for start, stop in ranges:
         call = Call(kind=CallKind.PREAD, path="f", file=1, offset_bytes=start, size_bytes=stop - start)

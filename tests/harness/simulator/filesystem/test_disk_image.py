@@ -263,7 +263,7 @@ def test_with_file_makes_the_directories_on_its_way() -> None:
     assert DiskImage().kind("table") is EntryKind.MISSING
 
 
-def test_with_file_rejects_a_directory_and_a_place_below_a_file(image: DiskImage, table: str) -> None:
+def test_with_file_rejects_a_directory_and_a_path_below_a_file(image: DiskImage, table: str) -> None:
     for path, reason in ((table, StorageReason.IS_A_DIRECTORY), (f"{table}/_txn/x", StorageReason.NOT_A_DIRECTORY)):
         with pytest.raises(StorageError) as rejection:
             image.with_file(path, b"")

@@ -1,4 +1,4 @@
-"""Which bytes were read: the tracing storage hands everything on and forgets nothing."""
+"""Which bytes were read: the tracing storage passes everything on and records all reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_byte_is_in_the_ranges_exactly_if_it_is_in_one_of_them(ranges: set[tup
     assert {offset for offset in range(-2, 90) if offset in merged} == read
 
 
-def test_reads_are_handed_on_and_kept_per_file() -> None:
+def test_reads_are_passed_on_and_recorded_per_file() -> None:
     storage = TracingStorage(IMAGE)
     with storage.open_for_reading("/t/a") as file:
         assert file.pread(3, 10) == bytes([10, 11, 12])

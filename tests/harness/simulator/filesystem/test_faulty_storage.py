@@ -144,7 +144,7 @@ def test_every_kind_of_call_can_fail_and_does_nothing_then(memory: MemoryStorage
     assert storage.fired[fault] == 1
 
 
-def test_a_killed_life_makes_no_further_call_however_it_tries(memory: MemoryStorage) -> None:
+def test_a_killed_session_makes_no_further_call_however_it_tries(memory: MemoryStorage) -> None:
     storage = FaultyStorage(memory)
     calls = call_each(storage, storage.open_for_writing("table/file"))
     storage.arm(Fault.kill(0, written_bytes=1))
@@ -152,7 +152,7 @@ def test_a_killed_life_makes_no_further_call_however_it_tries(memory: MemoryStor
         calls[CallKind.PWRITE]()
     digest = memory.digest()
     assert memory.image().files["table/file"][:2] == b"x\0"
-    del calls[CallKind.END_VIEW]  # nobody leases a view any more
+    del calls[CallKind.END_VIEW]  # there is no view any more
     for call in calls.values():
         with pytest.raises(Killed):
             call()

@@ -265,12 +265,12 @@ def test_independent_calls_of_two_processes_can_change_places(first: list[Step],
     nodes = [process.root for process in processes]
     transition = 0
     while nodes[0].call is not None and nodes[1].call is not None:
-        some, others = (accesses(kernel, position, nodes[position].call) for position in (0, 1))  # type: ignore[arg-type]
+        some, others = (accesses(kernel, index, nodes[index].call) for index in (0, 1))  # type: ignore[arg-type]
         if not are_dependent(some, others):
             ends = []
             for order in ((0, 1), (1, 0)):
                 forked = kernel.fork()
-                answers = {position: apply(forked, position, nodes[position].call) for position in order}  # type: ignore[arg-type]
+                answers = {index: apply(forked, index, nodes[index].call) for index in order}  # type: ignore[arg-type]
                 ends.append((answers[0], answers[1], forked.image().files, forked.image().directories))
             assert ends[0] == ends[1], (nodes[0].call, nodes[1].call)
         call = nodes[transition].call

@@ -494,7 +494,7 @@ def begin_lease(mapping: Mapping) -> None:
         lambda mapping: mapping.read(51, 0),
     ],
 )
-def test_touching_a_mapping_beyond_the_end_of_its_file_is_a_bus_error(
+def test_an_access_of_a_mapping_beyond_the_end_of_its_file_is_a_bus_error(
     memory: MemoryStorage, access: Callable[[Mapping], object]
 ) -> None:
     with memory.open_for_writing("table/_txn") as file, file.map(100) as mapping:
@@ -523,7 +523,7 @@ def test_a_disk_in_memory_is_full_before_a_corrupt_offset_fills_ours(memory: Mem
         assert file.size_bytes() == 100
 
 
-def test_a_killed_life_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryStorage) -> None:
+def test_a_killed_session_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryStorage) -> None:
     session = memory.fork_process()
     mine, its = memory.open_for_writing("table/_txn"), session.open_for_writing("table/_txn")
     mapping = its.map(8)
@@ -547,7 +547,7 @@ def test_a_killed_life_loses_its_locks_and_nothing_that_it_wrote(memory: MemoryS
             call()
 
 
-def test_lives_share_the_disk_and_the_clock_but_not_the_counters(memory: MemoryStorage) -> None:
+def test_sessions_share_the_disk_and_the_clock_but_not_the_counters(memory: MemoryStorage) -> None:
     before = memory.counters()
     session = memory.fork_process()
     session.mkdir("made")

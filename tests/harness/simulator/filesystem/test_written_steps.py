@@ -87,8 +87,8 @@ def test_all_steps_done_again_leave_what_the_run_left() -> None:
     assert again.image().files == {"table/2024/_pm": b"header\0\0\0\0bo"}
 
 
-def test_a_life_killed_after_any_step_leaves_what_replaying_so_far_leaves() -> None:
-    """Two ways to the same disk: interrupting the run itself, and doing its record again."""
+def test_a_session_killed_after_any_step_leaves_what_replaying_so_far_leaves() -> None:
+    """Two ways to the same disk: interrupting the run itself, and replaying its record."""
     recording, _ = recorded()
     whole = {count: disk.digest() for disk, count, _ in crash_points(start(), recording.steps, lambda step: ())}
     assert list(whole) == list(range(len(recording.steps) + 1))
@@ -104,7 +104,7 @@ def test_a_life_killed_after_any_step_leaves_what_replaying_so_far_leaves() -> N
     assert len(set(whole.values())) > 10
 
 
-def test_a_life_killed_inside_a_write_leaves_what_replaying_a_part_of_it_leaves() -> None:
+def test_a_session_killed_inside_a_write_leaves_what_replaying_a_part_of_it_leaves() -> None:
     recording, _ = recorded()
     cut_count = 0
     for disk, count, cut in crash_points(start(), recording.steps, lambda step: range(1, len(step.content))):

@@ -1,4 +1,4 @@
-"""The view model on the shapes of which everybody knows what processors allow."""
+"""The view model on the well-known litmus tests of memory models."""
 
 from __future__ import annotations
 

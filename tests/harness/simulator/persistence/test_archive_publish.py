@@ -56,7 +56,7 @@ from tornproof.pipeline.ingest.commit import (
 PATH = "table"
 HOUR = 3_600_000_000
 COLUMNS = (NewColumn(name="ts", type=TypeTag.TIMESTAMP), NewColumn(name="v", type=TypeTag.LONG))
-# Files this small would be written anew at every commit; what grows in place is what there is to explore.
+# Files this small would be rewritten at every commit, but growing in place is to be explored.
 OPTIONS = WriterOptions(rewrite_unused_ratio=1.0)
 FIRST = Settings(stops_at_first=True)
 WITHOUT_SAMPLES = tuple(model for model in MODELS if model is not C_8)
@@ -97,7 +97,7 @@ class ArchiveTarget(Target):
 
     name: str = "archive"
     whole: frozenset[str] = frozenset()
-    """Digests of all files of partitions as undisturbed runs leave them."""
+    """Digests of all files of partitions as fault-free runs leave them."""
 
     def create(self, storage: Storage, path: str) -> None:
         create_table(storage, path, COLUMNS, timestamp="ts", partition_by=PartitionBy.HOUR)
@@ -135,8 +135,8 @@ class Runs:
             if start in there:
                 rows.append(content)
                 continue
-            position = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
-            with BUILDERS[-1](self._storage, position, archive.table.metadata, OPTIONS, table_name=PATH) as build:
+            file_path = prepared_path(f"{archive.table.path}/hour-{start // HOUR}", "0")
+            with BUILDERS[-1](self._storage, file_path, archive.table.metadata, OPTIONS, table_name=PATH) as build:
                 build.append(build.encoded(content))
                 prepared.append(build.finish(start))
         archive.publish(sources=[{"digest": operation.digest}], keys={}, prepared=prepared, rows=rows)
@@ -344,8 +344,8 @@ def test_unfinished_files_of_a_killed_run_are_gone_after_the_next_one_opens() ->
     storage = after(NIGHT)
     storage.mkdir(f"{PATH}/2024-01-01.7{INPROGRESS}")
     storage.mkdir(f"{PATH}/{ARCHIVE_DIRECTORY}/spool")
-    for position in (f"2024-01-01.7{INPROGRESS}/{DATA_FILE}", f"{ARCHIVE_DIRECTORY}/000000002{INPROGRESS}"):
-        storage.open_for_writing(f"{PATH}/{position}", OpenMode.NEW).close()
+    for file in (f"2024-01-01.7{INPROGRESS}/{DATA_FILE}", f"{ARCHIVE_DIRECTORY}/000000002{INPROGRESS}"):
+        storage.open_for_writing(f"{PATH}/{file}", OpenMode.NEW).close()
     with open_archive(storage, PATH, OPTIONS):
         pass
     assert storage.listdir(f"{PATH}/{ARCHIVE_DIRECTORY}") == (f"000000001{DONE}",)

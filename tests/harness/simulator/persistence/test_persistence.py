@@ -78,7 +78,7 @@ def test_model_a_leaves_the_page_cache() -> None:
     assert contents(kernel, A) == {b"newer"}
 
 
-def test_model_b_leaves_what_was_written_up_to_some_moment() -> None:
+def test_model_b_leaves_what_was_written_up_to_some_time() -> None:
     kernel = machine(f=b"0")
     write(kernel, "d/f", b"1", 1)
     write(kernel, "d/f", b"2", 2)

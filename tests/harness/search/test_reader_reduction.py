@@ -1,4 +1,4 @@
-"""Reader cuts: a reader that only reads, against every moment of a writer."""
+"""The reader reduction: a reader that changes nothing, at every state of a writer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.schedules.controls import LETTERS, NUMBERS, control_case
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.outcome import Said, said_by
-from tornproof.harness.search.reader_reduction import NotOnlyAReaderError, ReaderReduction, Trace, Ways, schedule_of
+from tornproof.harness.search.reader_reduction import Arrivals, NotOnlyAReaderError, ReaderReduction, Trace, schedule_of
 from tornproof.harness.search.transitions import follow
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
@@ -22,25 +22,25 @@ from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 
 
 @contextmanager
-def searched(case: TestCase) -> Iterator[tuple[World, Trace, ReaderReduction, Ways]]:
+def searched(case: TestCase) -> Iterator[tuple[World, Trace, ReaderReduction, Arrivals]]:
     process_group = case.process_group()
     try:
-        trace, cuts = (
+        trace, reduction = (
             Trace(case.begin(process_group)),
             ReaderReduction(process_group.processes[1], 1, process_group.judge),
         )
-        yield case.begin(process_group), trace, cuts, cuts.search(trace, [cuts.root()])
+        yield case.begin(process_group), trace, reduction, reduction.search(trace, [reduction.root()])
     finally:
         process_group.close()
 
 
-def cut_said(case: TestCase) -> set[Said]:
-    with searched(case) as (_, _, cuts, come):
-        assert cuts.is_done
-        return {said_by(state.node) for state in come if state.is_at_end}
+def states_said(case: TestCase) -> set[Said]:
+    with searched(case) as (_, _, reduction, arrivals):
+        assert reduction.is_done
+        return {said_by(state.node) for state in arrivals if state.is_at_end}
 
 
-def reduced_said(case: TestCase) -> set[tuple[Said, ...]]:
+def dpor_said(case: TestCase) -> set[tuple[Said, ...]]:
     process_group = case.process_group()
     said: set[tuple[Said, ...]] = set()
 
@@ -53,23 +53,23 @@ def reduced_said(case: TestCase) -> set[tuple[Said, ...]]:
 
 
 def violated(case: TestCase) -> set[str]:
-    with searched(case) as (_, _, _, come):
-        return {each.property for state in come for each in state.progress.violations}
+    with searched(case) as (_, _, _, arrivals):
+        return {each.property for state in arrivals for each in state.progress.violations}
 
 
 @pytest.mark.parametrize("style", ["fresh", "follow"])
 @pytest.mark.parametrize("operations", [[GROW, GROW], [GROW, PURGE]])
-def test_a_reader_says_by_cuts_what_it_says_in_every_order(operations: list[str], style: str) -> None:
+def test_a_reader_says_under_the_reduction_what_it_says_in_every_order(operations: list[str], style: str) -> None:
     with remembered_decoding():
         case = table_case(operations, style=style)
 
-        assert {(said,) for said in cut_said(case)} == reduced_said(case)
+        assert {(said,) for said in states_said(case)} == dpor_said(case)
 
 
 def test_what_two_readers_say_is_the_product_of_what_one_says() -> None:
     for target, operations in ((Record(), NUMBERS[:2]), (InPlace(), NUMBERS[:2]), (Toy(), LETTERS)):
-        one = cut_said(control_case(target, operations))
-        two = reduced_said(control_case(target, operations, reader_count=2))
+        one = states_said(control_case(target, operations))
+        two = dpor_said(control_case(target, operations, reader_count=2))
 
         assert two == {(first, second) for first in one for second in one}
 
@@ -84,10 +84,10 @@ def test_broken_toys_are_detected_and_sound_ones_are_not() -> None:
 
 
 def test_the_schedule_of_a_state_leads_there() -> None:
-    with searched(control_case(AcknowledgesFirst(), LETTERS)) as (world, trace, _, come):
+    with searched(control_case(AcknowledgesFirst(), LETTERS)) as (world, trace, _, arrivals):
         checked = []
-        for state in come:
-            end = follow(world, schedule_of(1, come, state, len(trace) - 1))
+        for state in arrivals:
+            end = follow(world, schedule_of(1, arrivals, state, len(trace) - 1))
             assert end.nodes[1] is state.node and end.nodes[0].call is None
             broken = {each.property for each in state.progress.violations}
             assert broken == {each.property for each in end.progress.violations}
@@ -104,10 +104,10 @@ def test_a_reader_that_pins_is_left_to_dpor() -> None:
         pass
 
 
-def test_without_time_the_cuts_say_that_they_are_not_done() -> None:
-    with searched(control_case(Record(), NUMBERS)) as (_, trace, cuts, come):
+def test_without_time_the_reduction_says_that_it_is_not_done() -> None:
+    with searched(control_case(Record(), NUMBERS)) as (_, trace, reduction, arrivals):
         left = iter([True] * 9)
-        short = cuts.search(trace, [cuts.root()], has_time=lambda: next(left, False))
+        short = reduction.search(trace, [reduction.root()], has_time=lambda: next(left, False))
 
-        assert not cuts.is_done
-        assert short.keys() < come.keys()
+        assert not reduction.is_done
+        assert short.keys() < arrivals.keys()

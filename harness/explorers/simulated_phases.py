@@ -159,7 +159,7 @@ def _merged(
             if of is setting:
                 own.setdefault(signature_of(finding), finding)
         phase = dataclasses.replace(phase, findings=tuple(own.values()))
-        parts.append((setting.name, with_coverage_goals(phase, setting.must_reach)))
+        parts.append((setting.name, with_coverage_goals(phase, setting.coverage_goals)))
     begun = {name for name, _ in parts}
     whole = merged(explorer, parts, [setting.name for setting in chosen if setting.name not in begun])
     # A few test cases alone need not reach every coverage goal.

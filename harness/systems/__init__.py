@@ -1,4 +1,4 @@
-"""What is tested: our implementation, protocols of other releases, broken toys, and the scenarios that they run in.
+"""The systems under test: this implementation, protocols of other releases, broken toys, and their scenarios.
 
 It imports the simulator and `common`. Begin with `table.py`.
 """

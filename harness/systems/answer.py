@@ -1,4 +1,4 @@
-"""What a user learns by reading a table, in a form in which two answers are equal only when every bit is."""
+"""The rows of a snapshot as a user reads them, in a form in which equal answers have equal bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INTEGERS_OF_SAME_WIDTH = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All that a user learns of a snapshot's parquet partitions: the version, their names, their rows as `bits`."""
+    """The content of a snapshot's parquet partitions: the version, their names, their rows as `bits`."""
 
     version: int
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Migration as a target: its writer gives one partition after the other its `_pm`, its reader sees what there is."""
+"""Migration as a target: its writer makes the `_pm` of one partition per commit, its reader sees the whole table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 
 class NotMigratedError(TornproofError):
-    """A run refused the partition, or left a file unfinished."""
+    """A run rejected the partition, or left a file unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigratedPartition:
-    """Digests of a partition's files, "" where there is none; `kept` is the old `_pm` where there is a sound one."""
+    """Digests of a partition's files, "" for a missing one; `kept` is the old `_pm`, "" until the table can be read."""
 
     name: str
     pm: str
@@ -36,7 +36,7 @@ class MigratedPartition:
 
 @dataclass(frozen=True, slots=True)
 class MigratedTable:
-    """What a reader finds: the digest of `_txn`, the parquet partitions, and their rows or why there are none."""
+    """What a reader sees: the digest of `_txn`, the parquet partitions, and a digest of the rows or the error."""
 
     txn: str
     partitions: tuple[MigratedPartition, ...]
@@ -50,16 +50,16 @@ class MigrationTarget(Target):
     name: str = "migration"
 
     def create(self, storage: Storage, path: str) -> None:
-        """Refuse: what is to be migrated was written by somebody else."""
+        """Raise NotMigratedError: a table to migrate is written by another release."""
         raise NotMigratedError(f"{path}: there is nothing to migrate without a start state")
 
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[MigrationRuns]:
-        """Do nothing: what an interrupted run left is for the next run on the same partition."""
+        """Recover nothing: the next run on a partition replaces what an interrupted one left."""
         yield MigrationRuns(storage, path)
 
     def read(self, storage: Storage, path: str) -> MigratedTable:
-        """Look at all that migration may change, and at what it must not."""
+        """Read everything that migration may change, and what it must not change."""
         try:
             rows, is_migrated = see(storage, path).digest, True
         except ProblemError as error:
@@ -76,7 +76,7 @@ class MigrationRuns:
     """One process that migrates partitions."""
 
     def __init__(self, storage: Storage, path: str) -> None:
-        """Remember the table."""
+        """Migrate partitions of the table at `path`."""
         self._storage = storage
         self._path = path
 
@@ -97,7 +97,7 @@ def parquet_partitions(storage: ReadableStorage, path: str) -> list[str]:
 
 
 def digest(storage: ReadableStorage, path: str) -> str:
-    """Return what tells a file from others, "" where there is none."""
+    """Return a digest of a file, "" if there is none."""
     if storage.kind(path) is not EntryKind.FILE:
         return ""
     with storage.open_for_reading(path) as file:

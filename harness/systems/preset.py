@@ -27,7 +27,7 @@ class CommitMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """One column of the table of axes; `title` is a sentence about it."""
+    """A release by its protocol, reader and encoder; `title` is a sentence about it (docs/presets.md)."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class Preset:
 
 
 def leaving_out(protocol: Protocol, actions: Container[Action]) -> Protocol:
-    """Return a protocol whose commits leave some actions out."""
+    """Return a protocol whose commits omit some actions."""
     update, rewrite, publish = (
         tuple(action for action in order if action not in actions)
         for order in (protocol.update, protocol.rewrite, protocol.publish)
@@ -47,9 +47,9 @@ def leaving_out(protocol: Protocol, actions: Container[Action]) -> Protocol:
 
 
 def physical_length(storage: Storage, write: PartitionWrite) -> int:
-    """Name the length that the file will have, dead bytes included: hazard H1 (docs/format.md, step 7).
+    """Return the token of a write: the length that the file will have, dead bytes included (docs/presets.md).
 
-    QuestDB asks for it after the write. With one writer that is the same number, and it is needed before.
+    QuestDB takes the length after the write. With one writer that is the same number, and it is needed before.
     """
     end_bytes = write.data_offset_bytes + len(write.data)
     if write.is_new:
@@ -59,7 +59,7 @@ def physical_length(storage: Storage, write: PartitionWrite) -> int:
 
 
 def cut_both_files(storage: Storage, write: PartitionWrite) -> None:
-    """Put the header back and cut what a failed update has appended; a new directory is for recovery to remove."""
+    """Restore the header and truncate what a failed update has appended; recovery removes a new directory."""
     if write.is_new:
         return
     with storage.open_for_writing(f"{write.directory_path}/{PM_FILE}") as pm:
@@ -70,8 +70,8 @@ def cut_both_files(storage: Storage, write: PartitionWrite) -> None:
 
 
 def remove_at_once(storage: Storage, lock: WriterLock, version: int, files: Iterable[PartitionFiles]) -> None:
-    """Remove directories that nobody reads as soon as no version names them, durable or not."""
-    with lock.exclude_pins_below(version) as nobody_reads:
-        for each in files if nobody_reads else ():
+    """Remove directories without readers as soon as no version refers to them, durable or not."""
+    with lock.exclude_pins_below(version) as is_unpinned:
+        for each in files if is_unpinned else ():
             if storage.kind(each.path) is EntryKind.DIRECTORY:
                 remove_directory(storage, each.path)

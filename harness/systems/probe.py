@@ -1,8 +1,8 @@
-"""Whether a release could go on from the files of a table: read by its reader, committed to by its writer, on a copy.
+"""Whether a release could go on from the files of a table: its reader and its writer are tried on a copy.
 
-The probe commit adds copies of rows that are there, so it needs no new symbol. It merges into the newest row group of
-every parquet partition that can be written to. Where bytes stand behind the committed end it is tried twice: as short
-as it comes, and long enough to cover them (docs/presets.md).
+The commit that is tried adds copies of existing rows, so it needs no new symbol. It merges into the newest row group of
+every writable parquet partition. If there are bytes after the committed end it is tried twice: as short as possible,
+and long enough to cover them (docs/presets.md).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tornproof.impl.write.table_writer import open_writer
 TIMESTAMP_BYTES = 8
 TAIL_LIMIT_BYTES = 8 << 20
 IN_PLACE = WriterOptions(rewrite_unused_ratio=1.0)
-# Each row takes at least the bytes of its timestamp, so a commit can be made as long as is wanted.
+# Uncompressed, each row takes at least the bytes of its timestamp, so a commit can be made as long as needed.
 AT_FULL_LENGTH = partial(encode_row_group, options=EncodeOptions(codec=Codec.UNCOMPRESSED, page_checksums=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """What a preset's reader and writer make of a table; `hazards` are losses that only some commits would bring."""
+    """Whether a preset's reader and writer can use a table; `hazards` are losses that only some commits would cause."""
 
     preset: str
     readable: bool
@@ -51,9 +51,9 @@ class Compatibility:
 
 
 def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:
-    """Try what `preset` makes of the table at `path`; the image stays as it is.
+    """Try the reader and the writer of `preset` on a copy of the table at `path`.
 
-    Raises NotATableError and, for a damaged `_meta`, ProblemError: they say nothing about the preset.
+    Raises NotATableError and, for a damaged `_meta`, ProblemError, which do not depend on the preset.
     """
     table = open_table(image, path)
     try:
@@ -82,7 +82,7 @@ def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spot:
-    """A partition to commit to: the first row of its newest row group, its times, and the bytes past its token."""
+    """A partition to commit to: the first row of its newest row group, its timestamps, and the bytes past its token."""
 
     data_path: str
     token: int
@@ -93,7 +93,7 @@ class _Spot:
     end: int
 
     def rows(self, least_bytes: int) -> pa.Table:
-        """Return the row, and as many with times of their own behind it as take `least_bytes`, if there is room."""
+        """Return the row, and after it as many with distinct timestamps as take `least_bytes`, if there is room."""
         count = least_bytes // TIMESTAMP_BYTES
         first = int(self.row[self.timestamp_name].cast(pa.int64())[0].as_py())
         stop = min(first + 1 + count + len(self.times), self.end)
@@ -101,14 +101,14 @@ class _Spot:
         if count and first + 1 < stop:
             times = np.append(times, np.setdiff1d(np.arange(first + 1, stop), self.times)[:count])
         rows = self.row.take(np.zeros(len(times), np.int64))
-        position = rows.schema.get_field_index(self.timestamp_name)
-        field = rows.schema.field(position)
-        return rows.set_column(position, field, pa.array(times, pa.int64()).cast(field.type))
+        index = rows.schema.get_field_index(self.timestamp_name)
+        field = rows.schema.field(index)
+        return rows.set_column(index, field, pa.array(times, pa.int64()).cast(field.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """A table whose rows were read, to be committed to on one copy after the other."""
+    """A table whose rows were read; each commit is tried on a new copy of it."""
 
     image: DiskImage
     preset: Preset
@@ -116,11 +116,11 @@ class _Trial:
     spots: tuple[_Spot, ...]
 
     def rejection(self, encode: RowGroupEncoder, least_bytes: Sequence[int], path: str) -> str | None:
-        """Return what goes wrong with a commit of at least so many bytes to each spot, None when nothing does."""
+        """Return what goes wrong with a commit of at least so many bytes to each spot, or None."""
         storage = MemoryStorage.of(self.image)
         for spot in self.spots:
             if spot.dead_bytes > TAIL_LIMIT_BYTES:
-                # Where a commit long enough would end, the rest of the tail makes no difference.
+                # A commit ends before the rest of the tail, which makes no difference then.
                 with storage.open_for_writing(spot.data_path) as data:
                     data.truncate(spot.token + TAIL_LIMIT_BYTES)
         portions = [
@@ -155,7 +155,7 @@ def _rows(snapshot: Snapshot, *partitions: Partition) -> pa.Table:
 
 
 def _spots(snapshot: Snapshot) -> list[_Spot]:
-    """Return where rows can be written: not to native partitions, nor to empty or read-only ones."""
+    """Return the partitions that can be committed to: those in Parquet that are neither empty nor read-only."""
     metadata = snapshot.table.metadata
     names = [column.name for column in snapshot.columns if column.id == snapshot.timestamp_id]
     spots = []

@@ -1,4 +1,4 @@
-"""How other releases read: what they resolve, what they decode by, and what they do not compare (docs/presets.md)."""
+"""How other releases read: which generation they take, and which checks they omit (docs/presets.md)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tornproof.impl.txn.transaction import Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFiles(PartitionFiles):
-    """The files of a partition, of which data.parquet is mapped as long as a version says and not a byte longer."""
+    """The files of a partition, with data.parquet mapped exactly up to the length that a version has for it."""
 
     data_length_bytes: int
 
     def open_data(self) -> ReadableFile:
-        """Open data.parquet; ranges that end behind the pinned length are refused."""
+        """Open data.parquet; reading a range that ends after the pinned length raises CorruptError."""
         return _PinnedFile(PartitionFiles.open_data(self), self.data_label, self.data_length_bytes)
 
 
@@ -59,7 +59,7 @@ class _PinnedFile(ReadableFile):
 
 
 def by_newest(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Find the token, and then take the newest generation all the same (docs/format.md, "No fault at all").
+    """Look the token up, but take the newest generation (docs/presets.md).
 
     Its CRC is checked too. Raises CorruptError and UnsupportedError.
     """
@@ -73,17 +73,17 @@ def by_newest(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
 
 
 def by_header(files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Take the newest generation, committed or not, and all of its files: what the specification lets a writer do."""
+    """Take the newest generation, committed or not, with its whole files, as the specification permits writers."""
     return _newest(resolve_partition(files, partition))
 
 
 def unchecked(_: ResolvedPartition) -> Iterator[Problem]:
-    """Compare neither the row count nor the end of data.parquet with what was resolved."""
+    """Do not compare the row count and the end of data.parquet with the resolved generation."""
     return iter(())
 
 
 def without_statistics(block: Block) -> Block:
-    """Forget counts and bounds, so that values which contradict them are returned (docs/format.md)."""
+    """Drop counts and bounds, so that values which contradict them are returned (docs/presets.md)."""
     chunks = (
         replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None) for chunk in block.chunks
     )

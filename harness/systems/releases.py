@@ -1,4 +1,4 @@
-"""The presets: ours, the specification's text, and what released servers were seen to do (docs/format.md)."""
+"""The presets: this implementation, the text of the specification, and released servers as observed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PUBLISH = (Action.STORE_RECORD, Action.FENCE_BEFORE_VERSION, Action.STORE_VERSIO
 def _released(mode: CommitMode, base: ReaderProtocol, undo: Callable[[Storage, PartitionWrite], None]) -> Protocol:
     """Return what 9.4.2 and later do, in the order of their system calls.
 
-    `sync` has one barrier for all of `_pm`, behind the header, and one for all of `_txn`, behind the version;
-    `async` starts the latter without waiting for it, which holds nothing back; nothing syncs data or directories.
+    `sync` has one barrier for all of `_pm`, after the header, and one for all of `_txn`, after the version; `async`
+    starts the latter without waiting for it, so it is no barrier; nothing syncs data or directories.
     """
     pm_barrier = () if mode is CommitMode.NOSYNC else (Action.SYNC_PM,)
     txn_barrier = (Action.SYNC_VERSION,) if mode is CommitMode.SYNC else ()

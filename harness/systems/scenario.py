@@ -1,6 +1,6 @@
-"""Scenarios: situations as TOML files in `scenarios/`, checked against a schema and made into what explorers take.
+"""Scenarios: TOML files in `scenarios/`, checked against a schema.
 
-Sizes and times are drawn from nothing: the same file always makes the same rows.
+The rows depend on the file alone: the same scenario always has the same rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Hour = Annotated[int, msgspec.Meta(ge=0, le=23)]
 
 
 class ScenarioError(TornproofError):
-    """A scenario that cannot be used: which file, where in it, and what was expected."""
+    """A scenario that cannot be used; says which file, where in it, and what was expected."""
 
 
 class Explorer(enum.StrEnum):
@@ -44,7 +44,7 @@ class At(enum.StrEnum):
 
 
 class Style(enum.StrEnum):
-    """How a reader goes about it."""
+    """How a reader opens the table (`TableReaders.open_reader`)."""
 
     FRESH = "fresh"
     FOLLOW = "follow"
@@ -52,7 +52,7 @@ class Style(enum.StrEnum):
 
 
 class FiltersAt(enum.StrEnum):
-    """Where the bloom filters of the start's partitions lie, and of what is added to them."""
+    """Where the bloom filters of the start table, and of what is added to it, are stored."""
 
     INLINED = "inlined"
     EXTERNAL = "external"
@@ -85,9 +85,9 @@ class ReaderGroup(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
 
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One file: `start` is committed before anything is explored, `first` by the first life, `second` after a crash.
+    """One file: `start` is committed before the exploration, `first` by the first session, `second` after a crash.
 
-    `filters` are the columns with bloom filters, and how often these may be wrong.
+    `filters` are the columns with bloom filters and their rates of false positives. `must_reach` are coverage goals.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -107,12 +107,12 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 def scenario_names() -> tuple[str, ...]:
-    """Return the names of all scenarios that are here, sorted."""
+    """Return the names of all scenarios, sorted."""
     return tuple(sorted(name for name, _ in _files()))
 
 
 def load_scenario(name: str) -> Scenario:
-    """Return the scenario of that name; ScenarioError when there is none, or its file is wrong."""
+    """Return the scenario of that name; raises ScenarioError if there is none or its file is wrong."""
     for found, content in _files():
         if found == name:
             return parse_scenario(content, name)
@@ -120,7 +120,7 @@ def load_scenario(name: str) -> Scenario:
 
 
 def parse_scenario(content: bytes, name: str) -> Scenario:
-    """Return the scenario of a file's content; ScenarioError names the field and what was expected."""
+    """Return the scenario of a file's content; raises ScenarioError with the field and what was expected."""
     scenario = decode_toml(content, Scenario, f"{FOLDER}/{name}.toml", SIZE_LIMIT_BYTES, ScenarioError)
     return msgspec.structs.replace(scenario, name=name)
 
@@ -128,9 +128,9 @@ def parse_scenario(content: bytes, name: str) -> Scenario:
 def decode_toml(
     content: bytes, kind: type[Decoded], file: str, size_limit_bytes: int, rejection: type[TornproofError]
 ) -> Decoded:
-    """Return a TOML file's content as what it is to be; raises `refusal`, which names the field and what was expected.
+    """Decode a TOML file as `kind`; raises `rejection` with the field and what was expected.
 
-    There is a limit because the parser takes time by the square of a dotted key's length.
+    The size is limited because the parser takes time quadratic in the length of a dotted key.
     """
     if len(content) > size_limit_bytes:
         raise rejection(f"{file}: more than {size_limit_bytes} bytes")

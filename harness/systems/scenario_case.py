@@ -1,4 +1,4 @@
-"""The situation that a scenario describes: a start table in memory, operations with rows, readers, under a preset."""
+"""The test case of a scenario: a start table in memory, operations with rows, and readers, under a preset."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PATH = "t"
 FIRST_OFFSET = 1_000_000
 STEP = 1_000
 ROWS_OF_A_COMMIT = 1_000
-"""More than a commit has rows, so that all rows of a scenario hold values of their own."""
+"""More rows than a commit has, so that all rows of a scenario have distinct values."""
 
 
 @dataclass(slots=True)
 class _Times:
-    """Which offsets the rows of each hour have so far."""
+    """The time offsets that the rows of each hour have so far."""
 
     offsets: dict[int, list[int]] = field(default_factory=dict)
 
@@ -37,7 +37,7 @@ class _Times:
         first = {
             At.END: high + STEP,
             At.START: low - STEP * rows.count,
-            # Between the rows of the step grid, so that no two are equal.
+            # Between the multiples of STEP, so that no two are equal.
             At.MIDDLE: (low + high) // 2 // STEP * STEP + 1 + len(taken),
         }[rows.at]
         step = 1 if rows.at is At.MIDDLE else STEP
@@ -47,9 +47,9 @@ class _Times:
 
 
 def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULES) -> TestCase:
-    """Return what a scenario describes, with the tables of a target; ScenarioError, NotExplorableError.
+    """Return the test case of a scenario, with the tables of a target; raises what writing the start table raises.
 
-    The start table is written by our own implementation, so that every preset goes on from the same bytes.
+    The start table is written by this implementation, so that every preset starts from the same bytes.
     """
     storage = MemoryStorage()
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
@@ -80,13 +80,13 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
 def _operations(table: Table, commits: tuple[Commit, ...], times: _Times, number: int) -> tuple[TableOperation, ...]:
     return tuple(
         TableOperation(
-            rows=_rows(table, commit, times, (number + position) * ROWS_OF_A_COMMIT),
+            rows=_rows(table, commit, times, (number + index) * ROWS_OF_A_COMMIT),
             rewritten=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.rewrite),
             dropped=tuple(FIRST_TIME + hour * HOUR_MICROSECONDS for hour in commit.drop),
             purges=commit.purge,
             abandons=commit.abandon,
         )
-        for position, commit in enumerate(commits)
+        for index, commit in enumerate(commits)
     )
 
 

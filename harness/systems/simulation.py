@@ -1,4 +1,4 @@
-"""The simulator in a check: which situations each of its explorers goes through, and one phase of all of them."""
+"""The simulator in a check: the test cases of each of its explorers, and their results merged into one phase."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ TABLE_SCENARIO = "the table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One situation and what is to be explored of it."""
+    """A named test case, its explorers, persistence models and coverage goals."""
 
     name: str
     case: TestCase
     explorers: frozenset[Explorer]
     models: tuple[str, ...] = ()
-    must_reach: tuple[str, ...] = ()
+    coverage_goals: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """How many pairs of a commit and a read there are."""
+        """The number of pairs of a commit and a read."""
         case = self.case
         reads = sum(group.count * group.read_count for group in case.readers)
         return len(case.first_session) * max(1, reads)
@@ -44,7 +44,7 @@ class Setting:
 def settings_of(names: Sequence[str], preset: Preset | None) -> list[Setting]:
     """Return the scenarios of these names, or all, under a preset or else each under its own; raises ScenarioError."""
     settings = [setting_of(load_scenario(name), preset) for name in names or scenario_names()]
-    # The small ones first, so that a short run gets through many.
+    # The small ones first, so that a short run completes many.
     return sorted(settings, key=lambda setting: (setting.size, setting.name))
 
 
@@ -60,17 +60,17 @@ def setting_of(scenario: Scenario, preset: Preset | None) -> Setting:
         case=case_of(scenario, target, _rules(PATH, preset)),
         explorers=frozenset(scenario.explorers),
         models=scenario.models,
-        must_reach=scenario.must_reach,
+        coverage_goals=scenario.must_reach,
     )
 
 
 def case_under(scenario: Scenario, preset: Preset) -> TestCase:
-    """Return what a scenario describes under a preset."""
+    """Return the test case of a scenario under a preset."""
     return setting_of(scenario, preset).case
 
 
 def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setting]:
-    """Return commits to a table of an image, beside a reader; raises RowsRefusedError where it takes none."""
+    """Return test cases of commits to a table of an image; raises RowsRejectedError if no rows can be added to it."""
     target = TableTarget.of(preset, encode=remembered_encoder(preset.encode))
     grown, merged, again, last = crash_operations(image, path)
     two_commits = TestCase(
@@ -96,12 +96,12 @@ def settings_of_table(image: DiskImage, path: str, preset: Preset) -> list[Setti
 
 
 def _rules(path: str, preset: Preset) -> TraceRules:
-    """Judge each step; other releases promise no barriers."""
+    """Return the rules for single steps; other releases promise no barriers."""
     return TableRules(path, promises_barriers=preset.name == HARDENED)
 
 
 def with_coverage_goals(phase: Phase, points: Sequence[str]) -> Phase:
-    """Return UNKNOWN for a complete phase that never came to one of the points."""
+    """Return the phase, UNKNOWN if it is complete and never reached one of the points."""
     reached = {**dict.fromkeys(points, 0), **phase.reached}
     missing = [point for point in points if not reached[point]]
     if not missing or phase.findings or not phase.complete:
@@ -110,7 +110,7 @@ def with_coverage_goals(phase: Phase, points: Sequence[str]) -> Phase:
 
 
 def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[str] = ()) -> Phase:
-    """Return one phase of those of several situations; of findings that differ in numbers alone the first stays."""
+    """Merge the phases of several test cases; of findings that differ only in numbers the first is kept."""
     counts: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     controls: list[str] = []
@@ -147,12 +147,12 @@ def merged(name: str, parts: Sequence[tuple[str, Phase]], not_begun: Sequence[st
 def _bound(parts: Sequence[tuple[str, Phase]], cut: Sequence[str], not_begun: Sequence[str]) -> str:
     if len(parts) == 1 and not not_begun:
         return parts[0][1].bound
-    bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} situations complete, as --json says of each"]
+    bounds = [f"{len(parts) - len(cut)} of {len(parts) + len(not_begun)} test cases complete, as --json says of each"]
     bounds += [f"sampled or cut: {', '.join(cut)}"] if cut else []
     bounds += [f"not begun: {', '.join(not_begun)}"] if not_begun else []
     return "; ".join(bounds)
 
 
 def signature_of(finding: Finding) -> tuple[str, str]:
-    """Return what makes two findings one: the property, and the sentence without its numbers."""
+    """Return what equal findings have in common: the property, and the sentence without its numbers."""
     return finding.property, without_digits(finding.sentence)

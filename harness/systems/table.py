@@ -1,4 +1,4 @@
-"""Our own implementation as a target: a table, its one writer, and readers of the committed version."""
+"""This implementation as a target: a table, its one writer, and readers of the committed version."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COLUMNS = (
     NewColumn(name="v", type=TypeTag.LONG),
     NewColumn(name="s", type=TypeTag.VARCHAR),
 )
-# Files this small would be written anew at every commit; what grows in place is what there is to explore.
+# Files this small would be rewritten at every commit, but growing in place is to be explored.
 GROWING = WriterOptions(rewrite_unused_ratio=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOperation:
-    """One commit: what is dropped, written anew (by the partitions' timestamps), written, and purged after it.
+    """One commit: the partitions that are dropped and rewritten (by timestamp), the new rows, and a purge after it.
 
     With `abandons` it ends before its version is stored, as that of a killed writer does, and leaves orphans.
     """
@@ -46,7 +46,7 @@ class TableOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTarget(TableReaders):
-    """Tables of this implementation under a protocol."""
+    """Tables of this implementation, with the writer and the reader of a protocol."""
 
     name: str = "hardened"
     protocol: Protocol = HARDENED
@@ -58,7 +58,7 @@ class TableTarget(TableReaders):
 
     @classmethod
     def of(cls, preset: Preset, **overrides: Any) -> Self:
-        """Return tables that are written and read as a preset says; `overrides` are fields of the target."""
+        """Return the target of a preset; `overrides` are other values of its fields."""
         settings = {"name": preset.name, "protocol": preset.protocol, "reader": preset.reader, "encode": preset.encode}
         return cls(**{**settings, **overrides})
 
@@ -85,11 +85,11 @@ class TableCommits:
     def __init__(self, target: TableTarget, storage: Storage, path: str) -> None:
         """Recover, and become the one writer."""
         self._target = target
-        self._position = storage, path
+        self._at = storage, path
         self._writer = target.writer(storage, path, target.protocol)
 
     def commit(self, operation: TableOperation) -> None:
-        """Stage all of an operation and commit it."""
+        """Stage an operation and commit it."""
         if operation.abandons:
             self._abandon(operation)
             return
@@ -98,12 +98,12 @@ class TableCommits:
             self._writer.purge()
 
     def _abandon(self, operation: TableOperation) -> None:
-        """Let a life of its own do the commit up to where its version would be stored; then a new one recovers."""
+        """Commit in a session that ends before its version is stored, then recover in a new one."""
         protocol = self._target.protocol
         self._writer.close()
-        with self._target.writer(*self._position, dataclasses.replace(protocol, publish=())) as writer:
+        with self._target.writer(*self._at, dataclasses.replace(protocol, publish=())) as writer:
             _commit(writer, operation)
-        self._writer = self._target.writer(*self._position, protocol)
+        self._writer = self._target.writer(*self._at, protocol)
 
     def __enter__(self) -> Self:
         """Return the writer itself."""

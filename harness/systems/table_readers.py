@@ -1,4 +1,4 @@
-"""Readers of a table in the styles of real ones: each read anew, following the transactions, or under a pin."""
+"""Readers of a table in three styles: opening it for each read, following its transactions, or under a pin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RELOADS_MAX = 50
 
 
 class UnannouncedChangeError(TornproofError):
-    """An older partition changed although no version of the record said so: QuestDB's readers would miss it."""
+    """An older partition changed without a new partition version in `_txn`: QuestDB's readers would miss it."""
 
 
 class PinBrokenError(TornproofError):
@@ -34,7 +34,7 @@ class PinBrokenError(TornproofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a reader saw: the version, the names of its parquet partitions, and a digest of every bit of their rows."""
+    """What a reader saw: the version, the names of its parquet partitions, and a digest of all bits of their rows."""
 
     version: int
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -
 
 
 def seen_in(snapshot: Snapshot) -> Seen:
-    """Return what a snapshot holds; raises what reading it raises."""
+    """Return what a snapshot contains; raises what reading it raises."""
     answer = read_answer(snapshot)
     rows = answer.rows.combine_chunks()
     return Seen(
@@ -65,15 +65,15 @@ def seen_in(snapshot: Snapshot) -> Seen:
 
 
 class TableReaders(Target, Protocol):
-    """The readers of a table; what they make of its files is up to `reader`."""
+    """The readers of a table, which decode its files by `reader`."""
 
     reader: ReaderProtocol
 
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Seen]]:
-        """Start a reader's life: "fresh" opens the table for each read, "follow" once, "pinned" once, and pins.
+        """Start a reader: "fresh" opens the table for each read, "follow" and "pinned" once; the last pins versions.
 
-        A pinned read looks twice. Without a pin, or without a place for one, files may vanish, and then it reads the
+        A pinned read reads its snapshot twice. Without a pin, files may vanish during a read, which then reads the
         version that replaced them.
         """
         if style == FRESH:
@@ -97,15 +97,15 @@ class TableReaders(Target, Protocol):
             raise PinBrokenError(f"version {pin.version} was {seen} and then, under the same pin, {again}")
         return seen
 
-    def _reloading(self, look: Callable[[], tuple[Table, Transaction]]) -> Seen:
-        """Read what `look` finds committed, and look again when its files have vanished because it no longer is."""
-        table, transaction = look()
+    def _reloading(self, load: Callable[[], tuple[Table, Transaction]]) -> Seen:
+        """Read the version that `load` returns; load again if its files have vanished because it was replaced."""
+        table, transaction = load()
         for _ in range(RELOADS_MAX):
             try:
                 return seen_in(snapshot_of(table, transaction, self.reader))
             except (CorruptError, FileMissingError) as error:
                 has_vanished = isinstance(error, FileMissingError) or error.problem.field == "file"
-                table, later = look()
+                table, later = load()
                 if not has_vanished or later.version == transaction.version:
                     raise
                 transaction = later
@@ -117,7 +117,7 @@ def _now(table: Table) -> tuple[Table, Transaction]:
 
 
 def followed(follower: TransactionReader) -> Transaction:
-    """Return the committed version; UnannouncedChangeError where a reader of QuestDB would miss a change in it."""
+    """Return the committed version; raises UnannouncedChangeError if a reader of QuestDB would miss a change in it."""
     reload = follower.reload()
     if reload.unannounced:
         raise UnannouncedChangeError(f"version {reload.transaction.version}: {reload.unannounced}")

@@ -1,7 +1,7 @@
 """Rules for single steps on a table: committed bytes never change (I7), and no version comes before its barriers (I9).
 
-Both are cheap beside a step: they look at writes below committed extents, at stores of a version, and at what is
-acknowledged (docs/how-it-works.md).
+Both are cheap: they check writes below committed extents, stores of a version, and acknowledgements
+(docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _REMOVALS = frozenset({CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME})
 
 
 class Extents(NamedTuple):
-    """What a version of `_txn` names: the token of each partition in Parquet by its directory's path, and its area."""
+    """What a version of `_txn` refers to: the tokens of parquet partitions by directory path, and its area."""
 
     tokens: dict[str, int]
     area: tuple[int, int]
 
 
 class TableRules(TraceRules):
-    """The rules for one table; without `promises_barriers` the writer's protocol leaves some out, and I9 is not asked.
+    """The rules for one table; without `promises_barriers` the writer's protocol omits some, and I9 is not checked.
 
-    Directories are named by the table's `_meta` of the first look, which no commit changes.
+    The names of directories follow from `_meta`, which is read once because no commit changes it.
     """
 
     def __init__(self, path: str, *, promises_barriers: bool = True) -> None:
-        """Watch the table in the directory `path`."""
+        """Check the table in the directory `path`."""
         self._path = path
         self._txn_path = f"{path}/{TXN_FILE}"
         self.promises_barriers = promises_barriers
@@ -48,7 +48,7 @@ class TableRules(TraceRules):
         self._table: Table | None = None
 
     def before(self, kernel: Kernel, call: Call) -> Broken | None:
-        """Judge a write, a removal, or the store of a version."""
+        """Check a write, a removal, or the store of a version."""
         if call.kind in _WRITES:
             directory, _, name = call.path.rpartition("/")
             if name in (DATA_FILE, PM_FILE):
@@ -60,7 +60,7 @@ class TableRules(TraceRules):
         return None
 
     def acknowledged(self, kernel: Kernel) -> Broken | None:
-        """Judge an acknowledgement: the version must be on disk by then."""
+        """Check that the acknowledged version is on disk."""
         if not self.promises_barriers:
             return None
         number = kernel.find(self._txn_path)
@@ -105,7 +105,7 @@ class TableRules(TraceRules):
         return None
 
     def _missing(self, kernel: Kernel, txn: int, content: bytes) -> str | None:
-        """Return the first thing that has to come before a version, and has not."""
+        """Return in words the first condition of storing a version that does not hold."""
         extents = self._extents_of(kernel, content)
         if extents is None:
             return f"its record in {self._txn_path} can be read (F4)"
@@ -115,7 +115,7 @@ class TableRules(TraceRules):
         return next(filter(None, missing), None)
 
     def _missing_of(self, kernel: Kernel, directory: str, token: int) -> str | None:
-        """Return the first thing that a version needs of a partition and that is missing."""
+        """Return in words the first condition on a partition that does not hold."""
         for name, barrier in ((DATA_FILE, "F1"), (PM_FILE, "F2, F3")):
             path = f"{directory}/{name}"
             number = kernel.find(path)
@@ -138,7 +138,7 @@ class TableRules(TraceRules):
         return None if number is None else self._extents_of(kernel, kernel.files[number].content)
 
     def _extents_of(self, kernel: Kernel, content: bytes) -> Extents | None:
-        """Return what a `_txn` names, or None where it names nothing that can be read."""
+        """Return what a `_txn` refers to, or None if it cannot be decoded."""
         head = content[:HEADER_BYTES]
         start, stop = look_up(self._areas, head, lambda: _area(head))
         # Only the base header and the live area count, so that stores into the free one are no new version.
@@ -196,7 +196,7 @@ def _offset(call: Call) -> int:
 
 
 def _changes(content: bytes, call: Call, start: int, stop: int) -> bool:
-    """Say whether a write puts other bytes into a range."""
+    """Say whether a write changes bytes of a range."""
     if call.kind is CallKind.TRUNCATE:
         return call.size_bytes < stop
     first, last = max(call.offset_bytes, start), min(call.offset_bytes + len(call.content), stop)

@@ -1,4 +1,4 @@
-"""Tiny targets: a correct one, and broken ones that an explorer must convict before its other verdicts count."""
+"""Tiny targets: a correct one, and broken ones that an explorer must detect before its other verdicts count."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Toy(Target):
         storage.sync_directory(path)
 
     def sync(self, file: File) -> None:
-        """Sync, and pass on what the disk says."""
+        """Sync, and pass errors on."""
         file.fdatasync()
 
 
@@ -61,17 +61,17 @@ class ToyWriter:
     """A writer that keeps nothing in memory."""
 
     def __init__(self, target: Toy, storage: Storage, path: str) -> None:
-        """Remember where to commit."""
+        """Commit to the state at `path`."""
         self._target = target
-        self._position = storage, path
+        self._at = storage, path
 
     def commit(self, operation: bytes) -> None:
         """Add letters."""
-        self._target.commit(*self._position, operation)
+        self._target.commit(*self._at, operation)
 
 
 class HeaderFirst(Toy):
-    """Broken: says in a header that there are more letters, and then writes them."""
+    """Broken: stores the new count of letters in a header before it writes them."""
 
     name = "header first"
 
@@ -82,7 +82,7 @@ class HeaderFirst(Toy):
             file.pwrite(bytes(HEADER_BYTES), 0)
 
     def read(self, storage: Storage, path: str) -> bytes:
-        """Return as many letters as the header says, or say that they are not there."""
+        """Return as many letters as the header says; raises CorruptError if there are fewer."""
         with storage.open_for_reading(f"{path}/state") as file:
             count = int.from_bytes(file.pread(HEADER_BYTES, 0), "little")
             content = file.pread(count, HEADER_BYTES)
@@ -99,45 +99,45 @@ class HeaderFirst(Toy):
 
 
 class AcknowledgesFirst(Toy):
-    """Broken: acknowledges what it writes only with the next commit, or when it is closed."""
+    """Broken: acknowledges a commit that it writes only with the next one, or when it is closed."""
 
     name = "acknowledges first"
 
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-        """Write what is owed at the end."""
+        """Write the last commit at the end."""
         writer = _LateWriter(self, storage, path)
         yield writer
         writer.commit(b"")
 
 
 class _LateWriter(ToyWriter):
-    _owed = b""
+    _acknowledged = b""
 
     def commit(self, operation: bytes) -> None:
-        if self._owed:
-            super().commit(self._owed)
-        self._owed = operation
+        if self._acknowledged:
+            super().commit(self._acknowledged)
+        self._acknowledged = operation
 
 
 class SwallowsErrors(Toy):
-    """Broken: goes on after a sync that failed."""
+    """Broken: goes on after a failed sync."""
 
     name = "swallows errors"
 
     def sync(self, file: File) -> None:
-        """Sync, and do not listen."""
+        """Sync, and ignore errors."""
         with suppress(StorageError):
             super().sync(file)
 
 
 class RecoversInPlace(Toy):
-    """Broken: its recovery writes the state again in place, so that a kill inside it loses everything."""
+    """Broken: its recovery rewrites the state in place, so that a kill inside it loses everything."""
 
     name = "recovers in place"
 
     def recover(self, storage: Storage, path: str) -> None:
-        """Cut the state, write it again, and only then remove the other file."""
+        """Truncate the state, write it again, and only then remove the other file."""
         content = self.read(storage, path)
         with storage.open_for_writing(f"{path}/state") as file:
             file.truncate(0)
@@ -146,7 +146,7 @@ class RecoversInPlace(Toy):
 
 
 class NeverDone(Toy):
-    """Broken: every opening finds something to write."""
+    """Broken: every recovery changes the disk."""
 
     name = "never done"
 

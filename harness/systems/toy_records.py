@@ -1,4 +1,4 @@
-"""Toys with a version and two words that belong together, for explorers of schedules: a sound one and broken ones."""
+"""Toys with a version and two words that must match, for explorers of schedules: a sound one and broken ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASK = (1 << 64) - 1
 
 
 class Record(Target):
-    """A version and two areas, of which it names one: the other is written first, and readers look twice."""
+    """A version and two areas, one of them current: a commit writes the other, and readers read the version twice."""
 
     name = "record"
 
@@ -31,7 +31,7 @@ class Record(Target):
             yield RecordWriter(self, file)
 
     def read(self, storage: Storage, path: str) -> tuple[int, int]:
-        """Return the two words of a version that did not move meanwhile."""
+        """Return the two words of a version that did not change meanwhile."""
         with storage.open_for_reading(path) as file:
             while True:
                 version = load(file, 0)
@@ -41,11 +41,11 @@ class Record(Target):
                     return words
 
     def area_of(self, version: int) -> int:
-        """Return where a version's words stand."""
+        """Return the offset of a version's words."""
         return WORD_BYTES + version % 2 * AREA_BYTES
 
     def is_still(self, file: File, version: int) -> bool:
-        """Look at the version again."""
+        """Read the version again."""
         return load(file, 0) == version
 
     def commit(self, file: File, operation: int) -> None:
@@ -62,7 +62,7 @@ class RecordWriter:
     """A writer that keeps nothing in memory."""
 
     def __init__(self, target: Record, file: File) -> None:
-        """Remember where to commit."""
+        """Commit to an open file."""
         self._target = target
         self._file = file
 
@@ -72,22 +72,22 @@ class RecordWriter:
 
 
 class InPlace(Record):
-    """Broken: both versions have one area."""
+    """Broken: all versions have the same area."""
 
     name = "in place"
 
     def area_of(self, version: int) -> int:
-        """Return the one area."""
+        """Return the offset of the only area."""
         return WORD_BYTES
 
 
 class LooksOnce(Record):
-    """Broken: does not look at the version again, so two commits during one read go unseen."""
+    """Broken: does not read the version again, so that two commits during one read go unnoticed."""
 
     name = "looks once"
 
     def is_still(self, file: File, version: int) -> bool:
-        """Trust the first look."""
+        """Trust the first read."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""What `check` commits: a small table to start from where none is given, and commits that touch all of a given one."""
+"""What `check` commits: a small table to start from if none is given, and commits to a given one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MADE_PATH = "made"
 
 
 def made_image() -> DiskImage:
-    """Return a table at MADE_PATH of two partitions that a few commits have grown, merged and written anew."""
+    """Return a table at MADE_PATH of two partitions that a few commits have grown, merged and rewritten."""
     storage = MemoryStorage()
     TableTarget().create(storage, MADE_PATH)
     table = open_table(storage, MADE_PATH)
@@ -40,9 +40,9 @@ def made_image() -> DiskImage:
 
 
 def crash_operations(storage: ReadableStorage, path: str) -> tuple[TableOperation, ...]:
-    """Return commits that append to a partition, merge into it, make a new one, and write the first anew.
+    """Return commits that append to a partition, merge into it and make a new one, rewrite it, and append again.
 
-    Raises RowsRefusedError where the table at `path` has no partition that a writer may write to, and what reading it
+    Raises RowsRejectedError where the table at `path` has no partition that a writer may write to, and what reading it
     raises.
     """
     table = open_table(storage, path)

@@ -1,4 +1,4 @@
-"""What our recovery leaves is a table that every release can go on from: that is why it restates generations."""
+"""Every release can go on from a table after our recovery, because it republishes generations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def case() -> TestCase:
 
 
 def images_after_recovery(chosen: TestCase) -> dict[str, DiskImage]:
-    """Kill the writer before each of its calls, let the next one recover and end, and return what is left, by step."""
+    """Kill the writer before each of its calls, run the next one to its end, and return the disks by step."""
     sessions = Sessions.of(chosen)
     world = chosen.begin(sessions.first)
     images: dict[str, DiskImage] = {}
@@ -54,10 +54,10 @@ def test_after_any_kill_and_our_recovery_every_release_reads_and_goes_on(release
             assert (compatibility.readable, compatibility.writable) == (True, True), (step, compatibility.reason)
 
 
-def test_without_restating_a_release_that_takes_the_newest_footer_could_not() -> None:
+def test_without_republishing_a_release_that_takes_the_newest_footer_cannot_go_on() -> None:
     with remembered_decoding(), replaced("tornproof.impl.write.recovery:_republish", lambda storage, resolved: None):
         chosen = case()
-        # The second life commits nothing, so that the orphan stays the newest.
+        # The second session commits nothing, so that the orphan stays the newest.
         chosen = TestCase(
             target=chosen.target,
             path=chosen.path,

@@ -87,7 +87,7 @@ def test_specification_names_no_barrier_and_removes_nothing_at_once() -> None:
     assert calls_of("specification", rewrite) == [("make directory", NEW), DATA_WRITE, PM_WRITE, TXN]
 
 
-def test_hardened_preset_is_what_writers_and_readers_do_when_they_are_told_nothing() -> None:
+def test_hardened_preset_is_the_default_of_writers_and_readers() -> None:
     assert (HARDENED_PRESET.protocol, HARDENED_PRESET.reader) == (HARDENED, HARDENED_READER)
     assert HARDENED_PRESET.encode is encode_row_group
     assert TableTarget.of(HARDENED_PRESET) == TableTarget()
@@ -97,7 +97,7 @@ def test_hardened_preset_is_what_writers_and_readers_do_when_they_are_told_nothi
     ]  # fmt: skip
 
 
-def test_every_preset_has_its_name_a_sentence_and_a_commit_mode() -> None:
+def test_every_preset_has_its_name_a_title_and_a_commit_mode() -> None:
     assert set(PRESETS) == {"hardened", "specification", *(release + mode for release in RELEASES for mode in MODES)}
     for name, preset in PRESETS.items():
         assert preset.name == name
@@ -176,7 +176,7 @@ def test_newest_generation_is_taken_with_as_much_data_as_is_committed_or_with_al
             data.pread(4, partition.token - 3)
 
 
-def test_torn_orphan_stops_those_that_check_the_newest_generation_and_nobody_else() -> None:
+def test_torn_orphan_stops_only_those_that_check_the_newest_generation() -> None:
     storage, table = orphaned()
     (partition,) = table.transaction().partitions
     files = table.files_of(partition)

@@ -1,4 +1,4 @@
-"""The defects that released servers were seen to have, shown by their presets on a small table, and not by others."""
+"""Known defects of released servers: their presets show them on a small table, and others do not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def update(storage: Storage, preset: Preset, times: Sequence[int] = (5,)) -> Non
 
 
 def numbers(storage: Storage, preset: Preset, version: Transaction | None = None) -> list[int]:
-    """Return what a preset's reader finds, of a version that it took before or of the committed one."""
+    """Return what a preset's reader sees of a given version or of the committed one."""
     table = open_table(storage, PATH)
     snapshot = snapshot_of(table, version or table.transaction(), preset.reader)
     return sorted(v for batch in snapshot.batches(["v"]) for v in batch.column(0).to_pylist())
@@ -129,7 +129,7 @@ def test_commit_that_ends_inside_a_dead_tail_loses_the_partition_in_every_releas
 
 
 @pytest.mark.parametrize("name", ["hardened", "specification"])
-def test_token_of_the_encoder_does_not_mind_a_dead_tail(name: str) -> None:
+def test_token_of_the_encoder_ignores_a_dead_tail(name: str) -> None:
     preset = PRESETS[name]
     storage = start(preset)
     with storage.open_for_writing(DATA) as data:
@@ -186,7 +186,7 @@ def test_failed_update_is_cut_back_by_9_4_x_and_left_as_it_is_by_2026_07(name: s
 
 
 @pytest.mark.parametrize("name", ["questdb-9.4.2", "questdb-2026-07", "specification", "hardened"])
-def test_released_servers_remove_a_replaced_directory_at_once_unless_somebody_reads_it(name: str) -> None:
+def test_released_servers_remove_a_replaced_directory_at_once_unless_a_reader_has_it_pinned(name: str) -> None:
     preset = PRESETS[name]
     for is_pinned in (False, True):
         storage = start(preset)
@@ -212,7 +212,7 @@ def test_name_that_a_killed_rewrite_left_is_free_for_the_next_one() -> None:
     assert numbers(storage, preset) == OLD
 
 
-def test_life_goes_on_past_its_own_commits() -> None:
+def test_a_session_goes_on_after_its_own_commits() -> None:
     for preset in PRESETS.values():
         storage, _ = new_table()
         with writer_of(storage, preset) as writer:

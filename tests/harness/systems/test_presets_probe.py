@@ -1,4 +1,4 @@
-"""What a probe tries and what it leaves alone."""
+"""What a probe tries, and what it does not change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELEASED = PRESETS["questdb-2026-07"]
 
 
 def table_with_tail(tail_bytes: int, *, keys: tuple[str, ...] = ()) -> MemoryStorage:
-    """Return a table of one partition behind whose data.parquet dead bytes stand."""
+    """Return a table of one partition whose data.parquet ends with dead bytes."""
     storage, _ = new_table(keys=keys)
     write(storage, rows(range(0, 40, 10)), rows(range(50, 90, 10), 10))
     with storage.open_for_writing(f"{DIRECTORY}/data.parquet") as data:
@@ -69,7 +69,7 @@ def test_every_parquet_partition_is_committed_to() -> None:
         other = storage.copy()
         path = f"{PATH}/2024-01-0{number + 1}.0/data.parquet"
         with other.open_for_writing(path) as data:
-            # A footer that no reader of rows looks at, but every writer that goes on from it.
+            # A footer that readers of rows do not use, but every writer that goes on from it does.
             data.pwrite(b"\xff" * 8, data.size_bytes() - 40)
         compatibility = probe(other.image(), PATH, RELEASED)
         assert (compatibility.readable, compatibility.writable) == (True, False)
@@ -89,9 +89,9 @@ def native(entry: int) -> int:
 def test_partitions_that_only_the_server_writes_to_are_left_alone(change: Callable[[int], int], row_count: int) -> None:
     storage, table = new_table()
     write(storage, rows([0, DAY_LENGTH, 2 * DAY_LENGTH]))
-    position = table.transaction().partitions[0].flags_offset_bytes
+    offset_bytes = table.transaction().partitions[0].flags_offset_bytes
     with storage.open_for_writing(f"{PATH}/_txn") as txn:
-        txn.pwrite(struct.pack("<Q", change(struct.unpack("<Q", txn.pread(8, position))[0])), position)
+        txn.pwrite(struct.pack("<Q", change(struct.unpack("<Q", txn.pread(8, offset_bytes))[0])), offset_bytes)
     image = storage.image()
     if change is native:
         image = image.without_file(f"{DIRECTORY}/data.parquet").without_file(f"{DIRECTORY}/_pm")
@@ -114,7 +114,7 @@ def test_folder_without_metadata_is_read_but_not_written_to() -> None:
     assert "no _meta" in compatibility.reason
 
 
-def test_what_says_nothing_about_a_release_is_raised() -> None:
+def test_errors_that_do_not_depend_on_the_release_are_raised() -> None:
     with pytest.raises(NotATableError):
         probe(DiskImage(), PATH, RELEASED)
     storage, _ = new_table()

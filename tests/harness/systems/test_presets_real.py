@@ -16,7 +16,7 @@ from tornproof.harness.systems.releases import PRESETS
 from tornproof.impl.repair.repair import repair_table
 
 RELEASES = ("hardened", "specification", "questdb-9.4.2", "questdb-9.4.3", "questdb-2026-07")
-# What a server says, and what names the same mechanism here; none stands for one image.
+# What a server reports, and what names the same mechanism here.
 WORDS = {
     "Column chunk range": "exceeds data length",
     "Invalid thrift": "data.parquet: ",

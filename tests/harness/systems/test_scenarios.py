@@ -1,4 +1,4 @@
-"""Scenarios: every file is one that explorers can take, and what is wrong in one is said with its place."""
+"""Scenarios: every file is one that explorers can take, and errors in one are reported with their location."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_scenario_runs_fault_free_and_each_commit_is_seen(name: str) -> No
         assert (before == after) is commit.abandon
 
 
-def test_a_file_says_what_it_says() -> None:
+def test_a_file_gives_its_commits_and_readers() -> None:
     scenario = parse_scenario(GOOD, "good")
     case = setting_of(scenario, PRESETS["hardened"]).case
     (readers,) = case.readers
@@ -78,14 +78,14 @@ def test_a_file_says_what_it_says() -> None:
         (GOOD + b"#" * (16 << 10), "more than 16384 bytes"),
     ],
 )
-def test_a_wrong_file_is_rejected_with_the_place(content: bytes, sentence: str) -> None:
+def test_a_wrong_file_is_rejected_with_the_location(content: bytes, sentence: str) -> None:
     with pytest.raises(ScenarioError) as rejected:
         parse_scenario(content, "bad")
     assert str(rejected.value).startswith("scenarios/bad.toml: ")
     assert sentence in str(rejected.value)
 
 
-def test_an_unknown_name_or_preset_is_rejected_with_those_that_there_are() -> None:
+def test_an_unknown_name_or_preset_is_rejected_with_the_existing_ones() -> None:
     with pytest.raises(ScenarioError, match=f"there is no scenario 'none'; there are {', '.join(scenario_names())}"):
         load_scenario("none")
     scenario = parse_scenario(GOOD + b'preset = "questdb-1"', "good")
@@ -110,13 +110,13 @@ def test_a_phase_of_many_test_cases_adds_up_and_keeps_one_finding_of_a_kind() ->
     )
     assert (whole.explored, whole.counts, whole.findings, whole.complete) == (7, {"n": 3}, (findings[0],), False)
     assert whole.verdict is Verdict.INVALID and set(whole.test_cases) == {"a", "b"}
-    assert "1 of 3 situations complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
+    assert "1 of 3 test cases complete" in whole.bound and "or cut: b" in whole.bound and "begun: c" in whole.bound
 
 
 def test_one_control_that_failed_and_one_unknown_are_seen_in_the_whole() -> None:
-    parts = [("a", phase()), ("b", phase(controls="a toy was not convicted", verdict=Verdict.UNKNOWN, note="why"))]
+    parts = [("a", phase()), ("b", phase(controls="a toy was not detected", verdict=Verdict.UNKNOWN, note="why"))]
     whole = merged("x", parts)
-    assert (whole.verdict, whole.controls, whole.note) == (Verdict.UNKNOWN, "a toy was not convicted", "b: why")
+    assert (whole.verdict, whole.controls, whole.note) == (Verdict.UNKNOWN, "a toy was not detected", "b: why")
 
 
 def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() -> None:
@@ -126,7 +126,7 @@ def test_a_phase_that_was_cut_before_one_run_is_unknown_and_one_run_is_enough() 
     assert merged("x", [cut, ("b", phase(1))]).verdict is Verdict.VALID
 
 
-def test_a_complete_phase_that_never_came_to_a_point_is_unknown() -> None:
+def test_a_complete_phase_that_never_reached_a_goal_is_unknown() -> None:
     reached = {"here": 1, "there": 0}
     assert with_coverage_goals(phase(reached=reached), ["here"]).verdict is Verdict.VALID
     vacuous = with_coverage_goals(phase(reached=reached), ["here", "there", "elsewhere"])

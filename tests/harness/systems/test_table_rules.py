@@ -104,7 +104,7 @@ def test_a_version_that_no_reader_could_follow_is_named(start: DiskImage, name: 
 
 
 class Machine:
-    """A kernel with the table, on which single calls are judged and done."""
+    """A kernel with the table, on which single calls are checked and made."""
 
     def __init__(self, start: DiskImage) -> None:
         self.kernel = Kernel.of(start)
@@ -167,7 +167,7 @@ def test_what_the_committed_version_names_is_not_removed(machine: Machine, kind:
     assert broken is not None and broken.is_content
 
 
-def test_other_files_and_directories_are_nobodys_business(machine: Machine) -> None:
+def test_other_files_and_directories_are_not_checked(machine: Machine) -> None:
     apply(machine.kernel, 0, Call(kind=CallKind.MKDIR, path=f"{MADE_PATH}/2000-01-01T00.1"))
     for name in ("2000-01-01T00.1/data.parquet", "2000-01-01T00.1/_pm", "_name"):
         path = f"{MADE_PATH}/{name}"
@@ -180,7 +180,7 @@ def test_other_files_and_directories_are_nobodys_business(machine: Machine) -> N
         assert machine.judge(CallKind.UNLINK, path) is None
 
 
-def test_a_table_that_says_nothing_that_can_be_read_has_no_committed_bytes(machine: Machine) -> None:
+def test_a_table_that_cannot_be_read_has_no_committed_bytes(machine: Machine) -> None:
     assert machine.judge(CallKind.PWRITE, TXN, content=b"\xff" * 64) is None
     assert machine.judge(CallKind.PWRITE, f"{machine.directory}/data.parquet", content=b"x") is None
     del machine.kernel.directories[machine.kernel.entry(MADE_PATH)]["_txn"]

@@ -1,4 +1,4 @@
-"""Explorations cut into tasks, and the processes that do them.
+"""Explorations as tasks, and the worker processes that run them.
 
-It imports `common` and the simulator. Begin with `tasks.py`: the same question gets the same answer, whoever does it.
+It imports `common` and the simulator. Begin with `tasks.py`: results do not depend on the number of workers.
 """

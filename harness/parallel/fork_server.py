@@ -1,6 +1,6 @@
-"""A server process that has imported what other processes need, and forks itself for each of them.
+"""A server process that has imported what worker processes need, and forks itself for each of them.
 
-Importing costs a process more than all that it does afterwards. The server has one thread, so that a fork is whole.
+Importing takes a process longer than its work does. The server has a single thread, so that forking is safe.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from multiprocess.reduction import (  # type: ignore[import-untyped]
 )
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""NumPy and Arrow start threads when they are imported, unless the environment says this."""
+"""Keeps NumPy and Arrow from starting threads when they are imported."""
 PARENT_ALONE = frozenset({signal.SIGINT, signal.SIGTERM})
-"""Signals that a terminal or a supervisor sends to all processes; the parent alone ends the run."""
+"""Signals that a terminal or a supervisor sends to all processes; only the parent reacts to them."""
 
 
 class ForkServer:
-    """The server as its parent sees it; it and all its processes end when the parent closes it, or dies."""
+    """The parent's handle of the server, which ends with all its processes when the parent closes it or dies."""
 
     def __init__(self, *modules: str) -> None:
-        """Start the server, which imports these modules; nothing can be started before it `is_ready`."""
+        """Start the server, which imports these modules; it can start processes when it `is_ready`."""
         self._connection, theirs = multiprocess.Pipe()
         self._is_serving = False
         program = (
             f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; serve({theirs.fileno()}, {modules})"
         )
-        # A blocked signal stays blocked in what is started, so that there is no moment at which it leaves a traceback.
+        # A blocked signal stays blocked in the new process, so that it cannot leave a traceback while that starts.
         with _blocked(PARENT_ALONE):
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program],
@@ -52,15 +52,15 @@ class ForkServer:
         theirs.close()
 
     def is_ready(self, timeout_seconds: float) -> bool:
-        """Return whether it serves, after waiting for that at most so long; raises EOFError when it has ended."""
+        """Return whether it serves, after waiting at most that long; raises EOFError if it has ended."""
         if not self._is_serving and self._connection.poll(timeout_seconds):
             self._is_serving = self._connection.recv() == self._process.pid
         return self._is_serving
 
     def start(self, run: Callable[..., None], *arguments: object) -> tuple[int, Any]:
-        """Run a function in a new process, with the end of a pipe and arguments; return its number and our end.
+        """Run a function in a new process, with one end of a pipe and the arguments; return its process id and our end.
 
-        Raises EOFError or OSError when the server has ended.
+        Raises EOFError or OSError if the server has ended.
         """
         ours, theirs = multiprocess.Pipe()
         with theirs:
@@ -69,9 +69,9 @@ class ForkServer:
         return self._connection.recv(), ours
 
     def exit_code(self, process: int) -> int | None:
-        """Return the exit code of a process that has closed its pipe; its number is not used again before.
+        """Return the exit code of a process that has closed its pipe, or None if the server has ended.
 
-        When the server has ended, nobody knows it.
+        The process id is not reused before.
         """
         with suppress(EOFError, OSError):
             self._connection.send(process)
@@ -80,7 +80,7 @@ class ForkServer:
         return None
 
     def close(self) -> None:
-        """Kill all processes that still live, and wait for their ends."""
+        """Kill all processes that are left, and wait until they have ended."""
         self._connection.close()
         if not self._is_serving:
             self._process.kill()
@@ -88,11 +88,11 @@ class ForkServer:
 
 
 def serve(descriptor: int, modules: Sequence[str]) -> None:
-    """Be the server: fork for each pickled function, and say how a numbered process ended."""
+    """Run the server: fork for each pickled function, and send the exit code of a process for its id."""
     sys.meta_path.insert(0, _WithoutPandas)
     for module in modules:
         __import__(module)
-    # What these two import when they are first used.
+    # The first use of each of the two imports more modules.
     pyarrow.array(numpy.random.default_rng(0).integers(1, size=1))
     connection = Connection(descriptor)
     gc.freeze()
@@ -119,17 +119,17 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
 
 
 class _WithoutPandas:
-    """Arrow imports pandas, where there is one, with its first array: for longer than a process lives otherwise."""
+    """Keeps Arrow from importing pandas with its first array, which would take longer than a process runs."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        """Let no other finder be asked for pandas."""
+        """Report pandas as missing before another finder is asked."""
         if name == "pandas":
             raise ModuleNotFoundError(name=name)
 
 
 def _run(request: bytes, descriptor: int) -> None:
-    """Be a process of the run; never returns."""
+    """Run the function in the new process; never returns."""
     try:
         run, arguments = ForkingPickler.loads(request)
         run(Connection(descriptor), *arguments)

@@ -1,7 +1,7 @@
-"""Explorations cut into tasks: whoever does them, in whatever order, the same question gets the same answer.
+"""Explorations as tasks: the result is the same in whichever processes and order the tasks run.
 
-An exploration is a generator. It yields the tasks that can be done side by side, is sent what each of them returned,
-and ends by returning its phase. What a task returns follows from its arguments and the question alone.
+An exploration is a generator. It yields tasks that can run in parallel, is sent what each of them returned, and returns
+its phase at the end. What a task returns depends only on its arguments and the question.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import TornproofError
 
 STOP_SECONDS = 1.0
-"""How long tasks may take to return what they have, when somebody interrupts or the ceiling is reached."""
+"""How long tasks may take to return what they have after an interrupt or at the time limit."""
 POLL_SECONDS = 0.1
 SHARED_MEMORY = Path(os.environ.get("TORNPROOF_SHARED_MEMORY", "/dev/shm"))
-"""A run under a guard has a folder there that the guard removes."""
+"""The parent directory of scratch files; a supervisor can set one that it removes."""
 ROOM_BYTES = 1 << 30
 
 Results: TypeAlias = list[Any]
-"""What each task of a wave returned, in the order of the tasks; None for one that was stopped or not begun."""
+"""What the tasks yielded together returned, in their order; None for one that was stopped or not begun."""
 Exploration: TypeAlias = Generator[Sequence[Task], Results, Phase]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an exploration is: the part of its work that is done, as far as that is known, and the cases tried."""
+    """How far an exploration is: the part of its known work that is done, from 0 to 1, and the cases tried."""
 
     name: str
     done_part: float
@@ -50,7 +50,7 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What came of a run: its phases in the order that was asked for, and what cut it before its bound, if anything."""
+    """The result of a run: its phases in the requested order, and what ended it before its bound, if anything."""
 
     phases: list[Phase] = field(default_factory=list)
     is_out_of_time: bool = False
@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What all phases found."""
+        """The findings of all phases."""
         return tuple(finding for phase in self.phases for finding in phase.findings)
 
 
@@ -82,7 +82,7 @@ def explore_here(
     has_time: HasTime = always,
     on_progress: OnCases = lambda done, total: None,
 ) -> Phase:
-    """Do the tasks of one exploration one after the other in this process; raises what they raise."""
+    """Run the tasks of one exploration one after the other in this process; raises what they raise."""
     results: Results | None = None
     with _scratch() as scratch:
         worker = Worker(question=question, scratch=scratch, has_time=has_time, report_progress=on_progress)
@@ -103,10 +103,10 @@ def explore(
     seconds: float | None = None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Outcome:
-    """Do the tasks of all explorations in so many processes; after `seconds`, or an interrupt, no more of them.
+    """Run the tasks of all explorations in `workers` processes, until `seconds` have passed or an interrupt.
 
-    An exploration that is cut ends with the phase of what was done. The first signal that would end this process is
-    kept until then and told by the outcome. No process and no file is left behind.
+    An exploration that is stopped ends with the phase of what was done. The first signal that would end this process is
+    in the outcome instead. No process and no file is left behind.
     """
     run = _Run(explorations, seconds, on_progress)
     with _interrupts_kept(run.outcome), _scratch() as scratch, Pool(question, scratch, workers) as pool:
@@ -119,7 +119,7 @@ def explore(
 
 @contextmanager
 def _interrupts_kept(outcome: Outcome) -> Iterator[None]:
-    """Note a signal instead of raising an exception, which could come in the middle of anything."""
+    """Record a signal instead of raising an exception, which could come at any point."""
 
     def note(number: int, frame: object) -> None:
         outcome.interrupted_by = outcome.interrupted_by or signal.Signals(number)
@@ -127,8 +127,8 @@ def _interrupts_kept(outcome: Outcome) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heeded = [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, note) for number in heeded}
+    handled = [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in handled}
     try:
         yield
     finally:
@@ -138,7 +138,7 @@ def _interrupts_kept(outcome: Outcome) -> Iterator[None]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yield a new folder, in shared memory where there is room: a sync costs nothing there."""
+    """Yield a new folder, in shared memory if there is room, because a sync costs nothing there."""
     has_room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > ROOM_BYTES
     with tempfile.TemporaryDirectory(
         prefix="tornproof-", dir=SHARED_MEMORY if has_room else None, ignore_cleanup_errors=True
@@ -148,7 +148,7 @@ def _scratch() -> Iterator[Path]:
 
 @dataclass(slots=True, kw_only=True)
 class _Going:
-    """One exploration under way; `waiting` are the tasks of its wave that nobody does yet, the longest last."""
+    """A running exploration; `waiting` are the indexes of tasks that have not begun, the longest last."""
 
     name: str
     exploration: Exploration
@@ -165,7 +165,7 @@ class _Going:
     failures: list[str] = field(default_factory=list)
 
     def go_on(self) -> None:
-        """Let the exploration begin, or have the results of its wave, until there are tasks or there is a phase."""
+        """Start the exploration, or send it the results, until it has yielded tasks or returned its phase."""
         while self.phase is None and not self.waiting:
             try:
                 tasks = next(self.exploration) if self.results is None else self.exploration.send(self.results)
@@ -178,30 +178,28 @@ class _Going:
                 self.cost_all += sum(task.cost for task in tasks)
                 # A long task that begins last would leave the other processes idle.
                 last_first = reversed(range(len(tasks)))
-                self.waiting = sorted(
-                    last_first, key=lambda position: (tasks[position].begins_first, tasks[position].cost)
-                )
+                self.waiting = sorted(last_first, key=lambda index: (tasks[index].begins_first, tasks[index].cost))
 
-    def hear(self, message: Message) -> None:
-        """Take in how far a task is, or what it returned."""
+    def receive(self, message: Message) -> None:
+        """Record how far a task is, or what it returned."""
         if not message.is_over:
-            self.running[message.position] = message
+            self.running[message.index] = message
             return
-        del self.running[message.position]
+        del self.running[message.index]
         self.cases += message.cases
-        self.cost_done += self.tasks[message.position].cost
+        self.cost_done += self.tasks[message.index].cost
         self.seconds += message.seconds
         self.cpu_seconds += message.cpu_seconds
         assert self.results is not None
         if isinstance(message.result, Failed):
             self.failures.append(message.result.reason)
         else:
-            self.results[message.position] = message.result
+            self.results[message.index] = message.result
 
     def progress(self) -> Progress:
         parts = (
-            self.tasks[position].cost * min(1.0, at.cases / at.cases_all)
-            for position, at in self.running.items()
+            self.tasks[index].cost * min(1.0, at.cases / at.cases_all)
+            for index, at in self.running.items()
             if at.cases_all
         )
         return Progress(
@@ -227,14 +225,14 @@ class _Run:
         return [going for going in self.all if going.phase is None]
 
     def to_the_end(self, pool: Pool) -> None:
-        """Hand out tasks until all is done, or the time is over."""
+        """Assign tasks until all are done, or the time is over."""
         end = None
         for going in self.all:
             going.go_on()
         while self.open_ and self.outcome.interrupted_by is None:
-            self._hand_out(pool)
+            self._assign(pool)
             if self._seconds is not None and end is None and pool.is_ready:
-                # How long processes take to start is no time for exploring.
+                # The time that processes take to start is not counted.
                 end = time.monotonic() + self._seconds
             left = POLL_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
@@ -246,7 +244,7 @@ class _Run:
                 self._on_progress(going.progress())
 
     def cut(self, pool: Pool) -> None:
-        """Ask the tasks at work for what they have, and let every exploration end with that."""
+        """Ask running tasks for what they have, and let every exploration end with that."""
         for going in self.open_:
             going.waiting.clear()
         pool.stop()
@@ -259,18 +257,18 @@ class _Run:
                 going.go_on()
                 going.waiting.clear()
 
-    def _hand_out(self, pool: Pool) -> None:
+    def _assign(self, pool: Pool) -> None:
         for process in pool.idle():
             going = self._next()
             if going is None:
                 return
-            position = going.waiting.pop()
-            going.running[position] = process.begin(going.name, position, going.tasks[position])
+            index = going.waiting.pop()
+            going.running[index] = process.begin(going.name, index, going.tasks[index])
 
     def _next(self) -> _Going | None:
-        """Return whose task is next: that of whom the least was done for.
+        """Return the exploration with waiting tasks that has had the least CPU time.
 
-        So a ceiling leaves something of each, and none keeps its long tasks for the end.
+        So a time limit leaves results of each, and no exploration has its long tasks at the end.
         """
         ready = [going for going in self.open_ if going.waiting]
         return min(ready, key=lambda going: going.cpu_seconds + len(going.running), default=None)
@@ -279,6 +277,6 @@ class _Run:
         heard = []
         for message in pool.messages(seconds):
             going = self._by_name[message.name]
-            going.hear(message)
+            going.receive(message)
             heard.append(going)
         return heard

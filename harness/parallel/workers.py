@@ -1,4 +1,4 @@
-"""Processes that do tasks: made once, given one task after the other, stopped when asked, never left behind."""
+"""Worker processes: each is started once, runs one task after the other, and is never left behind."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A call of `run` with a `Worker` and the arguments; `cost` is its part of the work, to begin the longest first.
+    """A call of `run` with a `Worker` and the arguments; tasks with the largest `cost` begin first.
 
-    A positive control `begins_first`: without it nothing counts.
+    A positive control `begins_first` of all, because without it no result counts.
     """
 
     run: Callable[..., Any]
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """What a task finds in its process: the question that all tasks are about, and a folder for its files."""
+    """What a task gets in its process: the question that all tasks are about, and a folder for its files."""
 
     question: Any
     scratch: Path
@@ -50,7 +50,7 @@ class Worker:
     _made: dict[Callable[[Worker], Any], Any] = field(default_factory=dict)
 
     def once(self, make: Callable[[Worker], Made]) -> Made:
-        """Return what `make` makes of this worker, made once in a process."""
+        """Return what `make` returns for this worker, called once in a process."""
         if make not in self._made:
             self._made[make] = make(self)
         made: Made = self._made[make]
@@ -66,10 +66,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """How far the task at a place of an exploration is, or, when it is over, what it returned and what it took."""
+    """How far a task of an exploration is or, when it is over, its result and the time that it took."""
 
     name: str
-    position: int
+    index: int
     cases: int = 0
     cases_all: int | None = None
     is_over: bool = False
@@ -79,25 +79,25 @@ class Message:
 
 
 class Process:
-    """One process of a pool as its parent sees it."""
+    """The parent's handle of one process of a pool."""
 
     def __init__(self, server: ForkServer, question: Any, scratch: Path) -> None:
-        """Start it; raises EOFError or OSError when the server has ended."""
+        """Start it; raises EOFError or OSError if the server has ended."""
         self._server = server
         self._process, self.connection = server.start(_serve, question, scratch)
         self.at: Message | None = None
         self.exit_code: int | None = None
 
-    def begin(self, name: str, position: int, task: Task) -> Message:
+    def begin(self, name: str, index: int, task: Task) -> Message:
         """Give it a task."""
-        self.at = Message(name=name, position=position)
+        self.at = Message(name=name, index=index)
         with suppress(OSError):
-            # A process that has just died is noticed when it is listened to.
+            # `receive` notices a process that has just died.
             self.connection.send((self.at, task))
         return self.at
 
     def receive(self) -> Message:
-        """Return what it says next; its death is the end of its task."""
+        """Return its next message; if it has died, its task has failed."""
         assert self.at is not None
         try:
             message: Message = self.connection.recv()
@@ -110,28 +110,28 @@ class Process:
         return message
 
     def stop(self) -> None:
-        """Ask for what it has."""
+        """Ask it to return what it has."""
         if self.exit_code is None:
             os.kill(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, and all that it has started."""
+        """Kill it and all processes that it has started."""
         if self.exit_code is not None:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process, signal.SIGKILL)
         with suppress(ProcessLookupError):
-            # Before it has a group of its own it has started nothing.
+            # Until it has its own process group it has started nothing.
             os.kill(self._process, signal.SIGKILL)
         self.connection.close()
         self.exit_code = self._server.exit_code(self._process)
 
 
 class Pool:
-    """So many processes; leaving the `with` block ends them."""
+    """Up to `workers` processes; leaving the `with` block ends them."""
 
     def __init__(self, question: Any, scratch: Path, workers: int) -> None:
-        """Answer a question in processes with folders below `scratch`, which start when there are tasks."""
+        """Start the server; processes, with folders below `scratch`, start when there are tasks."""
         self._question = question
         self._scratch = scratch
         self._workers = workers
@@ -153,7 +153,7 @@ class Pool:
         return self._server.is_ready(0)
 
     def idle(self) -> Iterator[Process]:
-        """Yield processes that have no task, while there may be one for each of them."""
+        """Yield the processes without a task, then new ones up to the number of workers."""
         if not self.is_ready:
             return
         self._processes = [process for process in self._processes if process.exit_code is None]
@@ -163,7 +163,7 @@ class Pool:
             yield self._processes[-1]
 
     def messages(self, seconds: float) -> Iterator[Message]:
-        """Yield what the processes say, after waiting for it for at most so long."""
+        """Yield the next messages of the processes, after waiting at most that long."""
         if not self._processes:
             self._server.is_ready(seconds)
         at_work = {process.connection: process for process in self._processes if process.at is not None}
@@ -171,12 +171,12 @@ class Pool:
             yield at_work[connection].receive()
 
     def stop(self) -> None:
-        """Ask all for what they have."""
+        """Ask all to return what they have."""
         for process in self._processes:
             process.stop()
 
     def close(self) -> None:
-        """End all of them."""
+        """Kill all processes and the server."""
         for process in self._processes:
             process.kill()
         self._processes.clear()
@@ -190,7 +190,7 @@ class Pool:
 
 
 def _serve(connection: Connection, question: Any, scratch: Path) -> None:
-    """Do tasks until the other end of the pipe is closed."""
+    """Run tasks until the other end of the pipe is closed."""
     is_stopped = False
 
     def stop(number: int, frame: object) -> None:
@@ -200,7 +200,7 @@ def _serve(connection: Connection, question: Any, scratch: Path) -> None:
     os.setpgid(0, 0)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)
-    # The server is deaf to it, and so are those that it forks.
+    # The server blocks it, and so do the processes that it forks.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     tempfile.tempdir = str(scratch)
     worker = Worker(question=question, scratch=scratch, has_time=lambda: not is_stopped)
@@ -227,7 +227,7 @@ def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Me
     except TornproofError as error:
         result = Failed(str(error))
     except Exception as error:
-        # A checker's own exception is no answer; it must not cost what the others find.
+        # An exception in a checker is no result, and must not lose what other tasks find.
         where = "".join(traceback.format_exception(error)[-2:])[-FAILURE_TEXT_MAX:]
         result = Failed(f"this is a defect of tornproof, not an answer: {type(error).__name__}: {error} ({where})")
     return replace(
@@ -241,6 +241,6 @@ def _done(worker: Worker, at: Message, task: Task, connection: Connection) -> Me
 
 
 def _cpu_seconds() -> float:
-    """Return what this process and those that it waited for have used."""
+    """Return the CPU time of this process and of those that it waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -41,7 +41,7 @@ def test_any_number_of_workers_returns_the_same_in_the_order_that_was_asked_for(
     assert waves.bound == explore_here(in_waves([1, 2, 3, 9]), 0).bound
 
 
-def test_so_many_processes_are_at_work_and_none_outlives_them() -> None:
+def test_as_many_processes_work_as_were_asked_for_and_none_is_left() -> None:
     reported: list[list[int]] = []
     tasks = [Task(run=sample_tasks.identity) for _ in range(30)]
     explore({"sample": exploring(tasks, reported.append)}, 0, workers=2)
@@ -65,7 +65,7 @@ def test_what_tasks_write_is_gone_afterwards() -> None:
         (sample_tasks.fail, "this is a defect of tornproof, not an answer: ZeroDivisionError: a defect"),
         (sample_tasks.reject, "not this table"),
     ],
-    ids=["death", "defect", "refusal"],
+    ids=["death", "defect", "error"],
 )
 def test_a_task_that_fails_leaves_the_verdict_open_and_costs_nothing_that_others_found(
     run: Callable[..., Any], reason: str
@@ -76,7 +76,7 @@ def test_a_task_that_fails_leaves_the_verdict_open_and_costs_nothing_that_others
     assert reason in phase.note
 
 
-def test_a_ceiling_takes_what_tasks_have_and_ends_those_that_do_not_look() -> None:
+def test_a_ceiling_takes_what_tasks_have_and_ends_those_that_do_not_check_the_time() -> None:
     phase = phase_of([Task(run=sample_tasks.count_until_stopped), Task(run=sample_tasks.never_return)], seconds=0.5)
     assert (phase.verdict, phase.explored, phase.complete) == (Verdict.VALID, 1, False)
     assert int(phase.bound.strip("[]")) > 0
@@ -142,13 +142,13 @@ def test_progress_ends_with_all_of_the_work() -> None:
     assert all(0.0 <= each.done_part <= 1.0 for each in seen)
 
 
-def test_looks_are_counted_where_no_process_is_wanted() -> None:
+def test_checks_of_the_time_are_counted_without_processes() -> None:
     phase = explore_here(exploring([Task(run=sample_tasks.count_until_stopped)]), 0, has_time=calls_at_most(4))
     assert phase.bound == "[4]"
 
 
 def test_processes_end_with_one_that_is_killed() -> None:
-    """A killed run once left its processes at work until their tasks ended."""
+    """A killed run once left its worker processes running until their tasks ended."""
     script = (
         "import sample_tasks\n"
         "from tornproof.harness.parallel.tasks import explore\n"

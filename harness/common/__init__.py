@@ -1,4 +1,4 @@
-"""What all rooms share: verdicts, recorded histories, replaced functions, efforts, and what a system under test is.
+"""Shared by the other packages: verdicts, recorded histories, replaced functions, efforts, and the system under test.
 
 It imports nothing of the harness. Begin with `verdict.py`.
 """

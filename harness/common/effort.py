@@ -8,11 +8,11 @@ EFFORTS = {"small": 1, "medium": 4, "large": 40}
 DEFAULT = "medium"
 EFFORT_MAX = 10_000
 CHUNKS_OF_A_CASE = 128
-"""What reads a whole table decodes so many column chunks; where there are more, there are fewer cases."""
+"""The number of column chunks up to which a case may read a whole table; with more chunks there are fewer cases."""
 
 
 def effort_of(asked: int | str) -> int | None:
-    """Return the effort that a word or a number names, or None for what names none."""
+    """Return the effort of a word or a number, or None if there is no such effort."""
     if isinstance(asked, str):
         asked = EFFORTS.get(asked) or (int(asked) if asked.isascii() and asked.isdigit() else 0)
     return asked if 1 <= asked <= EFFORT_MAX else None
@@ -20,12 +20,12 @@ def effort_of(asked: int | str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """So many cases an explorer tries at most; where there are fewer, it tries them all.
+    """The largest number of cases that an explorer tries; if there are fewer, it tries all.
 
     `damages` are flips and lengths of a table's files, weighed by what their metadata takes to decode, `pairs` of
     flips, `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a
     crash under one model, `crash_points` those at which the power is cut under one model, `torn_disks` those with
-    sectors torn into words at one of them, `situations` random ones, `cuts` lengths at which writes tear, `kills` of
+    sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at which writes tear, `kills` of
     writer processes.
     """
 
@@ -42,7 +42,7 @@ class Bounds:
 
     @classmethod
     def of(cls, effort: int) -> Bounds:
-        """Return the bounds of an effort, which is a factor to those of the smallest one."""
+        """Return the bounds of an effort, by which those of the smallest one are multiplied."""
         return cls(
             damages=40_000 * effort,
             pairs=30 * effort,
@@ -57,7 +57,7 @@ class Bounds:
         )
 
     def of_table(self, chunk_count: int) -> Bounds:
-        """Return those for a table of so many column chunks: each case takes longer where it reads many of them."""
+        """Return the bounds for a table of so many column chunks, each of which makes a case take longer."""
         times = -(-chunk_count // CHUNKS_OF_A_CASE) or 1
         fewer = {name: -(-count // times) for name, count in asdict(self).items() if name != "damages"}
         return replace(self, **fewer)

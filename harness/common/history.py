@@ -1,7 +1,7 @@
-"""Histories of concurrent runs: one schema of events, and files of events that outlive the SIGKILL of their writer.
+"""Histories of concurrent runs: the schema of events, and files of events that survive a SIGKILL of their writer.
 
 Every process appends to a file of its own. A frame is u32 payload length, u32 CRC-32C of the payload (both
-little-endian), payload: the fields as a compact JSON array (design, sections 3 and 13).
+little-endian), payload: the fields as a compact JSON array (docs/history.md).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ SCHEMA = pa.schema(
         pa.field("details", pa.string(), nullable=False),
     ]
 )
-"""Events as a table: `version` and `digest` are null where an event has none."""
+"""Events as a table: `version` and `digest` are null if an event has none."""
 
 
 class EventKind(enum.StrEnum):
     """What can happen to a client; a start is recorded before the call, an end after it.
 
-    commit_start carries the version and the content digest that the commit is to have; recovered those that a writer
-    found when it opened the table; read_end those that were read. A snapshot is pinned between read_start and read_end.
-    A client that was killed cannot say so: another process does, after the death.
+    commit_start has the version and the content digest that the commit will have, recovered those that a writer found
+    when it opened the table, read_end those that were read. A snapshot is pinned between read_start and read_end.
+    Another process records that a client was killed, after its death.
     """
 
     COMMIT_START = "commit_start"
@@ -64,7 +64,7 @@ COLUMNS = tuple((each.name, str if pa.types.is_string(each.type) else int, each.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event: `process` recorded it as its `sequence`-th (from 0), `client` is whom it happened to.
+    """One event: `process` recorded it as its `sequence`-th (from 0), and it happened to `client`.
 
     `time_ns` is CLOCK_MONOTONIC, which all processes of a machine share. `details` holds why a call failed.
     """
@@ -81,17 +81,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Events of all processes, ordered by time, process, sequence, and how many torn last frames were dropped."""
+    """Events of all processes, ordered by time, process, sequence, and the number of torn last frames, now dropped."""
 
     events: tuple[Event, ...]
     torn_frames: int
 
 
 class HistoryWriter:
-    """Appends the events of one process to a new file; each is with the operating system when the call returns."""
+    """Appends the events of one process to a new file; each is in the page cache when the call returns."""
 
     def __init__(self, path: Path, process: str, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        """Create the file; raises FileExistsError where one stands, because a history is of one life."""
+        """Create the file; raises FileExistsError if there is one, because a file has the history of one process."""
         self.process = process
         self._clock = clock
         self._sequence = 0
@@ -116,7 +116,7 @@ class HistoryWriter:
         digest: str | None = None,
         details: str = "",
     ) -> Event:
-        """Append an event that happens now, to this process's own client unless another is named, and return it."""
+        """Append an event that happens now, to the client named like this process unless given, and return it."""
         event = Event(
             process=self.process,
             sequence=self._sequence,
@@ -131,7 +131,7 @@ class HistoryWriter:
         return event
 
     def append(self, event: Event) -> None:
-        """Append an event of this process; raises ValueError where it is not the next one or its text is too long."""
+        """Append an event of this process; raises ValueError if it is not the next one or its text is too long."""
         if (event.process, event.sequence) != (self.process, self._sequence):
             raise ValueError(f"the next event is {self.process} {self._sequence}, not {event.process} {event.sequence}")
         frame = memoryview(encode_frame(event))
@@ -151,8 +151,8 @@ def encode_frame(event: Event) -> bytes:
 def read_history(paths: Iterable[Path]) -> History:
     """Return the merged events of the files of some processes, one file each.
 
-    A torn last frame is dropped and counted. Raises CorruptError where a frame before the last one is damaged, a file
-    does not hold one process's events from 0 on, or two files hold the same process.
+    A torn last frame is dropped and counted. Raises CorruptError if a frame before the last one is damaged, a file does
+    not have one process's events from 0 on, or two files have the same process.
     """
     events: list[Event] = []
     torn_frames = 0
@@ -192,7 +192,7 @@ def to_arrow(events: Iterable[Event]) -> pa.Table:
 
 
 def _frames(content: bytes, offset: int = 0) -> Iterator[tuple[bytes, int]]:
-    """Yield payloads with the offsets of their frames, up to the first frame that is not whole and right."""
+    """Yield payloads with the offsets of their frames, up to the first frame that is incomplete or damaged."""
     while offset + FRAME_HEADER.size <= len(content):
         length, checksum = FRAME_HEADER.unpack_from(content, offset)
         start = offset + FRAME_HEADER.size

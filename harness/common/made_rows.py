@@ -1,4 +1,4 @@
-"""Made-up rows for any table: values of every type that depend on nothing but their numbers."""
+"""Generated rows for any table: values of every type that depend only on their numbers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tornproof.impl.types.questdb import GEOHASH_PRECISION, TypeTag, array_dimen
 NULL_EVERY = 5
 EXACT = decimal.Context(prec=decimal.MAX_PREC)
 SPREAD = 2_654_435_761
-"""An odd number that takes neighbours far apart in any power of two."""
+"""An odd number by which neighbours are multiplied far apart modulo any power of two."""
 
 
 def rows_for(table: Table, timestamps: Sequence[int], *, seed: int, is_ascii: bool = True) -> pa.Table:
     """Return one row for each timestamp, in the order given, with all columns of the table.
 
-    Row i has the values that belong to the number `seed` + i. Symbols are some that the table knows, and nulls stand
-    in every column that can hold them. `is_ascii` keeps texts to ASCII. Raises RowsRefusedError for a type that is not
-    known, as a damaged `_meta` has it.
+    Row i has the values of the number `seed` + i. Symbols are ones that the table has, and every column that can hold
+    nulls has some. With `is_ascii` texts are ASCII. Raises RowsRejectedError for an unknown type, as in a damaged
+    `_meta`.
     """
     assert table.metadata is not None
     symbols = read_table_symbols(table, table.transaction())
     schema = open_snapshot(table).schema
     arrays = []
-    for position, column in enumerate(table.metadata.columns):
-        field = schema.field(position)
+    for index, column in enumerate(table.metadata.columns):
+        field = schema.field(index)
         if column.id == table.metadata.timestamp_id:
             arrays.append(pa.array(np.array(timestamps, np.int64)).cast(field.type))
             continue
         known = symbols[column.name].symbols if column.name in symbols else ()
         make = _maker(column, known, is_ascii)
-        every = NULL_EVERY + position % 3 if is_nullable(column.type) else None
+        every = NULL_EVERY + index % 3 if is_nullable(column.type) else None
         numbers = range(seed, seed + len(timestamps))
         values = [None if every and number % every == 0 else make(number) for number in numbers]
         arrays.append(_array(values, field.type))
@@ -76,7 +76,7 @@ def _maker(column: TableColumn, symbols: Sequence[str], is_ascii: bool) -> Calla
 
 
 def _mixed(number: int) -> int:
-    """Return 256 bits in which neighbours look unlike each other."""
+    """Return 256 bits that differ widely for neighbouring numbers."""
     bits = 0
     for _ in range(8):
         number = number * SPREAD + 12_345 & 0xFFFF_FFFF_FFFF
@@ -95,10 +95,10 @@ def _text(number: int, is_ascii: bool) -> str:
 
 
 def _nested(number: int, dimensions: int) -> Any:
-    """Return an array of doubles, all of whose lists in one dimension are of one length."""
+    """Return nested lists of doubles, all of one length in each dimension."""
     if dimensions == 0:
         return number / 4
-    return [_nested(number + 3 * position, dimensions - 1) for position in range(1 + number % 3)]
+    return [_nested(number + 3 * index, dimensions - 1) for index in range(1 + number % 3)]
 
 
 _MAKERS: dict[TypeTag, Callable[[int], Any]] = {

@@ -1,4 +1,4 @@
-"""Tables of the pages that this project writes of itself."""
+"""Tables for generated pages of the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing one function of the implementation for a while; the implementation itself holds no switches."""
+"""Replacing one function of the implementation for a while; the implementation itself has no switches for tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 @contextmanager
-def replaced(position: str, substitute: Any) -> Iterator[None]:
-    """Put `substitute` at `package.module:name` while the block runs; a place that does not exist is our bug."""
-    module_name, _, name = position.partition(":")
+def replaced(location: str, substitute: Any) -> Iterator[None]:
+    """Put `substitute` at `package.module:name` while the block runs; raises ImportError or AttributeError."""
+    module_name, _, name = location.partition(":")
     module = importlib.import_module(module_name)
     original = getattr(module, name)
     setattr(module, name, substitute)
@@ -21,15 +21,15 @@ def replaced(position: str, substitute: Any) -> Iterator[None]:
         setattr(module, name, original)
 
 
-def original_of(position: str) -> Any:
-    """Return what stands at `package.module:name` now."""
-    module_name, _, name = position.partition(":")
+def original_of(location: str) -> Any:
+    """Return what is at `package.module:name` now."""
+    module_name, _, name = location.partition(":")
     return getattr(importlib.import_module(module_name), name)
 
 
-def wrapped(position: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Put what `wrap` makes of the original at `package.module:name` while the block runs."""
-    return replaced(position, wrap(original_of(position)))
+def wrapped(location: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Replace what is at `package.module:name` by `wrap` of it while the block runs."""
+    return replaced(location, wrap(original_of(location)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Hypothesis as an explorer's engine: it decides what is tried, keeps nothing, and says nothing."""
+"""Hypothesis as the engine of an explorer: it chooses the cases by a seed, keeps no database, and prints nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOADED_CONSTANTS = "hypothesis.internal.conjecture.providers:_get_local_constant
 
 
 def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> settings:
-    """Return settings by which a seed alone decides what is drawn: so many examples, of so many rules each."""
+    """Return settings for at most so many examples of so many rules each, which depend on a seed alone."""
     return settings(
         max_examples=examples_max,
         stateful_step_count=rules_max,
@@ -28,16 +28,16 @@ def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> s
         report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
         phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
-        # Examples are long and slow on purpose; that rules are seldom possible is seen in the counts.
+        # Examples are long and slow on purpose, and the counts show which rules were seldom possible.
         suppress_health_check=list(HealthCheck),
     )
 
 
 @contextmanager
 def by_seed_alone() -> Iterator[None]:
-    """Draw the same from a seed in every process.
+    """Make a seed give the same values in every process.
 
-    By itself Hypothesis also draws constants of the modules that happen to be loaded, and has no setting against it.
+    By default Hypothesis also uses constants of the modules that happen to be loaded, and has no setting against that.
     """
     with replaced(LOADED_CONSTANTS, Constants):
         providers.CONSTANTS_CACHE.cache.clear()
@@ -49,7 +49,7 @@ def by_seed_alone() -> Iterator[None]:
 
 @contextmanager
 def quiet_hypothesis() -> Iterator[None]:
-    """Draw by the seed alone, and keep what Hypothesis writes about itself out of the working directory."""
+    """Use the seed alone, and keep the files of Hypothesis out of the working directory."""
     with tempfile.TemporaryDirectory(prefix="hypothesis-") as home, by_seed_alone():
         set_hypothesis_home_dir(home)
         try:

@@ -1,4 +1,4 @@
-"""Encoding and decoding of row groups, remembered by content: pure functions, and dear beside a step of a file."""
+"""Encoding and decoding of row groups, cached by content: pure functions that take far longer than a step on a file."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tornproof.harness.common.arrow_bytes import arrow_bytes
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import wrapped
 from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup
 from tornproof.impl.write.partition_change import RowGroupEncoder
 
 Key = TypeVar("Key")
 Found = TypeVar("Found")
-# A decoded array can hold on to hundreds of kilobytes of pyarrow's buffers.
+# A decoded array can keep hundreds of kilobytes of pyarrow's buffers alive.
 ENTRY_COUNT_MAX = 1_000
 DECODERS = ("tornproof.impl.read.row_group:decode_chunk", "tornproof.impl.parquet.footer:decode")
-"""Of column chunks, and of what a commit takes over from the Thrift footer before it."""
+"""The decoders of column chunks, and of the previous Thrift footer, from which a commit takes parts."""
 
 
 def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder:
-    """Return an encoder of row groups with a memory of its own: that one, or our own as it is now."""
+    """Return an encoder of row groups with its own cache: `encode`, or the implementation's as it is now."""
     encode = encode or importlib.import_module("tornproof.impl.chunk.row_group_encoder").encode_row_group
     known: dict[Any, EncodedRowGroup] = {}
 
@@ -39,11 +39,10 @@ def remembered_encoder(encode: RowGroupEncoder | None = None) -> RowGroupEncoder
 
 @contextmanager
 def remembered_decoding() -> Iterator[None]:
-    """Let decoders remember what they made of the same arguments while the block runs."""
+    """Let decoders cache their results while the block runs."""
     with ExitStack() as stack:
-        for position in DECODERS:
-            module, _, name = position.partition(":")
-            stack.enter_context(replaced(position, _remembered(getattr(importlib.import_module(module), name))))
+        for location in DECODERS:
+            stack.enter_context(wrapped(location, _remembered))
         yield
 
 
@@ -58,7 +57,7 @@ def _remembered(decode: Callable[..., Found]) -> Callable[..., Found]:
 
 
 def look_up(known: dict[Key, Found], key: Key, make: Callable[[], Found]) -> Found:
-    """Return what is known under a key, else what `make` returns, which is known from then on."""
+    """Return the cached value of a key, else the result of `make`, which is cached."""
     if key not in known:
         if len(known) >= ENTRY_COUNT_MAX:
             known.clear()

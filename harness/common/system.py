@@ -1,4 +1,4 @@
-"""What explorers know of a system under test: files of a start state, a writer that commits, a reader's answer."""
+"""What explorers need of a system under test: the files of a start state, a writer that commits, and readers."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from tornproof.impl.storage.interface import Storage
 
 
 class Writer(Protocol):
-    """The one writer of a life."""
+    """The writer of a session."""
 
     def commit(self, operation: Any) -> None:
-        """Do one operation; returning acknowledges that it survives every later kill."""
+        """Commit one operation; returning acknowledges that it survives every later kill."""
 
 
 class Target(Protocol):
-    """A system under test. Everything that it does to the world goes through the storage that it is handed.
+    """A system under test, which accesses files only through the storage that it is given.
 
-    Operations mean something to the target alone. The same calls on the same files must do the same steps, for findings
-    to be seen again.
+    Only the target interprets operations. It must be deterministic, so that findings can be replayed: the same calls on
+    the same files take the same steps.
     """
 
     name: str
-    # With these a writer or reader says no in an orderly way; any other exception is a finding.
+    # Errors that a writer or reader may raise; any other exception is a finding.
     rejections: tuple[type[Exception], ...] = (TornproofError,)
 
     def create(self, storage: Storage, path: str) -> None:
-        """Write the files of an empty state; not asked for where a start state is given."""
+        """Write the files of an empty state; not called if a start state is given."""
 
     def open_writer(self, storage: Storage, path: str) -> AbstractContextManager[Writer]:
-        """Start a writer's life, recovery included; leaving the `with` block closes it."""
+        """Start a session of the writer, recovery included; leaving the `with` block closes it."""
 
     def read(self, storage: Storage, path: str) -> Hashable:
         """Return one committed snapshot as a value that equals only equal snapshots."""
 
     @contextmanager
     def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], Hashable]]:
-        """Start a reader's life, and hand out what looks at the state of now; "fresh" opens everything each time."""
+        """Start a session of a reader, and yield a function that reads; "fresh" opens everything for each read."""
         assert style == "fresh", style
         yield lambda: self.read(storage, path)

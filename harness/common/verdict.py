@@ -1,4 +1,4 @@
-"""Verdicts and what every phase must say beside one: how much it explored, inside which bound, and its controls."""
+"""Verdicts, and what every phase reports with one: how much it explored, within which bound, and its controls."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypeAlias
 Clock: TypeAlias = Callable[[], float]
 """Returns seconds."""
 HasTime: TypeAlias = Callable[[], bool]
-"""Returns whether an exploration may go on; it says no when a ceiling of time is reached or somebody interrupts."""
+"""Returns whether an exploration may go on: False at a time limit or after an interrupt."""
 OnProgress: TypeAlias = Callable[[int, int | None], None]
-"""Is told how much is done, and of how much where that is known."""
+"""Takes the number of cases that are done, and the number of all if it is known."""
 
 
 def always() -> bool:
-    """Let an exploration go on to the bound that it stated."""
+    """Let an exploration go on to its bound."""
     return True
 
 
 def calls_at_most(count: int) -> HasTime:
-    """Let an exploration ask so often whether it may go on."""
+    """Let an exploration go on for so many calls."""
     left = iter(range(count))
     return lambda: next(left, None) is not None
 
@@ -42,12 +42,12 @@ class Verdict(enum.IntEnum):
 
 
 def without_digits(text: str) -> str:
-    """Return what stays of a sentence when places and sizes are other ones."""
+    """Return a sentence without its numbers, which is equal for findings at other offsets."""
     return _DIGITS.sub("", text)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on the whole; nothing at all is UNKNOWN, because nothing was explored."""
+    """Return the worst verdict; UNKNOWN for none, because nothing was explored."""
     return max(verdicts, default=Verdict.UNKNOWN)
 
 
@@ -66,7 +66,7 @@ def nothing_explored(name: str, reason: str, seconds: float = 0.0) -> Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A violated property; `evidence` is data from which the sentence was made."""
+    """A violated property; `sentence` is made from `evidence`."""
 
     property: str
     phase: str
@@ -78,9 +78,9 @@ class Finding:
 class Phase:
     """The result of one explorer (docs/reports.md).
 
-    `counts` and `exposures` are totals, `fields` the same by file and field, `reached` the must-reach points, `note`
-    says why a verdict is UNKNOWN, `situations` how much was explored of each of several. Two runs of the same question
-    differ in `seconds` and `cpu_seconds`, and in `varying`: counts of what free-running processes happened to meet.
+    `counts` and `exposures` (undetectable corruption) are totals, `fields` the same by file and field, `reached` counts
+    the coverage goals, `note` says why a verdict is UNKNOWN, `test_cases` how much was explored of each of several. Two
+    runs of the same question differ only in `seconds`, `cpu_seconds` and `varying`: counts that depend on timing.
     """
 
     name: str
@@ -101,14 +101,14 @@ class Phase:
     varying: dict[str, int] = field(default_factory=dict)
 
     def with_controls(self, failed: Sequence[str] | None) -> Phase:
-        """Return the phase with its positive controls: those that failed, in words, or None where none was tried."""
+        """Return the phase with the result of its positive controls: those that failed, or None if none was tried."""
         if failed is None:
             return replace(self, controls=NOT_TRIED).doubted("the run was cut before a positive control was tried")
         reported = replace(self, controls="; ".join(failed) or PASSED)
         return reported.doubted("a positive control failed" if failed else "")
 
     def doubted(self, *reasons: str) -> Phase:
-        """Return the phase with reasons for which it cannot be VALID; without any, as it is."""
+        """Return the phase with reasons why it cannot be VALID, or itself if all are empty."""
         if not any(reasons):
             return self
         note = "; ".join(dict.fromkeys(filter(None, (self.note, *reasons))))

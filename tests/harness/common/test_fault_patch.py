@@ -1,4 +1,4 @@
-"""Planted faults are there inside of their block and nowhere else."""
+"""A replaced function is replaced inside its block and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import tornproof.impl.pm.chain
 from tornproof.harness.common.patch import blind_to_metadata, replaced
 
-POSITION = "tornproof.impl.pm.chain:check_checksum"
+LOCATION = "tornproof.impl.pm.chain:check_checksum"
 
 
 def substitute(*_: object, **__: object) -> None: ...
@@ -18,39 +18,39 @@ def substitute(*_: object, **__: object) -> None: ...
 def another(*_: object, **__: object) -> None: ...
 
 
-def test_the_substitute_stands_inside_the_block_only() -> None:
+def test_the_substitute_is_called_inside_the_block_only() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with replaced(POSITION, substitute):
+    with replaced(LOCATION, substitute):
         assert tornproof.impl.pm.chain.check_checksum is substitute
     assert tornproof.impl.pm.chain.check_checksum is original
 
 
 def test_the_original_comes_back_after_an_exception() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with pytest.raises(KeyError, match="inside"), replaced(POSITION, substitute):
+    with pytest.raises(KeyError, match="inside"), replaced(LOCATION, substitute):
         raise KeyError("inside")
     assert tornproof.impl.pm.chain.check_checksum is original
 
 
-def test_nested_patches_of_one_place_come_off_in_order() -> None:
+def test_nested_patches_of_one_location_are_removed_in_order() -> None:
     original = tornproof.impl.pm.chain.check_checksum
-    with replaced(POSITION, substitute):
-        with replaced(POSITION, another):
+    with replaced(LOCATION, substitute):
+        with replaced(LOCATION, another):
             assert tornproof.impl.pm.chain.check_checksum is another
         assert tornproof.impl.pm.chain.check_checksum is substitute
     assert tornproof.impl.pm.chain.check_checksum is original
 
 
 @pytest.mark.parametrize(
-    "position",
+    "location",
     ["tornproof.impl.pm.chain:no_such_name", "tornproof.impl.pm.no_such_module:check", "tornproof.impl.pm.chain"],
 )
-def test_a_place_that_does_not_exist_is_rejected(position: str) -> None:
-    with pytest.raises((AttributeError, ImportError)), replaced(position, substitute):
+def test_a_location_that_does_not_exist_is_rejected(location: str) -> None:
+    with pytest.raises((AttributeError, ImportError)), replaced(location, substitute):
         raise AssertionError("the block must not run")
 
 
-def test_the_blind_reader_has_its_sight_back_after_an_exception() -> None:
+def test_the_blind_reader_checks_metadata_again_after_an_exception() -> None:
     verify = importlib.import_module("tornproof.impl.verify.verify")
     originals = tornproof.impl.pm.chain.check_checksum, verify.compare_footer
     with pytest.raises(KeyError, match="inside"), blind_to_metadata():

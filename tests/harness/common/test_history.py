@@ -59,7 +59,9 @@ def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
     assert history.torn_frames == 0
 
 
-def test_a_recorded_event_counts_up_takes_the_clock_and_is_of_the_own_client_unless_told(tmp_path: Path) -> None:
+def test_a_recorded_event_counts_up_takes_the_clock_and_is_of_the_own_client_by_default(
+    tmp_path: Path,
+) -> None:
     clock = iter([10, 20]).__next__
     with HistoryWriter(tmp_path / FILE, "reader-3", clock=clock) as writer:
         first = writer.record(EventKind.READ_START)
@@ -85,7 +87,7 @@ def test_an_event_is_in_the_file_before_the_call_returns(tmp_path: Path) -> None
     writer.close()
 
 
-def test_a_history_is_of_one_life(tmp_path: Path) -> None:
+def test_a_history_file_is_of_one_process(tmp_path: Path) -> None:
     write(tmp_path / FILE, *EVENTS)
     with pytest.raises(FileExistsError):
         HistoryWriter(tmp_path / FILE, "writer-0")
@@ -133,7 +135,7 @@ def test_a_flipped_bit_is_an_error_or_makes_the_last_frame_a_torn_one(offset: in
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_torn_frame_in_the_middle_is_an_error(index: int) -> None:
-    cut = b"".join(frame[:-1] if position == index else frame for position, frame in enumerate(FRAMES))
+    cut = b"".join(frame[:-1] if number == index else frame for number, frame in enumerate(FRAMES))
     with pytest.raises(CorruptError) as caught:
         decode_file(cut, file=FILE)
     assert caught.value.problem.offset_bytes == ENDS[index]

@@ -1,4 +1,4 @@
-"""Rows are made up for every type that is known, and for no other."""
+"""Rows are generated for every known type, and for no other."""
 
 from __future__ import annotations
 

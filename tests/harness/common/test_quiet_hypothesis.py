@@ -1,4 +1,4 @@
-"""A seed alone decides what Hypothesis draws for an explorer, whatever else the process has loaded."""
+"""A seed alone decides the values of Hypothesis for an explorer, whatever else the process has loaded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hypothesis.internal.conjecture import providers
 from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
 
 CONSTANTS = range(1_000_003, 2_000_003, 5_003)
-# While tests run, all of them draw without constants.
+# While tests run, no test uses the constants.
 USUAL = providers._get_local_constants
 
 
-def drawn(context: AbstractContextManager[None]) -> list[int]:
+def values_from(context: AbstractContextManager[None]) -> list[int]:
     values = []
 
     @hypothesis.seed(7)
@@ -57,10 +57,10 @@ def loaded(path: Path) -> Iterator[None]:
         del sys.modules[path.stem]
 
 
-def test_constants_of_loaded_modules_are_not_drawn(tmp_path: Path) -> None:
-    before = drawn(quiet_hypothesis())
+def test_constants_of_loaded_modules_are_not_used(tmp_path: Path) -> None:
+    before = values_from(quiet_hypothesis())
     with loaded(tmp_path / "module_of_constants.py"):
-        assert set(drawn(usual_hypothesis())) & set(CONSTANTS), "the control: by itself Hypothesis draws them"
-        assert drawn(quiet_hypothesis()) == before
-        assert set(drawn(usual_hypothesis())) & set(CONSTANTS), "afterwards it does again"
+        assert set(values_from(usual_hypothesis())) & set(CONSTANTS), "the control: by default Hypothesis uses them"
+        assert values_from(quiet_hypothesis()) == before
+        assert set(values_from(usual_hypothesis())) & set(CONSTANTS), "afterwards it does again"
     assert len(before) == 300 and len(set(before)) > 100

@@ -1,4 +1,4 @@
-"""Which worlds have the same futures: each gets a short key, equal for equal worlds, by numbers of its parts."""
+"""Short keys of worlds, equal for worlds that can go on in the same ways."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tornproof.harness.simulator.process.world import World
 
 
 class Identities:
-    """The parts that were met so far and their numbers; keys of two of these objects mean nothing to each other."""
+    """Numbers the parts of worlds; keys from different objects cannot be compared."""
 
     def __init__(self) -> None:
-        """Start with nothing met."""
+        """Start without numbers."""
         self._numbers: dict[object, int] = {}
 
     def of(self, world: World) -> bytes:
-        """Return the key of a world; who saw what does not count, as it is judged and can no longer change anything."""
+        """Return the key of a world; observations are not in it, as they are judged already."""
         kernel, number = world.kernel, self._number
-        files = frozenset((position, number(state)) for position, state in kernel.files.items())
-        names = frozenset((position, frozenset(entries.items())) for position, entries in kernel.directories.items())
+        files = frozenset((file, number(state)) for file, state in kernel.files.items())
+        names = frozenset((directory, frozenset(entries.items())) for directory, entries in kernel.directories.items())
         parts = (
             id(world.process_group),
             number(files),

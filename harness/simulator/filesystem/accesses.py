@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import ROOT, CallRejectedError, Kernel
+from tornproof.harness.simulator.filesystem.memory_file import OFFSET_BYTES_END
 from tornproof.impl.storage.interface import LockMode
 
 _SIZE = 1 << 62
-"""The offset that stands for a file's size, beyond all its bytes."""
-_END = 1 << 63
+"""The offset that stands for a file's size: beyond all its bytes, and below OFFSET_BYTES_END."""
 
 
 class Access(NamedTuple):
@@ -120,7 +120,7 @@ def _writing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
 def _resizing(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:
     file = kernel.file_of(session, call)
     if file is not None:
-        yield Access(file, min(call.size_bytes, len(kernel.files[file].content)), _END, True)
+        yield Access(file, min(call.size_bytes, len(kernel.files[file].content)), OFFSET_BYTES_END, True)
 
 
 def _locking(kernel: Kernel, session: int, call: Call) -> Iterator[Access]:

@@ -11,7 +11,7 @@ from typing import Self
 from tornproof.impl.errors import FileMissingError, StorageError, UnsupportedError
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, StorageReason
 
-_NAME_BYTES_MAX = 255
+NAME_BYTES_MAX = 255
 
 
 class DiskImage(ReadableStorage):
@@ -174,7 +174,7 @@ class DiskImage(ReadableStorage):
 
     def _resolve(self, path: str, operation: str) -> str:
         """Walk `path` as a kernel does, and return its normalised path, whether or not there is an entry."""
-        if "\0" in path or not _is_encodable(path):
+        if not is_usable(path):
             raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_UNUSABLE)
         if not path:
             raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
@@ -184,7 +184,7 @@ class DiskImage(ReadableStorage):
                 raise StorageError(file=path, operation=operation, reason=StorageReason.NOT_A_DIRECTORY)
             if directory not in self._directories:
                 raise FileMissingError(file=path, operation=operation, reason=StorageReason.MISSING)
-            if len(os.fsencode(name)) > _NAME_BYTES_MAX:
+            if len(os.fsencode(name)) > NAME_BYTES_MAX:
                 raise StorageError(file=path, operation=operation, reason=StorageReason.NAME_TOO_LONG)
         return walked[-1]
 
@@ -224,12 +224,12 @@ def _walked_paths(path: str) -> list[str]:
     return paths
 
 
-def _is_encodable(path: str) -> bool:
+def is_usable(path: str) -> bool:
+    """Say whether a path can be passed to a system call."""
     try:
-        os.fsencode(path)
+        return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _too_much(path: str, field: str, expected: str, actual: str) -> UnsupportedError:

@@ -13,10 +13,8 @@ from tornproof.harness.simulator.filesystem.kernel import (
     Lock,
     Mapped,
 )
-from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES
+from tornproof.harness.simulator.filesystem.memory_file import CAPACITY_BYTES, OFFSET_BYTES_END
 from tornproof.impl.storage.interface import LockMode, StorageReason
-
-_END = 1 << 63
 
 
 def _file(kernel: Kernel, session: int, call: Call) -> int:
@@ -54,7 +52,7 @@ def _pwrite(kernel: Kernel, session: int, call: Call) -> Answer:
 
 def _truncate(kernel: Kernel, session: int, call: Call) -> Answer:
     file = _writable(kernel, session, call, call.size_bytes)
-    _break_leases(kernel, file, call, call.size_bytes, _END)
+    _break_leases(kernel, file, call, call.size_bytes, OFFSET_BYTES_END)
     kernel.files[file] = kernel.files[file].resized(call.size_bytes)
     return None
 
@@ -108,7 +106,7 @@ def _unlock(kernel: Kernel, session: int, call: Call) -> Answer:
 def _close(kernel: Kernel, session: int, call: Call) -> Answer:
     handle = kernel.handles.pop((session, call.file), None)
     if handle is not None and kernel.locks.get(handle.file):
-        _free(kernel, handle.file, session, call.file, 0, _END)
+        _free(kernel, handle.file, session, call.file, 0, OFFSET_BYTES_END)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.image import DiskImage, is_usable
 from tornproof.harness.simulator.filesystem.locks import Session
 from tornproof.harness.simulator.filesystem.memory_file import MemoryFile
 from tornproof.harness.simulator.filesystem.memory_tree import (
@@ -15,7 +15,6 @@ from tornproof.harness.simulator.filesystem.memory_tree import (
     as_file,
     entry_of,
     is_name,
-    is_usable,
     reject,
 )
 from tornproof.impl.errors import StorageError

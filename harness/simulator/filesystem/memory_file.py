@@ -13,7 +13,8 @@ from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageRea
 
 # A write at a corrupt offset must fail as on a full disk, and not use up the memory of this process.
 CAPACITY_BYTES = 1 << 30
-_OFFSET_BYTES_END = 1 << 63
+OFFSET_BYTES_END = 1 << 63
+"""Offsets of files are less, as in a signed 64-bit integer."""
 
 
 class BusError(BaseException):
@@ -52,7 +53,7 @@ class MemoryFile(File):
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
         """Write all at once."""
         written = bytes(content)
-        assert 0 <= offset_bytes < _OFFSET_BYTES_END - len(written)
+        assert 0 <= offset_bytes < OFFSET_BYTES_END - len(written)
         self._session.step()
         if written:
             self._check(self._is_open and self._is_writable, "write")
@@ -62,7 +63,7 @@ class MemoryFile(File):
 
     def truncate(self, size_bytes: int) -> None:
         """Set the size."""
-        assert 0 <= size_bytes < _OFFSET_BYTES_END
+        assert 0 <= size_bytes < OFFSET_BYTES_END
         self._session.step()
         self._check(self._is_open and self._is_writable, "truncate")
         self._check(size_bytes <= CAPACITY_BYTES, "truncate", StorageReason.NO_SPACE)
@@ -100,7 +101,7 @@ class MemoryFile(File):
         if self._is_open:
             self._session.step()
             self._is_open = False
-            self._inode.locks.unlock(self, 0, _OFFSET_BYTES_END)
+            self._inode.locks.unlock(self, 0, OFFSET_BYTES_END)
 
     def __enter__(self) -> Self:
         """Return the file itself."""
@@ -115,7 +116,7 @@ class MemoryFile(File):
             raise StorageError(file=self._path, operation=operation, reason=reason)
 
     def _lock_range(self, offset_bytes: int, size_bytes: int) -> tuple[int, int]:
-        assert size_bytes > 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= _OFFSET_BYTES_END
+        assert size_bytes > 0 and offset_bytes >= 0 and offset_bytes + size_bytes <= OFFSET_BYTES_END
         self._session.step()
         self._check(self._is_open, "lock")
         return offset_bytes, offset_bytes + size_bytes

@@ -9,11 +9,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import NoReturn
 
-from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.image import NAME_BYTES_MAX, DiskImage
 from tornproof.harness.simulator.filesystem.locks import LockTable
 from tornproof.impl.errors import StorageError
-
-_NAME_BYTES_MAX = 255
 
 
 class Inode:
@@ -203,17 +201,9 @@ class Tree:
 
 def entry_of(directory: Directory, name: str) -> Inode | Directory | None:
     """Return the entry of this name, or None; raises OSError for a name that is too long."""
-    if len(os.fsencode(name)) > _NAME_BYTES_MAX:
+    if len(os.fsencode(name)) > NAME_BYTES_MAX:
         reject(errno.ENAMETOOLONG)
     return directory.entries.get(name)
-
-
-def is_usable(path: str) -> bool:
-    """Say whether a path can be passed to a system call."""
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
 
 
 def is_name(name: str) -> bool:

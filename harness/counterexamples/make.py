@@ -14,7 +14,7 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.run import Replayer, Signature, from_schedule
 from tornproof.harness.counterexamples.shrink import STEP_BUDGET, NotReproducedError, Shrunk, shrink
 from tornproof.harness.counterexamples.smaller import Candidate
-from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE
+from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX
 from tornproof.harness.simulator.persistence.models import choice_of, model_named
 from tornproof.harness.simulator.process.case import Readers, TestCase
 from tornproof.harness.simulator.process.observer import Property, Violation
@@ -140,11 +140,11 @@ def _moves(case: TestCase, evidence: dict[str, Any]) -> Iterator[Moves]:
             choice = choice_of(cut["choice"])
             step = cut["step"] if number else evidence["step"]
             model = model_named(choice.model)
-            moves += [(WRITER_PLACE, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
+            moves += [(WRITER_INDEX, step), ("power", choice.model, choice) if model.everything_dies else ("kill",)]
         # Without any cut the run is fault-free, and there is no move.
         yield moves
         # A reader may run before the recovery: once it is switched to, it runs to its end.
-        yield [*moves, ("step", READER_PLACE)]
+        yield [*moves, ("step", READER_INDEX)]
 
 
 def _violation(case: TestCase, moves: Moves, violated: str) -> Violation | None:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from tornproof.harness.counterexamples.log import Deviation, Fail, Kill, PowerCut, Switch, shortest
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, session_name, without_numbers
-from tornproof.harness.search.crash_world import WRITER_PLACE, Sessions
+from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.persistence.legal_disks import Disk, chosen_disk
@@ -107,7 +107,7 @@ class ReplayEngine:
         self._adapts = adapts
         self.processes = processes
         self.world: World = processes.sessions.case.begin(processes.sessions.first)
-        self.current = WRITER_PLACE
+        self.current = WRITER_INDEX
         self.step_count = 0
         self._sessions = [1] * len(self.world.nodes)
         self._observer = observer
@@ -154,11 +154,11 @@ class ReplayEngine:
                 self._call(reason)
                 return deviation
             case Kill():
-                if self.current != WRITER_PLACE:
+                if self.current != WRITER_INDEX:
                     return None
                 self._observer.deviated(deviation, self.world.kernel)
                 self.world = self.processes.sessions.after_kill(self.world)
-                self._sessions[WRITER_PLACE] += 1
+                self._sessions[WRITER_INDEX] += 1
             case PowerCut(at=at, model=model, choice=choice):
                 if self._adapts:
                     deviation = PowerCut(at, model, adapted(self.world.kernel, model, choice))
@@ -169,7 +169,7 @@ class ReplayEngine:
                 self._observer.deviated(deviation, self.world.kernel)
                 self.world = self.processes.sessions.after_power_cut(kernel, self.world.progress)
                 self._sessions = [session + 1 for session in self._sessions]
-        self.current = WRITER_PLACE
+        self.current = WRITER_INDEX
         self._name_processes()
         return deviation
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch
 from tornproof.harness.counterexamples.replay_engine import Observer, ReplayEngine, ReplayProcesses, choice_text
 from tornproof.harness.counterexamples.step_names import END, Step, StepNames, kind_of
-from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_PLACE, Sessions
+from tornproof.harness.search.crash_world import FAILED_SYNC, WRITER_INDEX, Sessions
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Violation
 from tornproof.impl.storage.interface import StorageReason
@@ -207,15 +207,15 @@ class _Recorder:
                 self._switch_to(index, is_before_crash=is_before_crash)
                 engine.advance()
             case ["kill"]:
-                self._switch_to(WRITER_PLACE, is_before_crash=False)
+                self._switch_to(WRITER_INDEX, is_before_crash=False)
                 self._deviate(Kill(engine.next_step()))
             case ["fail", *rest]:
-                index, reason = rest or (WRITER_PLACE, FAILED_SYNC.reason)
+                index, reason = rest or (WRITER_INDEX, FAILED_SYNC.reason)
                 self._switch_to(index, is_before_crash=is_before_crash)
                 self._deviate(Fail(engine.next_step(), StorageReason(reason)))
             case ["power", model, choice]:
                 # All processes die, but only the writer's steps say what there was to lose.
-                self._switch_to(WRITER_PLACE, is_before_crash=False)
+                self._switch_to(WRITER_INDEX, is_before_crash=False)
                 self._deviate(PowerCut(engine.next_step(), str(model), choice_text(choice)))
             case _:
                 raise ValueError(f"no move: {move!r}")

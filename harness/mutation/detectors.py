@@ -27,7 +27,7 @@ from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.mutation.baseline import Baseline, Catch, baseline_of
 from tornproof.harness.mutation.fault import Explorer, Mutant, PlantedFault
 from tornproof.harness.mutation.sequential import metric, sequential, trace_rule
-from tornproof.harness.search.crash_world import READER_PLACE, Sessions
+from tornproof.harness.search.crash_world import READER_INDEX, Sessions
 from tornproof.harness.search.dpor import Run, explore_all
 from tornproof.harness.search.product_reduction import ProductReduction
 from tornproof.harness.search.reader_reduction import ReaderReduction, Trace
@@ -62,7 +62,7 @@ def schedules(baseline: Baseline, mutant: Mutant) -> Catch:
 def _by_reduction(case: TestCase) -> Catch:
     process_group = case.process_group()
     schedule_trace = Trace(case.begin(process_group))
-    reduction = ReaderReduction(process_group.processes[READER_PLACE], READER_PLACE, process_group.judge)
+    reduction = ReaderReduction(process_group.processes[READER_INDEX], READER_INDEX, process_group.judge)
     ends = reduction.search(schedule_trace, [reduction.root()])
     process_group.close()
     progresses = (*schedule_trace.progresses[-1:], *(end.progress for end in ends))
@@ -237,7 +237,7 @@ def _run(baseline: Baseline, target: TableTarget) -> list[object]:
     process_group = case.process_group()
     world = case.begin(process_group)
     done: list[object] = []
-    for index in range(min(len(process_group.processes), READER_PLACE + 1)):
+    for index in range(min(len(process_group.processes), READER_INDEX + 1)):
         while world.nodes[index].call is not None:
             done.append(world.call(index))
             world.step(index)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from tornproof.harness.mutation.baseline import Baseline, Catch
 from tornproof.harness.mutation.fault import Mutant
-from tornproof.harness.search.crash_world import WRITER_PLACE
+from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -169,11 +169,11 @@ def trace_rule(baseline: Baseline, mutant: Mutant) -> Catch:
         case = baseline.case(mutant.target, PublishingRules(baseline.sound.path))
         process_group = case.process_group((*case.first_session, *case.second_session))
         world = case.begin(process_group)
-        while world.nodes[WRITER_PLACE].call is not None and not world.progress.violations:
-            world.step(WRITER_PLACE)
+        while world.nodes[WRITER_INDEX].call is not None and not world.progress.violations:
+            world.step(WRITER_INDEX)
         process_group.close()
     violated = [each.property for each in world.progress.violations]
-    return Catch(world.nodes[WRITER_PLACE].depth, violated[0] if violated else "")
+    return Catch(world.nodes[WRITER_INDEX].depth, violated[0] if violated else "")
 
 
 class PublishingRules(TableRules):

@@ -96,7 +96,7 @@ class Contention:
         self.drop_assumptions()
 
     def drop_assumptions(self) -> None:
-        """Keep the knowledge, and drop what followed from less of it."""
+        """Keep the known accesses, and drop what was assumed when fewer of them were known."""
         self.is_refuted = False
         self._leaps: list[dict[int, list[Leap]]] = [{} for _ in self._effects]
         self._steps: list[dict[int, tuple[_Effect, _Open]]] = [{} for _ in self._effects]
@@ -137,9 +137,9 @@ class Contention:
         effect = self._effects[process_index].get(accessed)
         if effect is None:
             effect = self._effects[process_index][accessed] = _Effect(accessed, len(self._effects))
-            for other in self._conflicts(process_index, accessed):
-                for rival in other[1]:
-                    effect.needs[other[0]] = max(effect.needs[other[0]], rival.depth + 1)
+            for other, rivals in self._conflicts(process_index, accessed):
+                for rival in rivals:
+                    effect.needs[other] = max(effect.needs[other], rival.depth + 1)
             for access in accessed:
                 self._by_object[process_index].setdefault(access.of, set()).add(effect)
         if depth > effect.depth:

@@ -17,7 +17,7 @@ from tornproof.impl.storage.interface import StorageReason
 Action: TypeAlias = tuple[Any, ...]
 Disks: TypeAlias = Callable[[Kernel], Iterable[tuple[Kernel, Any]]]
 """Returns the kernels that a power cut may leave, each with the choice that gives it."""
-WRITER_PLACE, READER_PLACE = 0, 1
+WRITER_INDEX, READER_INDEX = 0, 1
 FAILING = BARRIERS - {CallKind.SYNC_DIRECTORY}
 FAILED_SYNC = Rejected(StorageReason.INPUT_OUTPUT)
 
@@ -41,7 +41,7 @@ class Sessions:
     @property
     def processes(self) -> tuple[Process, ...]:
         """All processes of both sessions."""
-        return (*self.first.processes, self.second.processes[WRITER_PLACE])
+        return (*self.first.processes, self.second.processes[WRITER_INDEX])
 
     def close(self) -> None:
         """End all greenlets."""
@@ -51,7 +51,7 @@ class Sessions:
     def after_kill(self, world: World) -> World:
         """Return the world after the writer was killed: what it wrote stays, and readers go on."""
         kernel = world.kernel.fork()
-        kernel.kill(WRITER_PLACE)
+        kernel.kill(WRITER_INDEX)
         return self._second(kernel, world.nodes[1:], world.progress)
 
     def after_power_cut(self, kernel: Kernel, progress: Progress) -> World:
@@ -73,20 +73,20 @@ class Sessions:
         if model == "A":
             yield ("kill",), self.after_kill(world)
         elif model == "D":
-            if world.call(WRITER_PLACE).kind in FAILING:
+            if world.call(WRITER_INDEX).kind in FAILING:
                 yield ("fail",), self.after_failed_sync(world)
         else:
             for kernel, choice in disks(world.kernel):
                 yield ("power", model, choice), self.after_power_cut(kernel, world.progress)
 
     def _second(self, kernel: Kernel, readers: list[Node], progress: Progress) -> World:
-        return World(self.second, kernel, [self.second.processes[WRITER_PLACE].root, *readers], progress)
+        return World(self.second, kernel, [self.second.processes[WRITER_INDEX].root, *readers], progress)
 
 
 def fail_sync(world: World) -> None:
     """Let the writer's next call, a sync, fail: its pages then count as clean, but are not on disk."""
     kernel = world.kernel
-    file = kernel.file_of(WRITER_PLACE, world.call(WRITER_PLACE))
+    file = kernel.file_of(WRITER_INDEX, world.call(WRITER_INDEX))
     if file is not None:
         kernel.files[file] = kernel.files[file].failed()
-    world.answer(WRITER_PLACE, FAILED_SYNC)
+    world.answer(WRITER_INDEX, FAILED_SYNC)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.search.crash_world import READER_PLACE, WRITER_PLACE, Action, Disks, Sessions
+from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
 from tornproof.harness.search.reader_reduction import (
     Arrivals,
@@ -66,7 +66,7 @@ class ProductReduction:
         self._model = model
         self._disks = disks
         self._goes_on = goes_on
-        self._reduction = ReaderReduction(sessions.first.processes[READER_PLACE], READER_PLACE, sessions.first.judge)
+        self._reduction = ReaderReduction(sessions.first.processes[READER_INDEX], READER_INDEX, sessions.first.judge)
         self._first = Trace(sessions.case.begin(sessions.first))
         self._before: Arrivals = {}
         self.counts = ReductionCounts()
@@ -75,10 +75,10 @@ class ProductReduction:
         """Search to the end."""
         counts, first = self.counts, self._first
         self._before = self._reduction.search(first, [self._reduction.root()])
-        counts.found += [(violation, [(WRITER_PLACE, len(first) - 1)]) for violation in first.progresses[-1].violations]
+        counts.found += [(violation, [(WRITER_INDEX, len(first) - 1)]) for violation in first.progresses[-1].violations]
         for state in self._before:
             for violation in state.progress.violations:
-                counts.found.append((violation, list(schedule_of(READER_PLACE, self._before, state, 0))))
+                counts.found.append((violation, list(schedule_of(READER_INDEX, self._before, state, 0))))
         self._end(first, self._before, has_crashed=False)
         counts.is_complete = True
         for crash in self._crashes():
@@ -99,7 +99,7 @@ class ProductReduction:
         for trace_index in range(len(self._first) - 1):
             self.counts.crash_points += 1
             for action, world in self._crashes_at(trace_index):
-                identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_PLACE].number)
+                identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_INDEX].number)
                 distinct[identity] = _Crash(trace_index, action, world)
         crashes = list(distinct.values())
         return [crash for part in range(PARTS) for crash in crashes[part::PARTS]]
@@ -125,19 +125,19 @@ class ProductReduction:
         self._count_recovery(trace, arrivals, before)
         self._end(trace, arrivals, has_crashed=True)
         for violation, state, end in self._violations(trace, arrivals, readers):
-            moves = [(WRITER_PLACE, crash.trace_index), crash.action]
+            moves = [(WRITER_INDEX, crash.trace_index), crash.action]
             if self._readers_survive:
                 moves = [
-                    *schedule_of(READER_PLACE, self._before, origin_of(arrivals, state), crash.trace_index),
+                    *schedule_of(READER_INDEX, self._before, origin_of(arrivals, state), crash.trace_index),
                     crash.action,
                 ]
-            self.counts.found.append((violation, [*moves, *schedule_of(READER_PLACE, arrivals, state, end)]))
+            self.counts.found.append((violation, [*moves, *schedule_of(READER_INDEX, arrivals, state, end)]))
 
     def _last_session(self, world: World) -> World:
         """Let a writer whose sync failed run to its end, and return the world of the next session."""
         if world.process_group is self._sessions.second:
             return world
-        world.run(WRITER_PLACE)
+        world.run(WRITER_INDEX)
         return self._sessions.after_kill(world)
 
     def _violations(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.common.verdict import HasTime, always
-from tornproof.harness.search.crash_world import WRITER_PLACE
+from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.search.transitions import Schedule, compressed
 from tornproof.harness.simulator.filesystem.accesses import Access, accesses
 from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, CallKind
@@ -37,16 +37,16 @@ class Trace:
         """Run the writer to its end, alone, in `world` itself."""
         self.kernels: list[Kernel] = [world.kernel.fork()]
         self.progresses: list[Progress] = [world.progress]
-        self.nodes: list[Node] = [world.nodes[WRITER_PLACE]]
+        self.nodes: list[Node] = [world.nodes[WRITER_INDEX]]
         self._changes: defaultdict[object, list[tuple[int, int, int]]] = defaultdict(list)
-        while world.nodes[WRITER_PLACE].call is not None:
-            for access in world.accesses(WRITER_PLACE):
+        while world.nodes[WRITER_INDEX].call is not None:
+            for access in world.accesses(WRITER_INDEX):
                 if access.changes or (access.of.__class__ is tuple and access.of[1] is None):
                     self._changes[access.of].append((len(self.kernels), access.start, access.stop))
-            world.step(WRITER_PLACE)
+            world.step(WRITER_INDEX)
             self.kernels.append(world.kernel.fork())
             self.progresses.append(world.progress)
-            self.nodes.append(world.nodes[WRITER_PLACE])
+            self.nodes.append(world.nodes[WRITER_INDEX])
         counts = [len(progress.committed) for progress in self.progresses]
         self._acknowledgements = [
             trace_index for trace_index in range(1, len(counts)) if counts[trace_index] > counts[trace_index - 1]
@@ -193,6 +193,6 @@ def schedule_of(process_index: int, arrivals: Arrivals, last: ReaderState, end: 
     transitions: list[tuple[int, int]] = []
     now = 0
     for trace_index in reversed(states):
-        transitions += [(WRITER_PLACE, trace_index - now), (process_index, 1)]
+        transitions += [(WRITER_INDEX, trace_index - now), (process_index, 1)]
         now = trace_index
-    return compressed([*transitions, (WRITER_PLACE, max(end - now, 0))])
+    return compressed([*transitions, (WRITER_INDEX, max(end - now, 0))])

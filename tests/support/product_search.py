@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from identity import Identities
 
-from tornproof.harness.search.crash_world import WRITER_PLACE, Action, Disks, Sessions
+from tornproof.harness.search.crash_world import WRITER_INDEX, Action, Disks, Sessions
 from tornproof.harness.search.outcome import Said, said_by
 from tornproof.harness.simulator.process.bodies import FAILED
 from tornproof.harness.simulator.process.observer import Violation
@@ -76,12 +76,12 @@ class ProductSearch:
     def _followers(self, world: World, path: Path) -> Iterator[tuple[World, Path]]:
         indexes = world.enabled
         if world.process_group is self._sessions.first:
-            has_ended = world.nodes[WRITER_PLACE].call is None
+            has_ended = world.nodes[WRITER_INDEX].call is None
             for action, crashed in () if has_ended else self._sessions.crashes(world, self._model, self._disks):
                 self.counts.crashes += 1
                 self._count(world, crashed)
                 yield crashed, (path, action)
-            if any(mark.kind == FAILED for mark in world.nodes[WRITER_PLACE].marks):
+            if any(mark.kind == FAILED for mark in world.nodes[WRITER_INDEX].marks):
                 # The writer stopped at a call that failed, and its process ends.
                 yield self._sessions.after_kill(world), (path, ("kill",))
         alone = next((index for index in indexes if not world.accesses(index)), None)
@@ -93,7 +93,7 @@ class ProductSearch:
     def _count(self, before: World, after: World) -> None:
         reached, progress = self.counts.reached, before.progress
         reached["crash inside a commit"] += progress.pending is not None
-        reached["crash inside a recovery"] += before.nodes[WRITER_PLACE].depth > 0 and not _has_opened(before)
+        reached["crash inside a recovery"] += before.nodes[WRITER_INDEX].depth > 0 and not _has_opened(before)
         reached["crash after a reader saw what is not acknowledged"] += progress.seen > len(progress.committed)
         reached["crash while a reader was at work"] += any(node.depth > 0 and node.call for node in before.nodes[1:])
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from hypothesis import strategies as st
 
 from tornproof.harness.explorers.random.seeded_trace import Moves
-from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
+from tornproof.harness.search.crash_world import FAILING, WRITER_INDEX, Sessions
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import POWER_MODELS, Model
 from tornproof.harness.simulator.process.world import World
@@ -121,14 +121,14 @@ def _take_transitions(world: World, transitions: Transitions, moves: Moves) -> N
 def _crashed(sessions: Sessions, world: World, crash: Crash, moves: Moves) -> World:
     if crash.kind == "fail":
         step_count = 0
-        while world.nodes[WRITER_PLACE].call is not None and world.call(WRITER_PLACE).kind not in FAILING:
-            world.step(WRITER_PLACE)
+        while world.nodes[WRITER_INDEX].call is not None and world.call(WRITER_INDEX).kind not in FAILING:
+            world.step(WRITER_INDEX)
             step_count += 1
-        moves += [(WRITER_PLACE, step_count)] if step_count else []
-        if world.nodes[WRITER_PLACE].call is not None:
+        moves += [(WRITER_INDEX, step_count)] if step_count else []
+        if world.nodes[WRITER_INDEX].call is not None:
             world = sessions.after_failed_sync(world)
             moves.append(("fail",))
-            _take_transitions(world, [(WRITER_PLACE, 1 << 30)], moves)
+            _take_transitions(world, [(WRITER_INDEX, 1 << 30)], moves)
     if crash.model is None:
         moves.append(("kill",))
         return sessions.after_kill(world)

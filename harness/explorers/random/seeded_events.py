@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Hashable, Sequence
 
 from tornproof.harness.common.history import Event, EventKind
-from tornproof.harness.search.crash_world import WRITER_PLACE
+from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import WRITER
 from tornproof.harness.simulator.process.observer import Operations, Oracle, Progress
@@ -53,7 +53,7 @@ class Recorder:
     def fail(self, world: World, before: Progress) -> None:
         """Record what the writer reports after one of its calls failed."""
         self.time += 1
-        self._record_marks(world, WRITER_PLACE, before)
+        self._record_marks(world, WRITER_INDEX, before)
 
     def kill(self, processes: Sequence[str]) -> None:
         """Record that these processes were killed."""

@@ -15,7 +15,7 @@ from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.explorers.random.seeded_events import Recorder
 from tornproof.harness.explorers.schedules.exploration import PCT_DEPTHS
 from tornproof.harness.explorers.schedules.points import Points
-from tornproof.harness.search.crash_world import FAILING, WRITER_PLACE, Sessions
+from tornproof.harness.search.crash_world import FAILING, WRITER_INDEX, Sessions
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
 from tornproof.harness.search.transitions import Schedule
@@ -126,7 +126,7 @@ class Trace:
     def _run_until(self, injected_fault: InjectedFault) -> InjectedFault:
         """Run up to the writer's call at which the fault comes, and return the fault, which may be another one."""
         schedule, end = self._random_schedule()
-        kinds = [node.call.kind for node in path_to(end.nodes[WRITER_PLACE]) if node.call is not None]
+        kinds = [node.call.kind for node in path_to(end.nodes[WRITER_INDEX]) if node.call is not None]
         syncs = [index for index, kind in enumerate(kinds) if kind in FAILING]
         if injected_fault.is_failing and not syncs:
             # A writer that never syncs can only be killed.
@@ -140,13 +140,13 @@ class Trace:
         else:
             indices = list(range(len(kinds) + 1))
         calls = [process_index for process_index, count in schedule for _ in range(count)]
-        writer_calls = [number for number, process_index in enumerate(calls) if process_index == WRITER_PLACE]
+        writer_calls = [number for number, process_index in enumerate(calls) if process_index == WRITER_INDEX]
         at = _one_of(indices or [len(writer_calls)], self._chance)
         # Readers may go on up to the writer's next call.
         least = writer_calls[at - 1] + 1 if at else 0
         most = writer_calls[at] if at < len(writer_calls) else len(calls)
         self._follow_calls(calls[: int(self._chance.integers(least, most + 1))])
-        node = self.world.nodes[WRITER_PLACE]
+        node = self.world.nodes[WRITER_INDEX]
         self.step = step_text(self._names.name(WRITER, node))
         return injected_fault
 
@@ -164,7 +164,7 @@ class Trace:
         processes = [process.name for process in self.world.process_group.processes]
         if not model.everything_dies:
             self.moves.append(("kill",))
-            self.recorder.kill(processes[: WRITER_PLACE + 1])
+            self.recorder.kill(processes[: WRITER_INDEX + 1])
             self.world = self.sessions.after_kill(self.world)
             return
         legal = legal_disks(self.world.kernel, model)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, always, without_digits
 from tornproof.harness.explorers.schedules.points import Points
-from tornproof.harness.search.crash_world import WRITER_PLACE
+from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.search.dpor import Counts, Run, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
 from tornproof.harness.search.random_schedules import Choose, Sampler, pct, uniform
@@ -87,11 +87,11 @@ class Exploration:
         """Run one reader of each group against every state of the writer; empty where a reader does more than read."""
         is_first_session = operations == self._case.first_session
         process_group = self._process_group if is_first_session else self._case.process_group(operations)
-        counts, process_index = [], WRITER_PLACE + 1
+        counts, process_index = [], WRITER_INDEX + 1
         try:
             trace = Trace(self._case.begin(process_group))
             for violation in trace.progresses[-1].violations:
-                self._find(violation, process_group, lambda: ((WRITER_PLACE, len(trace) - 1),))
+                self._find(violation, process_group, lambda: ((WRITER_INDEX, len(trace) - 1),))
             for group in self._case.readers:
                 counts.append(self._reduce_reader(process_group, trace, process_index, has_time))
                 process_index += group.count

@@ -6,7 +6,7 @@ import pytest
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.search.crash_world import WRITER_PLACE, Sessions
+from tornproof.harness.search.crash_world import WRITER_INDEX, Sessions
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.systems.probe import probe
@@ -26,12 +26,12 @@ def images_after_recovery(chosen: TestCase) -> dict[str, DiskImage]:
     sessions = Sessions.of(chosen)
     world = chosen.begin(sessions.first)
     images: dict[str, DiskImage] = {}
-    while world.nodes[WRITER_PLACE].call is not None:
+    while world.nodes[WRITER_INDEX].call is not None:
         after = sessions.after_kill(world)
-        after.run(WRITER_PLACE)
-        step = f"{world.nodes[WRITER_PLACE].depth}: {world.call(WRITER_PLACE).kind} {world.call(WRITER_PLACE).path}"
+        after.run(WRITER_INDEX)
+        step = f"{world.nodes[WRITER_INDEX].depth}: {world.call(WRITER_INDEX).kind} {world.call(WRITER_INDEX).path}"
         images[step] = after.kernel.image()
-        world.step(WRITER_PLACE)
+        world.step(WRITER_INDEX)
     sessions.close()
     return images
 

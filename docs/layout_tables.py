@@ -1,7 +1,7 @@
-"""The tables of a Markdown document, written from the layouts themselves: `python docs/layout_tables.py FILE`.
+"""The tables of a Markdown document, generated from the layouts: `python docs/layout_tables.py FILE`.
 
-What stands between `<!-- layout: NAME -->` and `<!-- end -->` is replaced; NAME is a module of `impl/layout/` that
-declares tables, or `types`. A document must hold every NAME once, so no layout can be forgotten.
+The text between `<!-- layout: NAME -->` and `<!-- end -->` is replaced; NAME is a module of `impl/layout/` that
+declares tables, or `types`. A document must have every NAME once, so no layout can be forgotten.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ DIGITS_LIMIT = 1 << PRECISION.size_bits
 
 
 class DocumentError(TornproofError):
-    """The document's markers do not fit the layouts, or each other."""
+    """The document's markers do not match the layouts, or each other."""
 
 
 def declared_tables(module: ModuleType) -> list[Table]:
-    """Return the layouts and bit tables that the module declares itself, in their order."""
+    """Return the layouts and bit tables that the module itself declares, in their order."""
     return [value for value in vars(module).values() if _is_declared_in(module, value)]
 
 
@@ -47,9 +47,8 @@ def _is_declared_in(module: ModuleType, value: object) -> bool:
 
 
 def layout_modules() -> dict[str, ModuleType]:
-    """Return every module with tables by the name that markers use, found by looking into the package."""
-    # Imported under its name while it runs as a script, this module would be there twice.
-    names = [found.name for found in pkgutil.iter_modules(tornproof.impl.layout.__path__) if found.name != "document"]
+    """Return every module of the package that declares tables, by the name that markers use."""
+    names = [found.name for found in pkgutil.iter_modules(tornproof.impl.layout.__path__)]
     modules = {name: importlib.import_module(f"{tornproof.impl.layout.__name__}.{name}") for name in names}
     return {name: module for name, module in modules.items() if declared_tables(module)} | {"types": questdb_types}
 
@@ -65,7 +64,7 @@ def sections() -> dict[str, str]:
 
 
 def rewrite(text: str, contents: Mapping[str, str]) -> str:
-    """Return the document with every marked part replaced by what `contents` has for its name; DocumentError."""
+    """Return the document with every marked part replaced by the `contents` for its name; raises DocumentError."""
     lines: list[str] = []
     seen: set[str] = set()
     open_name = None
@@ -78,23 +77,23 @@ def rewrite(text: str, contents: Mapping[str, str]) -> str:
         name = marker["name"]
         if name is None:
             if open_name is None:
-                raise DocumentError(f"line {number}: an end that closes no layout")
+                raise DocumentError(f"line {number}: an end without a layout before it")
             lines += ["", contents[open_name], "", line]
             open_name = None
             continue
         if open_name is not None:
-            raise DocumentError(f"line {number}: layout {name} starts before layout {open_name} has its end")
+            raise DocumentError(f"line {number}: layout {name} starts before the end of layout {open_name}")
         if name not in contents:
             raise DocumentError(f"line {number}: no layout is called {name}; there are {', '.join(sorted(contents))}")
         if name in seen:
-            raise DocumentError(f"line {number}: layout {name} stands twice")
+            raise DocumentError(f"line {number}: layout {name} occurs twice")
         seen.add(name)
         lines.append(line)
         open_name = name
     if open_name is not None:
         raise DocumentError(f"layout {open_name} has no end")
     if missing := sorted(contents.keys() - seen):
-        raise DocumentError(f"no place for layout {', '.join(missing)}")
+        raise DocumentError(f"no marker for layout {', '.join(missing)}")
     return "\n".join([*lines, ""])
 
 
@@ -124,7 +123,7 @@ def _type_codes() -> str:
 
 
 def _arrow_name(tag: TypeTag) -> str:
-    """Return the Arrow type of a tag, also where the bits above it decide."""
+    """Return the Arrow type of a tag, also if it depends on the bits above."""
     digits = [digits for digits in range(DIGITS_LIMIT) if valid_decimal_shape(PRECISION.put(tag, digits))]
     if digits:
         return f"{_quoted(PRECISION.put(tag, digits[-1]))} with as many digits and decimals as its bits say, or fewer"
@@ -136,7 +135,7 @@ def _arrow_name(tag: TypeTag) -> str:
 
 
 def _quoted(column_type: int) -> str:
-    # A physical type that does not exist: what is known of the code alone decides.
+    # With a physical type that does not exist only the type code decides.
     return f"`{arrow_type(column_type, physical_type=len(PhysicalType))}`"
 
 
@@ -147,7 +146,7 @@ def _markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rewrite the document, or with `--check` say what is stale: 0 = as it should be, 1 = stale, 2 = no answer."""
+    """Rewrite the document, or with `--check` print what is stale; exit code 0 = current, 1 = stale, 2 = error."""
     parser = argparse.ArgumentParser(prog="python docs/layout_tables.py", description="Rewrite a document's tables.")
     parser.add_argument("document", help="a Markdown file with markers")
     parser.add_argument("--check", action="store_true", help="change nothing, print a diff and exit 1 if stale")

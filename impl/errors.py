@@ -1,4 +1,4 @@
-"""What can be wrong with a table, as values and as exceptions that a person can act on."""
+"""What can be wrong with a table, as values and as exceptions whose messages help the user to act."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with one file: where it stands, what should stand there, what does.
+    """One thing that is wrong with one file: where, what was expected there, and what was found.
 
-    The parts come in the order of the sentence that says it. `offset_bytes` is the place in `file`, or None where the
-    whole file is meant.
+    The fields are in the order of the message. `offset_bytes` is None where the problem concerns the whole file.
     """
 
     file: str
@@ -26,7 +25,7 @@ class Problem:
 
 
 class TornproofError(Exception):
-    """Base of every error that bad input or a bad environment can cause; an assert means our own bug."""
+    """Base of every error caused by bad input or a bad environment; a failed assert is a bug in this library."""
 
 
 class ProblemError(TornproofError):
@@ -42,7 +41,7 @@ class ProblemError(TornproofError):
         return cls(problem.file, problem.field, problem.offset_bytes, problem.expected, problem.actual)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default pickling would give the message alone to the constructor, and worker processes raise these.
+        # Default pickling passes only the message to the constructor, and worker processes raise these errors.
         return type(self).of, (self.problem,), self.__dict__
 
 
@@ -51,11 +50,11 @@ class CorruptError(ProblemError):
 
 
 class UnsupportedError(ProblemError):
-    """The bytes may be right, but use something that this reader does not know or refuses to spend memory on."""
+    """The bytes may be right, but need a feature that this reader does not have, or more memory than it allows."""
 
 
 class StorageError(TornproofError):
-    """The file system refused a call: missing, not permitted, not a regular file, an input/output error."""
+    """The file system rejected a call: missing, not permitted, not a regular file, an input/output error."""
 
     def __init__(self, file: str, operation: str, reason: str) -> None:
         self.file = file
@@ -76,18 +75,18 @@ class NotATableError(TornproofError):
 
 
 class BusyError(TornproofError):
-    """A writer kept changing the file for as long as the reader was willing to try."""
+    """A writer kept changing the file until the reader's time limit, or another process holds the table."""
 
 
 class RowsRejectedError(TornproofError):
-    """Rows that the table cannot take, because of their columns, types, values or place."""
+    """Rows that the table cannot take, because of their columns, types, values or timestamps."""
 
     @classmethod
     def at(cls, column: str, row: int | None, expected: object, actual: object) -> Self:
-        """Return the error about one value, or about a whole column where `row`, from 0 in its array, is None."""
+        """Return the error about one value, or about a whole column where `row`, counted from 0, is None."""
         position = "" if row is None else f", row {row}"
         return cls(f"column {column!r}{position}: expected {expected}, found {actual}")
 
 
 class UsageError(TornproofError):
-    """What was asked for cannot be done, whatever is in the files."""
+    """The request is invalid, whatever the files contain."""

@@ -1,4 +1,4 @@
-"""The one function that says what may become of a table: `step(state, operation) -> outcomes`."""
+"""The allowed outcomes of every operation on a table: `step(state, operation) -> outcomes`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tornproof.model.table import Directory, DirectoryName, Drop, Entry, Generat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A state that may follow, and what the caller is told: a version number, a pinned version, purged directories."""
+    """A possible next state, and what the call returns: a version number, a pinned version, purged directories."""
 
     state: State
     answer: int | Version | tuple[DirectoryName, ...] | None = None
 
 
 def start(version: int = 0, entries: tuple[tuple[Entry, int], ...] = ()) -> State:
-    """Return an open table at a version, of entries with the ends of their generations."""
+    """Return an open table at a version, with these entries and the ends of their generations."""
     live = Version(number=version, entries=tuple(sorted((entry for entry, _ in entries), key=lambda e: e.directory)))
     fresh = ((each, Generation(end=end, token=each.token, rows=each.rows)) for each, end in entries)
     state = State(version=version, slots=(None, None)).with_slot(version, live)
@@ -28,12 +28,12 @@ def start(version: int = 0, entries: tuple[tuple[Entry, int], ...] = ()) -> Stat
 
 
 def step(state: State, operation: table.Operation) -> tuple[Outcome, ...]:
-    """Return every allowed outcome once, ordered by text; none if the state does not allow the operation."""
+    """Return every allowed outcome once, in a fixed order; none if the state does not allow the operation."""
     return tuple(sorted(set(_outcomes(state, operation)), key=repr))
 
 
 def newest_orphans(state: State) -> dict[int, int]:
-    """Return what a recovery restates: partitions whose newest generation is an orphan, with its end."""
+    """Return the partitions whose newest generation is an orphan, with its end; a recovery restates them."""
     newest = {key: state.directory(entry.directory).generations[-1] for key, entry in state.entries.items()}
     return {partition: generation.end for partition, generation in newest.items() if generation.orphan}
 
@@ -91,7 +91,7 @@ def _committed(state: State, changes: tuple[Write | Drop, ...]) -> State:
 
 
 def _written(state: State, changes: Iterable[Write | Drop], *, orphan: bool = False) -> State:
-    """Return the state with the changes published; what a directory holds that no version names is nobody's."""
+    """Return the state with the changes published; contents of a directory that no version names are replaced."""
     directories = []
     for change in (change for change in changes if isinstance(change, Write)):
         fresh = Generation(end=change.generation_end, token=change.token, rows=change.rows, orphan=orphan)
@@ -104,7 +104,7 @@ def _written(state: State, changes: Iterable[Write | Drop], *, orphan: bool = Fa
 
 
 def _appended(state: State, entry: Entry, fresh: Generation) -> Directory:
-    """Return the entry's directory with one more generation, whose chain goes on at the committed one."""
+    """Return the entry's directory with one more generation, whose predecessor is the committed one."""
     directory = state.directory(entry.directory)
     head = directory.resolve(entry.token)
     assert head is not None, "a committed token is always found"
@@ -112,12 +112,12 @@ def _appended(state: State, entry: Entry, fresh: Generation) -> Directory:
 
 
 def _unfinished(state: State, stage: Stage, changes: tuple[Write | Drop, ...]) -> Iterator[State]:
-    """Yield what a commit may leave whose version was not stored."""
+    """Yield the states that a commit may leave before its version is stored."""
     if stage >= Stage.PUBLISHED:
         recorded = _committed(state, changes).committed if stage is Stage.RECORDED else None
         yield _written(state, changes, orphan=True).with_slot(state.version + 1, recorded)
     else:
-        # Headers are patched after the bodies are synced; a new directory may be there earlier.
+        # Headers are patched after the bodies are synced; a new directory may exist earlier.
         seen = (each for each in changes if isinstance(each, Write) and stage >= Stage.WRITTEN - (not each.in_place))
         yield from (_written(state, some, orphan=True) for some in _subsets(tuple(seen)))
 

@@ -1,4 +1,4 @@
-"""A table and what can be done to it, as values. Rows, tokens and ends of generations are given, never derived."""
+"""A table and its operations, as values. Rows, tokens and ends of generations are given, never derived."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """Generations in the order of the file; a directory without any is the left-over of a writer that stopped."""
+    """Generations in file order; a directory without any is left over from a writer that stopped."""
 
     name: DirectoryName
     generations: tuple[Generation, ...] = ()
 
     def resolve(self, token: int) -> Generation | None:
-        """Walk the chain from the newest generation and return the first one with this token, or None."""
+        """Walk the chain from the newest generation; return the first one with this token, or None."""
         by_end = {generation.end: generation for generation in self.generations}
         generation = self.generations[-1] if self.generations else None
         while generation is not None and generation.token != token:
@@ -39,7 +39,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A partition as a version names it."""
+    """A partition's entry in a version."""
 
     directory: DirectoryName
     rows: tuple[int, ...]
@@ -56,10 +56,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that can be seen of a table (design, sections 2 and 3).
+    """Everything that can be observed of a table (docs/how-it-works.md).
 
-    `version`, as stored, selects slot 0 when even, slot 1 when odd; a slot of None may hold anything. Directories
-    stand by name, pins are (reader, version) by reader. `open`: a writer lives; nothing else may change the table.
+    The stored `version` selects slot 0 if even, slot 1 if odd; a slot of None may contain anything. Directories are
+    ordered by name, pins (reader, version) by reader. `open`: there is a writer, and only it may change the table.
     """
 
     version: int
@@ -87,7 +87,7 @@ class State:
         return tuple(sorted({each.name for each in self.directories} - {entry.directory for entry in entries}))
 
     def directory(self, name: DirectoryName) -> Directory:
-        """Return a directory, without generations where there is none."""
+        """Return a directory, without generations if it does not exist."""
         return next((each for each in self.directories if each.name == name), Directory(name=name))
 
     def with_slot(self, number: int, version: Version | None) -> State:
@@ -95,7 +95,7 @@ class State:
         return replace(self, slots=(self.slots[0], version) if number % 2 else (version, self.slots[1]))
 
     def with_directories(self, changed: Iterable[Directory] = (), gone: Iterable[DirectoryName] = ()) -> State:
-        """Return the state with directories added, or put in the place of those of the same names, and others gone."""
+        """Return the state with directories added or replaced by name, and others removed."""
         by_name = {each.name: each for each in (*self.directories, *changed)}
         return replace(self, directories=tuple(by_name[name] for name in sorted(by_name.keys() - set(gone))))
 
@@ -119,7 +119,7 @@ class Drop:
 
 
 class Stage(enum.IntEnum):
-    """What a commit has surely finished, barriers included (docs/how-it-works.md); the step after it is in flight."""
+    """What a commit has completed, barriers included (docs/how-it-works.md); the next step is in flight."""
 
     STARTED = 0  # in flight: data, `_pm` bodies, new directories
     WRITTEN = 1  # in flight: headers of `_pm`, the sync of directories
@@ -139,7 +139,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recover:
-    """A writer opens the table, with (partition, end of the new generation) for each newest orphan, or dies in it."""
+    """A writer opens the table, with (partition, end of the new generation) for each newest orphan, or crashes then."""
 
     restated: tuple[tuple[int, int], ...] = ()
     crash: bool = False
@@ -154,14 +154,14 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpin:
-    """A reader gives its pin back, or dies: the pin goes with its process."""
+    """A reader releases its pin, or its process ends, which releases it too."""
 
     reader: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """The living writer removes directories that neither the committed version nor a pinned one names."""
+    """The writer removes directories that neither the committed nor a pinned version names."""
 
 
 Operation = Commit | Recover | Pin | Unpin | Purge

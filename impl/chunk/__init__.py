@@ -1,4 +1,4 @@
-"""One column chunk of a row group as `_pm` and the Parquet footer describe it: codec, statistics, filters.
+"""Column chunks of row groups, decoded as `_pm` describes them and encoded: codec, statistics, filters.
 
-It imports `pm`, `parquet` and the rooms before them. Begin with `chunk.py`.
+It imports `pm` and the packages before it. Begin with `chunk.py`.
 """

@@ -1,7 +1,7 @@
 """From the bytes of one column chunk to an Arrow array of the column's final type.
 
-No footer is read: page headers are walked first, then pyarrow decodes through metadata made for the one chunk, then
-the values are compared with what `_pm` says of them. What a chunk may cost in memory is bounded before any decoding.
+No footer is read: page headers are checked first, then pyarrow decodes with metadata made for this chunk alone, then
+the values are compared with their statistics in `_pm`. Memory is bounded before anything is decoded.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ def decode_chunk(content: bytes, column: Column, chunk: Chunk, *, file: str) -> 
 
     `content` is data.parquet from the chunk's `byte_range_start` to its `byte_range_end`; offsets in errors count from
     the start of that file. Levels are read by MAX_DEF and MAX_REP, not by FLAGS (docs/format.md). Raises CorruptError
-    for bytes that do not decode or contradict `_pm`, UnsupportedError for what is not known or would take too much
-    memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so their
-    count is the caller's to check.
+    for bytes that do not decode or contradict `_pm`, UnsupportedError for unknown features and for what would take too
+    much memory (2^24 values; 64 MiB, or 64 times the chunk's bytes). Nested lists have fewer rows than values, so the
+    caller checks their count.
     """
     return decode_checked(content, column, chunk, check_pages(content, column, chunk, file=file), file=file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPages:
-    """The pages of a chunk that may be decoded; `as_dictionary` where only a dictionary's real lengths can tell."""
+    """Pages that may be decoded; `as_dictionary` if their size is only known from the dictionary's real lengths."""
 
     leaf: Leaf
     pages: tuple[PageInfo, ...]
@@ -90,7 +90,7 @@ class CheckedPages:
 
 
 def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> CheckedPages:
-    """Check all of a chunk but its values: type, page headers, checksums, memory; raises as `decode_chunk`."""
+    """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`."""
     leaf = _leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
         reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
@@ -105,19 +105,19 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
 
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
-    """Decode what `check_pages` found fit; raises as `decode_chunk`."""
+    """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.as_dictionary)
     if checked.leaf.dimensions == 0:
         check_counts(stored, column, chunk, file=file)
-        # Timestamps are compared in any case: every table has them, and they tell the metadata of other rows with the
-        # same places.
+        # Timestamps are always compared: every table has them, and they reveal metadata that describes other rows at
+        # the same offsets.
         if tag_of(column.type) is TypeTag.TIMESTAMP or not are_vouched(checked.pages, chunk):
             check_bounds(stored, column, chunk, file=file)
     return _final(stored, column, chunk, file)
 
 
 def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]:
-    """Return the checked pages of a chunk, all of whose bytes are `content`; raises as `walk_pages` does."""
+    """Return the checked pages of the chunk whose bytes are `content`; raises as `walk_pages` does."""
     return walk_pages(
         content,
         file=file,
@@ -128,11 +128,11 @@ def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]
 
 
 def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
-    """Whether checksums that `pages_of` verified say that the pages are what was written, to the byte.
+    """Whether the checksums that `pages_of` verified prove that the pages are unchanged, to the byte.
 
-    A checksum covers a page's body, not its header. Of that, `pages_of` compares sizes and counts with the chunk's;
-    how values are encoded must be what the chunk's ENCODINGS leave, under the CRC of `_pm`. A v2 page's header divides
-    its body, which nothing confirms.
+    A checksum covers a page's body, not its header. `pages_of` compares the header's sizes and counts with the chunk's,
+    and the encoding of values must be the only one that the chunk's ENCODINGS, under the CRC of `_pm`, allow. How a v2
+    page's header divides its body is confirmed by nothing.
     """
     has_dictionary = bool(pages) and pages[0].kind is PageType.DICTIONARY
     data_pages = pages[1:] if has_dictionary else pages
@@ -141,14 +141,14 @@ def are_vouched(pages: tuple[PageInfo, ...], chunk: Chunk) -> bool:
     return (
         None not in [page.crc for page in pages]
         and all(page.kind is PageType.DATA_V1 and page.level_encodings == USUAL_LEVELS for page in data_pages)
-        # Encodings of levels have no bit: no values are encoded by them.
+        # Encodings used only for levels have no bit.
         and all(mask and mask & chunk.encodings for mask in masks)
         and (encodings <= BY_DICTIONARY if has_dictionary else len(encodings) <= 1)
     )
 
 
 def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
-    """Return how to read the column, after checking that type, physical type and levels fit each other."""
+    """Return how to read the column, after checking that type, physical type and levels are consistent."""
     tag, dimensions = tag_of(column.type), column.max_rep_level
     if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
         reject(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
@@ -194,9 +194,9 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
             .read(use_threads=False)
             .column(0)
         )
-        # One part is not copied.
+        # Combining a single part would copy it.
         values = column_read.chunk(0) if column_read.num_chunks == 1 else column_read.combine_chunks()
-        # Offsets are pyarrow's own, but indices and numbers with too many digits come from the file.
+        # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
         values.validate(full=not pa.types.is_binary(values.type))
     except PYARROW_ERRORS as error:
         reject(column, chunk, file, "page", "pages that decode", error)
@@ -204,7 +204,7 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
 
 
 def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str) -> pa.Array:
-    """Return a dictionary array as plain values, once their length together is known to be small."""
+    """Return a dictionary array as plain values, after checking that their total length is within the bound."""
     lengths = compute("binary_length", values.dictionary).cast(pa.int64())
     expanded_bytes = compute("sum", lengths.take(values.indices)).as_py() or 0
     if expanded_bytes > bound_bytes(chunk):
@@ -213,7 +213,7 @@ def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str)
 
 
 def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Array:
-    """Return stored values in the column's type; only values that the type cannot hold are wrong."""
+    """Return stored values in the column's type; raises only for values that the type cannot hold."""
     final = arrow_type(column.type, physical_type=column.physical_type, fixed_byte_len=column.fixed_byte_len)
     if stored.type == final:
         return stored
@@ -236,7 +236,7 @@ def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Arra
 
 
 def _is_ascii(stored: pa.Array) -> bool:
-    """Whether all bytes of an array of texts are ASCII, so that none has to be looked at for being UTF-8."""
+    """Whether all bytes of an array of texts are ASCII, and therefore valid UTF-8."""
     if not pa.types.is_binary(stored.type):
         return False
     content = stored.buffers()[2]
@@ -244,8 +244,8 @@ def _is_ascii(stored: pa.Array) -> bool:
 
 
 def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: str) -> None:
-    """Refuse nulls where the type of arrays has none, which a cast would let pass."""
+    """Reject null lists inside arrays, which the array type does not allow but a cast accepts."""
     while pa.types.is_list(lists.type.value_type):
         lists = lists.values
         if lists.null_count:
-            reject(column, chunk, file, "values", "no null inside of an array but elements", "a null list")
+            reject(column, chunk, file, "values", "no null inside an array except elements", "a null list")

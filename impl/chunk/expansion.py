@@ -1,4 +1,4 @@
-"""What a chunk may cost in memory: a bound on what its pages decode to, from what can be known before they are."""
+"""What a chunk may cost in memory: a bound on the decoded size of its pages, computed before they are decoded."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowE
 
 
 def bound_bytes(chunk: Chunk) -> int:
-    """Return what a chunk may decode to: real data takes room on disk too, however well it compresses."""
+    """Return how many bytes a chunk may decode to, as a multiple of its bytes on disk."""
     return max(EXPANDED_MAX_BYTES, EXPANSION_MAX * chunk.total_compressed)
 
 
 def check_expansion(
     content: bytes, leaf: Leaf, pages: tuple[PageInfo, ...], column: Column, chunk: Chunk, file: str
 ) -> bool:
-    """Refuse pages that may decode to too much; return whether only a dictionary's real lengths can tell.
+    """Reject pages that may decode to too much; return whether that depends on the dictionary's real lengths.
 
-    Raises CorruptError for pages that are broken, UnsupportedError for those that are refused.
+    Raises CorruptError for broken pages, UnsupportedError for pages that may decode to too much.
     """
     physical = column.physical_type
     width_bytes = (
@@ -51,7 +51,7 @@ def check_expansion(
     ]
     plain_bytes = chunk.num_values * max(width_bytes, 0) + sum(page.uncompressed_size_bytes for page in pages)
     by_dictionary_bytes = dictionary_bytes * sum(page.value_count for page in by_dictionary)
-    # Each value can repeat all that came before it in its page.
+    # Each value can repeat everything before it in its page.
     shared_bytes = sum(page.value_count * page.uncompressed_size_bytes for page in sharing)
     bound = bound_bytes(chunk)
     if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:

@@ -1,6 +1,6 @@
-"""A Parquet footer for one column chunk alone, so that pyarrow decodes its bytes without the file (docs/writing.md).
+"""A Parquet footer for a single column chunk, so that pyarrow decodes its bytes without the file (docs/writing.md).
 
-It says nothing of a column's meaning, decimals aside: values come back as they are stored.
+Apart from decimals it has no logical types: values are returned as they are stored.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ DECIMAL128_BYTES, DECIMAL128_DIGITS = 16, 38
 
 
 class Leaf(NamedTuple):
-    """What decides how a chunk's pages are read: the leaf's physical type and its levels.
+    """What is needed to read a chunk's pages: the leaf's physical type and its levels.
 
-    `dimensions` counts the lists around the leaf; `lists_optional` tells whether the inner ones have a level for null.
+    `dimensions` counts the lists around the leaf; with `lists_optional` the inner ones have a level for null.
     """
 
     physical_type: int
@@ -50,7 +50,7 @@ class Leaf(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) -> pq.FileMetaData:
-    """Return the metadata of a file whose bytes are one chunk, pages from its first byte on.
+    """Return the metadata of a file that consists of one chunk, whose pages start at its first byte.
 
     Raises pyarrow's errors for a leaf that Parquet does not allow.
     """
@@ -81,7 +81,7 @@ def chunk_metadata(leaf: Leaf, codec: int, value_count: int, size_bytes: int) ->
 
 @functools.lru_cache(maxsize=4096)
 def _schema(leaf: Leaf) -> tuple[tuple[Struct, ...], tuple[str, ...]]:
-    """Return the schema's elements, the root first, and the leaf's path; Arrow gets the names of `list_type`."""
+    """Return the schema's elements, the root first, and the leaf's path, named as in `list_type`."""
     elements = [make(SCHEMA_ELEMENT, name="root", num_children=1)]
     path = [COLUMN_NAME]
     for depth in range(leaf.dimensions):
@@ -107,7 +107,7 @@ def _leaf_element(leaf: Leaf, name: str) -> Struct:
     if leaf.decimal is not None:
         scale, precision = leaf.decimal.scale, leaf.decimal.precision
         if leaf.fixed_byte_len > DECIMAL128_BYTES:
-            # pyarrow makes the width of its numbers of their digits, and refuses bytes that are wider.
+            # pyarrow derives the width of decimals from their digits, and rejects wider bytes.
             precision = max(precision, DECIMAL128_DIGITS + 1)
         logical = make(LOGICAL_TYPE, DECIMAL=make(DECIMAL_TYPE, scale=scale, precision=precision))
         annotation = {"scale": scale, "precision": precision, "logical_type": logical}

@@ -1,7 +1,7 @@
-"""A row group encoded once, in a form that can be put at any place of any file.
+"""A row group encoded once, in a form that can be placed at any offset of any file.
 
-What pyarrow writes does not depend on its place but for the offsets in the row group's Thrift struct and in the offset
-indexes, whose varints grow with the place (docs/writing.md, method B).
+Of what pyarrow writes, only the offsets in the row group's Thrift struct and in the offset indexes depend on the
+position in the file; their varints grow with it (docs/writing.md).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 HOME_BYTES = len(MAGIC)
-"""Where a row group stands until it is placed: behind the first bytes of a file, since an offset of 0 means "none"."""
+"""The provisional offset of a row group: behind the magic bytes, because an offset of 0 means "none"."""
 DEFAULT_OPTIONS = EncodeOptions()
 NO_BITSETS: Mapping[int, bytes] = MappingProxyType({})
 CHUNK_OFFSETS = (CHUNK["file_offset"], CHUNK["column_index_offset"])
@@ -60,9 +60,9 @@ COLUMN_INDEX_IDS = (CHUNK["column_index_offset"], CHUNK["column_index_length"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRowGroup:
-    """A row group at a place: the bytes to write at `offset_bytes`, its encoded Thrift struct, its chunks for `_pm`.
+    """A row group at its final offset: the bytes to write there, its encoded Thrift struct, its chunks for `_pm`.
 
-    `bitset_offsets` says by column where the bitsets of its bloom filters stand.
+    `bitset_offsets` has the offsets of the bloom filters' bitsets, by column.
     """
 
     offset_bytes: int
@@ -75,11 +75,11 @@ class PlacedRowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedRowGroup:
-    """A row group with all offsets as if it stood at `HOME_BYTES`.
+    """A row group with all offsets as if it started at `HOME_BYTES`.
 
-    `content` are its pages, bloom filters and column indexes, which are the same at every place; the offset indexes,
-    if there are any, follow them, one for each of `columns`. Lists and structs that hold no offset are packed.
-    `bitsets` are those of bloom filters, by column; `bitset_offsets` has those that `content` holds.
+    `content` holds its pages, bloom filters and column indexes, which are the same at every offset; the offset indexes,
+    if there are any, follow, one for each of `columns`. Lists and structs without offsets are kept encoded. `bitsets`
+    are the bloom filters' bitsets by column; `bitset_offsets` covers those in `content`.
     """
 
     row_count: int
@@ -92,7 +92,7 @@ class EncodedRowGroup:
     bitset_offsets: Mapping[int, int] = field(default_factory=dict)
 
     def position(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
-        """Return the row group for `offset_bytes` of a file, at least `HOME_BYTES`; `sorting` is what it states."""
+        """Return the row group for `offset_bytes`, at least `HOME_BYTES`, with `sorting` as its sorting columns."""
         assert offset_bytes >= HOME_BYTES, offset_bytes
         delta_bytes = offset_bytes - HOME_BYTES
         position = offset_bytes + len(self.content)
@@ -127,11 +127,11 @@ def encode_row_group(
     options: EncodeOptions = DEFAULT_OPTIONS,
     bitsets: Mapping[int, bytes] = NO_BITSETS,
 ) -> EncodedRowGroup:
-    """Encode all rows of `stored`, at least one, as one row group; its arrays are as Parquet stores them.
+    """Encode all rows of `stored`, at least one, as one row group; its arrays are in the form that Parquet stores.
 
     `bounds` replaces the minimum and maximum of a column in the Thrift statistics and in `_pm`, and None removes them;
-    bounds longer than 4,096 bytes are left out of both. A column whose bounds are not those that pyarrow found has no
-    column index, because that would say otherwise. `bitsets` are bloom filters to stand behind the pages, by column.
+    bounds longer than 4,096 bytes are left out of both. A column whose bounds differ from pyarrow's has no column
+    index, which would contradict them. `bitsets` are bloom filters to write behind the pages, by column.
     """
     written = write_row_group(stored, bounds, options)
     position = HOME_BYTES
@@ -195,7 +195,7 @@ def _chunk(meta: Mapping[str, Any]) -> Chunk:
     statistics = meta.get("statistics", {})
     encodings = encodings_mask(tuple(meta["encodings"]))
     assert encodings is not None, meta["encodings"]
-    # An empty value counts as absent in `_pm`.
+    # `_pm` cannot represent an empty value, which counts as absent.
     minimum, maximum = (
         Statistic(value=value, exact=True) if value else None
         for value in (statistics.get("min_value"), statistics.get("max_value"))

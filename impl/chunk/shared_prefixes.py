@@ -1,7 +1,7 @@
-"""How many bytes the values of DELTA_BYTE_ARRAY pages share with the ones before them, without building any value.
+"""How many bytes the values of DELTA_BYTE_ARRAY pages share with their predecessors, without decoding them.
 
-Such a page begins with the length of what each value shares, in the form of an INT32 page of DELTA_BINARY_PACKED. So
-pyarrow reads the lengths as those of another column, and bytes behind them are none of its business.
+Such a page begins with the length of the prefix that each value shares, in the form of an INT32 page of
+DELTA_BINARY_PACKED. So pyarrow can read the lengths as another column, ignoring the bytes behind them.
 Source: Apache Parquet format, "Encodings", DELTA_BYTE_ARRAY.
 """
 
@@ -37,7 +37,7 @@ ENCODING_FIELDS = {
 def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *, is_optional: bool) -> int:
     """Return what the values of pages of a chunk, all DELTA_BYTE_ARRAY, share with their predecessors.
 
-    `content` is the whole chunk. Raises pyarrow's errors, and ValueError for lengths that are none.
+    `content` is the whole chunk. Raises pyarrow's errors, and ValueError for negative lengths.
     """
     lengths = b"".join(_as_lengths(content, chunk.byte_range_start, page) for page in pages)
     as_numbers = Leaf(physical_type=PhysicalType.INT32, is_optional=is_optional)
@@ -49,7 +49,7 @@ def shared_byte_count(content: bytes, pages: Sequence[PageInfo], chunk: Chunk, *
 
 
 def _as_lengths(content: bytes, start: int, page: PageInfo) -> bytes:
-    """Return a page whose lengths are all that it holds, for what its header says."""
+    """Return the page with a header for which it contains nothing but the lengths."""
     header, _ = decode(content, file="", start=page.header_offset_bytes - start)
     field_id = PAGE_FIELDS[HEADER_NAMES[page.kind]]
     inner = value_of(header, field_id)

@@ -1,6 +1,6 @@
-"""The values of a chunk against what `_pm` says of them: how many, how many nulls, and their bounds.
+"""The values of a chunk compared with their statistics in `_pm`: count, null count and bounds.
 
-Where pages have no checksum, this is what finds a byte that was changed inside of one.
+Where pages have no checksum, only this finds a changed byte inside one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
-    """Raise CorruptError unless the chunk's counts are those of its values, which are flat and as stored."""
+    """Raise CorruptError unless the chunk's counts are those of its values, which are flat and in stored form."""
     if len(values) != chunk.num_values:
         reject(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
     if chunk.null_count is not None and values.null_count != chunk.null_count:
@@ -33,18 +33,18 @@ def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 
 
 def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
-    """Raise CorruptError unless the chunk's bounds fit its values, which are flat and as stored.
+    """Raise CorruptError unless the chunk's bounds fit its values, which are flat and in stored form.
 
-    EXACT bounds must occur among the values: not with BINARY and arrays (docs/format.md), and a bound may be the
-    start of a long text, as the converter marks everything exact (docs/migration.md). Orders: docs/format.md. Columns
-    of unknown type and INT96 have no known order, nor do minima above their maxima (unsigned integers of others).
+    EXACT bounds must occur among the values, except for BINARY and arrays (docs/format.md); a bound may also be the
+    start of a long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no
+    known order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
     """
     tag = tag_of(column.type)
     if (chunk.minimum is None and chunk.maximum is None) or tag is None or column.physical_type == PhysicalType.INT96:
         return
     low, high = (_bound(statistic, column, chunk, file) for statistic in (chunk.minimum, chunk.maximum))
     if tag.name.startswith("DECIMAL") and valid_decimal_shape(column.type) is None:
-        # Of a number of digits that there is not, values stay bytes, which are not in the order of numbers.
+        # Decimals of an impossible precision stay bytes, whose order is not that of numbers.
         return
     if (
         column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
@@ -72,12 +72,12 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 
 
 def reject(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
-    """Raise CorruptError about a column's chunk, placed at its start."""
+    """Raise CorruptError about a column's chunk, at its start offset."""
     raise _about(CorruptError, column, chunk, file, field, expected, actual)
 
 
 def refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
-    """Raise UnsupportedError about a column's chunk, placed at its start."""
+    """Raise UnsupportedError about a column's chunk, at its start offset."""
     raise _about(UnsupportedError, column, chunk, file, field, expected, actual)
 
 
@@ -105,21 +105,21 @@ def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str)
 
 
 def _extremes(values: pa.Array, column: Column) -> tuple[Any, Any]:
-    """Return the smallest and largest value in the terms of `_bound`, or two None where all are null."""
+    """Return the smallest and largest value in the representation of `_bound`, or two None where all are null."""
     if tag_of(column.type) in (TypeTag.CHAR, TypeTag.IPV4):
         values = values.view(pa.uint32())
     smallest, largest = _min_max(values)
     shape = valid_decimal_shape(column.type)
     if smallest is None or shape is None:
         return smallest, largest
-    # Not in decimal arithmetic, which rounds to 28 digits by default.
+    # Not by decimal arithmetic, which rounds to 28 digits by default.
     scale = 10**shape.scale
     return int(Fraction(smallest) * scale), int(Fraction(largest) * scale)
 
 
 def _min_max(values: pa.Array) -> tuple[Any, Any]:
     if pa.types.is_floating(values.type) and len(values) and not values.null_count:
-        # Many times as fast, but where there is a NaN, which Arrow passes over.
+        # Many times as fast, but wrong if there is a NaN, which Arrow skips.
         numbers = values.to_numpy()
         smallest, largest = numbers.min().item(), numbers.max().item()
         if not _is_nan(smallest):
@@ -133,7 +133,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _is_truncation(bound: Bound, value: Bound) -> bool:
-    """Whether a bound can be the start of a longer text: cut for a minimum, its last character raised for a maximum."""
+    """Whether a bound can be a truncated text: a prefix for a minimum, with its last character raised for a maximum."""
     if not isinstance(bound, bytes) or not isinstance(value, bytes) or len(bound) >= len(value):
         return False
     return value.startswith(bound if bound < value else bound.rstrip(UTF8_CONTINUATION)[:-1])

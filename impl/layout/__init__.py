@@ -1,1 +1,1 @@
-"""Every byte layout, declared once as a table of fields; everything else about it is derived."""
+"""Every byte layout, declared once as a table of fields, from which everything else is derived."""

@@ -1,4 +1,4 @@
-"""Words made of bits, declared once as tables."""
+"""Bit fields of words, declared once as tables."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """`size_bits` bits of a word from `offset_bits` on, the lowest bit being 0."""
+    """`size_bits` bits of a word from `offset_bits` on; bit 0 is the lowest."""
 
     name: str
     offset_bits: int
     size_bits: int
     meaning: str
     mask: int = field(init=False, repr=False)
-    """The bits in place."""
+    """All bits of the field set."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mask", ((1 << self.size_bits) - 1) << self.offset_bits)
@@ -24,14 +24,14 @@ class Bits:
         return (word & self.mask) >> self.offset_bits
 
     def put(self, word: int, value: int) -> int:
-        """Return `word` with the bits set to `value`; a value that is too large is our bug."""
+        """Return `word` with the bits set to `value`, which must fit."""
         assert 0 <= value <= self.mask >> self.offset_bits, (self.name, value)
         return (word & ~self.mask) | (value << self.offset_bits)
 
 
 @dataclass(frozen=True, slots=True)
 class BitTable:
-    """The bits of one word, with the place where the format defines them."""
+    """The bits of one word, and the source that defines them."""
 
     title: str
     source: str

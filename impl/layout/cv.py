@@ -1,4 +1,4 @@
-"""The byte layout of `_cv`, the file that says how a table's column files are called."""
+"""The byte layout of `_cv`, the file that holds the name suffixes of a table's column files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SOURCE = "QuestDB's public sources, checked on a table of 9.4.2 with added and r
 
 @layout_of(title="`_cv` header", size_bytes=40, source=SOURCE)
 class ColumnVersionsHeader(Record):
-    """The fixed part at the start: the version, and where the two areas lie. A new file is all zeros."""
+    """The fixed part at the start: the version, and the position of both areas. A new file is all zeros."""
 
     version: I64 = meaning("number of the newest version; even selects area A, odd area B")
     a_offset: I64 = meaning("area A: offset of its entries")
@@ -20,7 +20,7 @@ class ColumnVersionsHeader(Record):
 
 @layout_of(title="`_cv` entry", size_bytes=32, source=SOURCE)
 class ColumnVersion(Record):
-    """One column in one partition, or in all the others."""
+    """One column in one partition, or in all partitions without an entry."""
 
     partition_timestamp: I64 = meaning("start of the partition; the smallest number = partitions without an entry")
     column_index: I64 = meaning("writer index of the column")

@@ -37,7 +37,7 @@ class MetaColumn(Record):
     index_block_capacity: I32 = meaning("setting of the symbol index")
     symbol_capacity: I32 = meaning("setting of the symbol dictionary")
     unused: Annotated[bytes, gap(4)] = meaning("unused here")
-    replacing_index: I32 = meaning("1 + writer index of the column whose place this one took, or 0")
+    replacing_index: I32 = meaning("1 + writer index of the column that this one replaced, or 0")
     unused_end: Annotated[bytes, gap(4)] = meaning("unused here")
 
 

@@ -12,7 +12,7 @@ MAGIC = b"PAR1"
 
 @layout_of(title="Parquet tail", size_bytes=8, source="Apache Parquet format, File format")
 class ParquetTail(Record):
-    """The last bytes of the file; the Thrift footer stands before them."""
+    """The last bytes of the file, behind the Thrift footer."""
 
     footer_length: U32 = meaning("bytes of the Thrift footer")
     magic: Annotated[bytes, gap(4)] = meaning("`PAR1`")

@@ -70,7 +70,7 @@ class RowGroupHeader(Record):
 
 @layout_of(title="Column chunk", size_bytes=64, source=f"{SPECIFICATION}, Column chunk")
 class ColumnChunk(Record):
-    """One column of one row group: where its pages lie in data.parquet, and what is known of its values."""
+    """One column of one row group: the position of its pages in data.parquet, and statistics of its values."""
 
     codec: U8 = meaning("Parquet CompressionCodec")
     encodings: U8 = meaning("encodings of the pages, a bit each")
@@ -191,12 +191,12 @@ FOOTER_FEATURES = BitTable(
         Bits("SEQ_TXN", 0, 1, "a section with the sequencer transaction"),
         Bits("SCRATCHPAD", 1, 1, "a section with small named byte strings"),
         Bits("COVERING_INDEX", 2, 1, "a section that describes covering indexes"),
-        Bits("COVERING_INDEX_REQUIRED", 32, 1, "required twin of COVERING_INDEX: rejects this footer here"),
+        Bits("COVERING_INDEX_REQUIRED", 32, 1, "required counterpart of COVERING_INDEX: rejected by this reader"),
     ),
 )
 SEQ_TXN, SCRATCHPAD, COVERING_INDEX, COVERING_INDEX_REQUIRED = FOOTER_FEATURES.bits
 
-REQUIRED_FEATURES = Bits("REQUIRED", 32, 32, "unknown bits here make a reader reject")
+REQUIRED_FEATURES = Bits("REQUIRED", 32, 32, "a reader rejects what has an unknown bit here")
 OPTIONAL_FEATURES = Bits("OPTIONAL", 0, 32, "unknown bits here are ignored and kept")
 
 STAT_FLAGS = BitTable(
@@ -205,10 +205,10 @@ STAT_FLAGS = BitTable(
     8,
     (
         Bits("MIN_STAT_PRESENT", 0, 1, "there is a minimum"),
-        Bits("MIN_STAT_INLINED", 1, 1, "its bytes stand in the chunk"),
+        Bits("MIN_STAT_INLINED", 1, 1, "its bytes are in the chunk"),
         Bits("MIN_STAT_VALUE_EXACT", 2, 1, "it is a value of the chunk, not only a bound"),
         Bits("MAX_STAT_PRESENT", 3, 1, "there is a maximum"),
-        Bits("MAX_STAT_INLINED", 4, 1, "its bytes stand in the chunk"),
+        Bits("MAX_STAT_INLINED", 4, 1, "its bytes are in the chunk"),
         Bits("MAX_STAT_VALUE_EXACT", 5, 1, "it is a value of the chunk, not only a bound"),
         Bits("DISTINCT_COUNT_PRESENT", 6, 1, "DISTINCT_COUNT is known"),
         Bits("NULL_COUNT_PRESENT", 7, 1, "NULL_COUNT is known"),

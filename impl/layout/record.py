@@ -1,7 +1,7 @@
-"""A byte layout as a class: its annotations are the table of fields, and nobody types an offset.
+"""A byte layout as a class whose annotations are the table of fields; no offset is ever written by hand.
 
-From the one declaration come the offsets, a `struct` format for single records, a NumPy dtype for arrays of them,
-the annotated hex of `inspect` and the tables of `docs/format.md`.
+The offsets, a `struct` format for single records, a NumPy dtype for arrays of them, the annotated hex of `inspect`
+and the tables of `docs/format.md` are derived from that one declaration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one value stands in the file: its name in the tables, `struct` code, NumPy code, size and sign."""
+    """How one value is stored in the file: its name in the tables, `struct` code, NumPy code, size."""
 
     name: str
     struct_code: str
@@ -45,7 +45,7 @@ def _integer(name: str, struct_code: str) -> Wire:
 
 
 def gap(size_bytes: int) -> Wire:
-    """Return the wire form of bytes without meaning, kept as they are."""
+    """Return the wire form of unused bytes, which are kept as they are."""
     return Wire("bytes", f"{size_bytes}s", f"V{size_bytes}", size_bytes)
 
 
@@ -72,13 +72,13 @@ class FieldSpec:
 
     @property
     def format_name(self) -> str:
-        """The name as the format's own documents spell it."""
+        """The name as QuestDB's documents spell it."""
         return self.name.upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All that is derived from the fields of one record."""
+    """Everything that is derived from the fields of one record."""
 
     title: str
     source: str
@@ -89,7 +89,7 @@ class Layout:
     names: tuple[str, ...]
 
     def field(self, name: str) -> FieldSpec:
-        """Return the field of that name; a wrong name is our bug and raises KeyError."""
+        """Return the field of that name; raises KeyError for an unknown name."""
         for spec in self.fields:
             if spec.name == name:
                 return spec
@@ -111,9 +111,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Where a record stands, or should: what is wrong with one of its fields is said in terms of it.
+    """Where a record is, or should be; errors about its fields are made from it.
 
-    `of` follows the names of its fields where a file has many such records: " of column 3".
+    `of` is appended to field names where a file has many such records: " of column 3".
     """
 
     layout: Layout
@@ -132,19 +132,19 @@ class RecordPosition:
         return CorruptError.of(self.problem(name, expected, actual))
 
     def unsupported(self, name: str, expected: object, actual: object) -> UnsupportedError:
-        """Return the error for bytes that this reader does not know, or refuses to spend memory on."""
+        """Return the error for a feature that this reader does not have, or that needs more memory than it allows."""
         return UnsupportedError.of(self.problem(name, expected, actual))
 
 
 class Record:
-    """Base of all layout classes; `layout` is filled in by the decorator `layout_of`."""
+    """Base of all layout classes; the decorator `layout_of` sets `layout`."""
 
     __slots__ = ()
     layout: ClassVar[Layout]
 
     @classmethod
     def unpack(cls, data: Buffer, offset_bytes: int, *, file: str) -> Self:
-        """Decode the record at `offset_bytes`; CorruptError when it does not fit into `data`."""
+        """Decode the record at `offset_bytes`; raises CorruptError if it does not fit into `data`."""
         layout = cls.layout
         if offset_bytes < 0 or offset_bytes + layout.size_bytes > len(data):
             expected = f"{layout.size_bytes} bytes inside the first {len(data)}"
@@ -154,14 +154,14 @@ class Record:
 
     @classmethod
     def at(cls, file: str, offset_bytes: int, of: str = "") -> RecordPosition:
-        """Return the place of such a record in a file, for what is wrong with its fields.
+        """Return the position of such a record in a file, for errors about its fields.
 
-        Checks that run once a column or a read make it only for an error (`functools.partial`).
+        Checks that run for every column or read create it only for an error (`functools.partial`).
         """
         return RecordPosition(cls.layout, file, offset_bytes, of)
 
     def pack(self) -> bytes:
-        """Encode the record; a value that does not fit its field is our bug and raises struct.error."""
+        """Encode the record; raises struct.error for a value that does not fit its field."""
         return self.layout.packer.pack(*(getattr(self, name) for name in self.layout.names))
 
 
@@ -174,13 +174,13 @@ class _Meaning:
 
 
 def meaning(text: str) -> Any:
-    """Give a field its description in the tables; its value is always read from bytes or passed by name."""
+    """Describe a field for the tables; it has no default value."""
     return _Meaning(text)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(meaning,))
 def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[RecordType]], type[RecordType]]:
-    """Turn an annotated class into a frozen record with a `layout`, and check the table as the module is imported."""
+    """Turn an annotated class into a frozen record with a `layout`; the table is checked on import."""
 
     def decorate(declared: type[RecordType]) -> type[RecordType]:
         hints = get_type_hints(declared, include_extras=True)
@@ -193,7 +193,7 @@ def layout_of(*, title: str, size_bytes: int, source: str) -> Callable[[type[Rec
             specs.append(FieldSpec(name, _wire_of(hints[name]), end_bytes, described.text))
         derived = derive_layout(title, source, tuple(specs))
         assert derived.size_bytes == size_bytes, f"{title}: fields add up to {derived.size_bytes}, not {size_bytes}"
-        # dataclass(slots=True) makes a new class, so the layout is attached to what it returns.
+        # dataclass(slots=True) creates a new class, so the layout is attached to its result.
         record = dataclass(frozen=True, slots=True, kw_only=True)(declared)
         record.layout = derived
         return record
@@ -209,9 +209,9 @@ def _wire_of(hint: Any) -> Wire:
 
 
 def derive_layout(title: str, source: str, specs: tuple[FieldSpec, ...]) -> Layout:
-    """Derive a layout from its fields; names that repeat and fields that do not join are our bug."""
+    """Derive a layout from its fields, whose names must be unique and which must leave no gaps."""
     names = tuple(spec.name for spec in specs)
-    assert len(set(names)) == len(names), f"{title}: a name stands twice"
+    assert len(set(names)) == len(names), f"{title}: a name occurs twice"
     packer = struct.Struct("<" + "".join(spec.wire.struct_code for spec in specs))
     dtype = np.dtype(
         {

@@ -22,7 +22,7 @@ class SymbolOffsetsHeader(Record):
 
 @layout_of(title="Symbol offset", size_bytes=8, source=SOURCE)
 class SymbolOffset(Record):
-    """Where the symbol of one key begins, and the one before it ends; the first is 0."""
+    """Where the symbol of one key begins and its predecessor ends; the first is 0."""
 
     offset: I64 = meaning("offset in `.c`")
 

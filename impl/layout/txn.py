@@ -1,4 +1,4 @@
-"""The byte layouts of `_txn`, the file that says which snapshot of a table is committed."""
+"""The byte layouts of `_txn`, the file that determines which version of a table is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = "QuestDB's public sources, checked on tables of 9.3.4 to 2026-07"
 
 @layout_of(title="`_txn` base header", size_bytes=64, source=SOURCE)
 class BaseHeader(Record):
-    """The fixed part at the start: the version, and where the two areas lie."""
+    """The fixed part at the start: the version, and the position of both areas."""
 
     version: I64 = meaning("number of the committed version; even selects area A, odd area B")
     a_record_offset: I32 = meaning("area A: offset of the record")
@@ -45,7 +45,7 @@ class TransactionRecord(Record):
     lag_row_count: I32 = meaning("rows in the lag")
     lag_min_timestamp: I64 = meaning("smallest timestamp of the lag; unaligned")
     lag_max_timestamp: I64 = meaning("largest timestamp of the lag; unaligned")
-    left_over: Annotated[bytes, gap(12)] = meaning("never written up to 2026-07: keeps what stood there")
+    left_over: Annotated[bytes, gap(12)] = meaning("never written up to 2026-07: keeps earlier contents of the file")
     symbol_column_count: I32 = meaning("symbol counts that follow")
 
 

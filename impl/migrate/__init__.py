@@ -1,1 +1,1 @@
-"""`_pm` made from a Parquet file, and `_pm` made from `_pm`: what QuestDB's converter does (docs/migration.md)."""
+"""`_pm` made from Parquet files of older releases, as QuestDB's converter makes it (docs/migration.md)."""

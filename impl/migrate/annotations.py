@@ -1,4 +1,4 @@
-"""What leaves mean, and which meanings are legal for which physical type (docs/migration.md)."""
+"""Annotations of leaves, and which are legal for which physical type (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOGICAL_OF = {
 
 
 class Annotation(NamedTuple):
-    """What a leaf means: a name of parquet.thrift, with digits of a decimal, unit of a time, kind of integer."""
+    """The annotation of a leaf: its name in parquet.thrift, digits of a decimal, unit of a time, kind of integer."""
 
     name: str
     decimal: DecimalType | None = None
@@ -36,13 +36,13 @@ class Annotation(NamedTuple):
 
 
 def converted_name(element: SchemaElement) -> str | None:
-    """Return the name of an element's converted type, None without one or for an unknown one."""
+    """Return the name of an element's converted type, None if it is absent or unknown."""
     number = element.converted_type
     return None if number is None else CONVERTED_NAMES.get(number)
 
 
 def converted_of(element: SchemaElement) -> Annotation | None:
-    """Return what the converted type of a leaf says; raises RefusalError."""
+    """Return the annotation of a leaf's converted type; raises RejectionError."""
     if element.converted_type is None:
         return None
     if (element.precision is None) != (element.scale is None):
@@ -58,7 +58,7 @@ def converted_of(element: SchemaElement) -> Annotation | None:
 
 
 def logical_of(union: Union | None) -> Annotation | None:
-    """Return what the logical type of a leaf says; raises RefusalError."""
+    """Return the annotation of a leaf's logical type; raises RejectionError."""
     if union is None:
         return None
     if union.name in GROUP_LOGICAL_TYPES:
@@ -70,7 +70,7 @@ def logical_of(union: Union | None) -> Annotation | None:
         return Annotation(union.name, unit=value.unit.name)
     if isinstance(value, IntType):
         sign = "INT" if value.is_signed else "UINT"
-        # Widths that do not exist are taken for the plain one.
+        # The converter takes integers of other widths for unannotated ones.
         return Annotation(
             union.name, integer=f"{sign}_{value.bit_width}" if value.bit_width in (8, 16, 32, 64) else "INT_32"
         )
@@ -84,7 +84,7 @@ def _digits(decimal: DecimalType) -> DecimalType:
 
 
 def physical_of(number: int, length: int | None) -> tuple[PhysicalType, int]:
-    """Return the physical type of a leaf, and the length of its values if they have one; raises RefusalError."""
+    """Return the physical type of a leaf, and the length of its values if it is fixed; raises RejectionError."""
     try:
         physical_type = PhysicalType(number)
     except ValueError:
@@ -99,7 +99,7 @@ def physical_of(number: int, length: int | None) -> tuple[PhysicalType, int]:
 
 
 def check_converted(converted: Annotation | None, physical_type: PhysicalType, fixed_byte_len: int) -> None:
-    """Refuse a converted type that the physical type does not take; raises RefusalError."""
+    """Reject a converted type that is illegal for the physical type; raises RejectionError."""
     if converted is None:
         return
     if converted.decimal is not None:
@@ -111,7 +111,7 @@ def check_converted(converted: Annotation | None, physical_type: PhysicalType, f
 
 
 def check_logical(logical: Annotation | None, physical_type: PhysicalType, fixed_byte_len: int) -> None:
-    """Refuse a logical type that the physical type does not take; raises RefusalError."""
+    """Reject a logical type that is illegal for the physical type; raises RejectionError."""
     if logical is None:
         return
     if logical.decimal is not None:
@@ -148,7 +148,7 @@ def _check_decimal(decimal: DecimalType, physical_type: PhysicalType, fixed_byte
 
 
 def _digits_in(length: int) -> float:
-    """Return how many digits fit into so many bytes, in the converter's arithmetic of doubles."""
+    """Return how many digits fit into `length` bytes, in double arithmetic like the converter's."""
     bits = 8 * length - 1
     if bits > DOUBLE_MAX_BITS:
         return math.inf

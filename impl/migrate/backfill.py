@@ -1,4 +1,4 @@
-"""First and last timestamp of a row group, decoded where the footer lacks them (docs/migration.md)."""
+"""First and last timestamp of a row group, decoded if the footer lacks them (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ENCODINGS = {
     PhysicalType.INT64: {PageEncoding.PLAIN, *BY_DICTIONARY, PageEncoding.DELTA_BINARY_PACKED},
     PhysicalType.INT96: {PageEncoding.PLAIN, *BY_DICTIONARY},
 }
-"""Of data pages that are decoded."""
+"""Encodings of the data pages that are decoded."""
 _DECODED_AS = {PhysicalType.INT64: int(TypeTag.LONG), PhysicalType.INT96: TIMESTAMP_NS}
 
 
 def with_bounds(chunk: Chunk, column: Column, read: Callable[[int, int], bytes], *, file: str) -> Chunk:
     """Return the chunk with the first and last row's value as minimum and maximum, unless it has both inlined.
 
-    Of unsorted rows these are no bounds. Raises RefusalError where the pages cannot be decoded.
+    For unsorted rows these are not bounds. Raises RejectionError if the pages cannot be decoded.
     """
     if chunk.num_values == 0 or (_is_inlined(chunk.minimum) and _is_inlined(chunk.maximum)):
         return chunk
@@ -51,7 +51,7 @@ def _first_and_last(chunk: Chunk, column: Column, read: Callable[[int, int], byt
     if physical_type not in ENCODINGS or chunk.total_compressed > CHUNK_MAX_BYTES:
         raise _rejection(chunk, f"a chunk of {' or '.join(kind.name for kind in ENCODINGS)}", physical_type.name)
     content = read(chunk.total_compressed, chunk.byte_range_start)
-    # The statistics that are replaced are not to be believed, nor those that say how many values are null.
+    # The statistics that are replaced must not be used, and neither must the null count.
     bare = replace(chunk, null_count=None, distinct_count=None, minimum=None, maximum=None)
     stored = replace(column, type=_DECODED_AS[physical_type])
     try:

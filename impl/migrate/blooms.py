@@ -1,4 +1,4 @@
-"""Bloom filters of data.parquet on their way into `_pm`, as the server inlines them (docs/migration.md)."""
+"""Bloom filters of data.parquet, read to be inlined into `_pm` as the server does (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tornproof.impl.parquet.fields import BLOOM_FILTER_HEADER
 
 HEADER_FIRST_BYTES = 256
 HEADER_MAX_BYTES = 1 << 20
-# Chunks may share a filter, each of which gets a copy.
+# Chunks may share a filter, and each gets a copy.
 TOTAL_MAX_BYTES = 64 << 20
 
 
 class BloomFilters:
-    """Reads the filters of one file; `physical_size_bytes` is how long it is, whatever part of it is converted."""
+    """Reads the filters of one file of `physical_size_bytes`, of which only a prefix may be converted."""
 
     def __init__(self, read: Callable[[int, int], bytes], physical_size_bytes: int) -> None:
         self.read = read
@@ -25,7 +25,7 @@ class BloomFilters:
         self.free_bytes = max(TOTAL_MAX_BYTES, physical_size_bytes)
 
     def bitset_of(self, meta: ColumnMetaData) -> bytes | None:
-        """Return the bitset of a chunk, None without one; raises RefusalError for one that cannot be read."""
+        """Return the bitset of a chunk, or None; raises RejectionError for one that cannot be read."""
         offset_bytes, length_bytes = meta.bloom_filter_offset, meta.bloom_filter_length
         if offset_bytes is None or offset_bytes <= 0 or length_bytes is None or length_bytes <= 0:
             return None
@@ -44,11 +44,11 @@ class BloomFilters:
         return bitset
 
     def _header(self, offset_bytes: int) -> tuple[int, int]:
-        """Return the length of the bitset and where it starts."""
+        """Return the length and the offset of the bitset."""
         length = HEADER_FIRST_BYTES
         while True:
             content = self._read(length, offset_bytes)
-            # Unknown kinds of filters are refused in both ways of reading: what their bits mean is not known.
+            # Both modes reject unknown kinds of filters, because the meaning of their bits is unknown.
             reader = StructReader(content, offset_bytes, as_questdb=True)
             try:
                 header = reader.read(BLOOM_FILTER_HEADER)

@@ -1,4 +1,4 @@
-"""The blocks of a converted `_pm`: what it says of each chunk (docs/migration.md)."""
+"""The chunks in the blocks of a converted `_pm` (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_STATISTICS = Statistics(null_count=None, distinct_count=None, max_value=None
 
 
 def check_row_groups(footer: FileMetaData, column_count: int) -> None:
-    """Refuse row groups that the converter does not take, or so many that nobody reads them; raises RefusalError."""
+    """Reject row groups that the converter rejects, or more than readers accept; raises RejectionError."""
     for name, count, count_max in (
         ("schema", column_count, COLUMN_COUNT_LIMIT),
         ("row_groups", len(footer.row_groups), ROW_GROUP_COUNT_LIMIT),
@@ -32,7 +32,7 @@ def check_row_groups(footer: FileMetaData, column_count: int) -> None:
 
 
 def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
-    """Refuse chunks in other files, which an empty path names too; raises RefusalError."""
+    """Reject chunks in other files, even if their path is empty; raises RejectionError."""
     for position, row_group in enumerate(row_groups):
         for index, column in enumerate(row_group.columns):
             if column.file_path is not None:
@@ -43,9 +43,9 @@ def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
 
 
 def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:
-    """Return what `_pm` says of a chunk; statistics may be longer than it can hold.
+    """Return the chunk as `_pm` describes it; statistics may be longer than it can hold.
 
-    A dictionary page at offset 0 means "none" to many writers; the converter writes the 0 (docs/migration.md).
+    Many writers mean "none" by a dictionary page at offset 0; the converter writes the 0 (docs/migration.md).
     """
     statistics = meta.statistics or _NO_STATISTICS
     start = meta.dictionary_page_offset
@@ -65,7 +65,7 @@ def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:
 
 
 def check_statistics(chunk: Chunk) -> None:
-    """Refuse statistics whose length `_pm` cannot say; raises RefusalError."""
+    """Reject statistics that are too long for `_pm`; raises RejectionError."""
     for name, statistic in (("min_value", chunk.minimum), ("max_value", chunk.maximum)):
         if statistic is not None and len(statistic.value) > STATISTIC_LIMIT_BYTES:
             expected = f"at most {STATISTIC_LIMIT_BYTES} bytes"
@@ -73,7 +73,7 @@ def check_statistics(chunk: Chunk) -> None:
 
 
 def meta_of(column: ColumnChunk) -> ColumnMetaData:
-    """Return the metadata of a chunk that has been checked."""
+    """Return the metadata of a chunk that `check_row_groups` accepted."""
     assert column.meta_data is not None, "checked before"
     return column.meta_data
 
@@ -108,7 +108,7 @@ def _not_negative(number: int, name: str) -> None:
 def _encodings(encodings: tuple[int, ...]) -> int:
     mask = 0
     for encoding in encodings:
-        # Those that are not known have no bit.
+        # Unknown encodings have no bit.
         mask |= ENCODING_MASKS.get(encoding, 0)
     return mask
 

@@ -24,13 +24,13 @@ from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""(size, offset), both in bytes, to the bytes there; fewer only at the end of the file."""
+"""Takes (size, offset) in bytes and returns the bytes there; fewer only at the end of the file."""
 
 
 class ConversionMode(enum.Enum):
-    """Which of QuestDB's two callers (docs/migration.md)."""
+    """Which of the converter's two callers in QuestDB is followed (docs/migration.md)."""
 
-    TOOL = "the command-line tool: the footer alone counts"
+    TOOL = "the command-line tool: only the footer is read"
     SERVER = "the server: bloom filters are inlined, missing bounds of timestamps decoded, JSON must be right"
 
 
@@ -46,16 +46,16 @@ def convert(
     """Return the whole `_pm` of the Parquet file that ends at `size_bytes` of `file`: one generation, published.
 
     `read(size, offset)` returns fewer bytes only at the end of the file, which is `physical_size_bytes` long: bloom
-    filters may stand behind `size_bytes`. What QuestDB's converter refuses is tried once more, past what is new to that
-    (docs/migration.md), unless `as_questdb`. Raises RefusedCorruptError or RefusedUnsupportedError, whose
-    `cause` is the class of the converter's refusal.
+    filters may lie behind `size_bytes`. A file that QuestDB's converter rejects is read once more by a lenient reader
+    (docs/migration.md), unless `as_questdb`. Raises RejectedCorruptError or RejectedUnsupportedError, whose `cause` is
+    the converter's class of rejection.
     """
     physical_size_bytes = size_bytes if physical_size_bytes is None else physical_size_bytes
     source = _Source(read, size_bytes, physical_size_bytes, file)
     try:
         return _Conversion(source, mode, as_questdb=as_questdb, is_careful=False).content()
     except RejectionError as error:
-        # Its traceback would keep all that was read so far.
+        # Its traceback would keep everything that was read so far.
         rejection = error.with_traceback(None)
         rejection.__context__ = None
     if not as_questdb:
@@ -72,7 +72,7 @@ class _Source(NamedTuple):
 
 
 class _Conversion:
-    """One conversion; its steps refuse in the order of the converter."""
+    """One conversion; its steps reject in the order of the converter."""
 
     def __init__(self, source: _Source, mode: ConversionMode, *, as_questdb: bool, is_careful: bool) -> None:
         self.source = source
@@ -134,7 +134,7 @@ class _Conversion:
         return at - tail.footer_length, tail.footer_length
 
     def questdb_json(self, footer: FileMetaData, column_count: int) -> QuestdbJson | None:
-        """Return what the JSON says; the tool takes one that it cannot read for none."""
+        """Return the content of the JSON; the tool treats an unreadable one as absent."""
         text = json_text(footer.key_value_metadata or ())
         if text is None:
             return None
@@ -149,7 +149,7 @@ class _Conversion:
         return questdb
 
     def block(self, row_group: RowGroup, header: FileHeader) -> tuple[tuple[Chunk, ...], dict[int, bytes]]:
-        """Return the chunks of a row group, and the bitsets that it has by column."""
+        """Return the chunks of a row group, and its bitsets by column."""
         chunks: list[Chunk] = []
         bitsets: dict[int, bytes] = {}
         for index, column in enumerate(row_group.columns):
@@ -169,6 +169,6 @@ class _Conversion:
 
     @staticmethod
     def is_timestamp(index: int, header: FileHeader) -> bool:
-        """Whether the column is the designated timestamp, and not a date."""
+        """Whether the column is the designated timestamp and not a date."""
         is_designated = index == header.designated_timestamp
         return is_designated and tag_of(header.columns[index].type) is TypeTag.TIMESTAMP

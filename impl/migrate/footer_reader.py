@@ -1,10 +1,10 @@
-"""Thrift structs as QuestDB's converter reads them, which is not what a careful reader does (docs/migration.md).
+"""Thrift structs as QuestDB's converter reads them, which is less strict than the format (docs/migration.md).
 
-It believes its own tables: a known field is read as what it should be, whatever wire type it has. All is paid from a
-budget. The lenient way looks at wire types, takes unknown members of unions for no annotation, and has no budget.
+The converter reads a known field by its declared type, whatever its wire type says, and charges allocations to a
+budget. The lenient mode checks wire types, ignores unknown members of unions, and has no budget.
 
-`parquet/thrift.py` cannot stand in for it: its tree does not tell what bytes say that are read against their wire type,
-and footers of more than some 30,000 chunks, which are converted, are above its limit.
+`parquet/thrift.py` cannot replace it: its tree has no bytes to read against their wire type, and its limit is below
+the footers of more than some 30,000 chunks that are converted.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ SKIP_DEPTH_MAX = 64
 STRUCT_COST, ITEM_COST = 2, 8
 UNLIMITED = 1 << 62
 ITEM_COUNT_MAX = 1_000_000
-"""Of elements in one list: records are tens of times as large as the bytes that they are read from."""
+"""Limit of elements in one list: records are tens of times as large as their bytes."""
 
 
 class _Unknown:
-    """A union whose only member is not known."""
+    """A union whose only member is unknown."""
 
 
 UNKNOWN: Final = _Unknown()
 
 
 def read_footer(footer: bytes, *, offset_bytes: int, as_questdb: bool) -> FileMetaData:
-    """Return what a footer says that stands at `offset_bytes`; `footer` has the 8 bytes behind it too.
+    """Return the content of the footer at `offset_bytes`; `footer` includes the 8 bytes behind it.
 
-    Raises RefusalError.
+    Raises RejectionError.
     """
     budget = 2 * len(footer) + 1024 if as_questdb else UNLIMITED
     reader = StructReader(footer, offset_bytes, budget=budget, as_questdb=as_questdb)
@@ -58,9 +58,9 @@ def read_footer(footer: bytes, *, offset_bytes: int, as_questdb: bool) -> FileMe
 
 
 class StructReader:
-    """Reads one struct from the start of `data`, which begins at byte `base` of the file; `position` is behind it then.
+    """Reads one struct from the start of `data`, which is at byte `base` of the file; `position` is then behind it.
 
-    What the methods below `read` raise is RefusalError, and IndexError where the bytes end.
+    The methods below `read` raise RejectionError, and IndexError where the bytes end.
     """
 
     __slots__ = ("as_questdb", "base", "budget", "data", "pending", "position")
@@ -71,18 +71,18 @@ class StructReader:
         self.budget = budget
         self.as_questdb = as_questdb
         self.position = 0
-        # The value of a boolean field whose header has been read, even if what followed was read as something else.
+        # The value of the last boolean field header, even if the field was then read as something else.
         self.pending: bool | None = None
 
     def read(self, table: Table) -> Any:
-        """Return the record of a struct; raises RefusalError."""
+        """Return the record of a struct; raises RejectionError."""
         try:
             return self.struct(shape_of(table))
         except IndexError:
             raise self.rejection(Cause.TRUNCATED, "more bytes", "their end") from None
 
     def struct(self, shape: Shape, depth_left: int = SKIP_DEPTH_MAX) -> Any:
-        """Return the struct's record, or UNKNOWN where a required union is."""
+        """Return the struct's record, or UNKNOWN if a required union is unknown."""
         self.spend(STRUCT_COST)
         data, positions, as_questdb = self.data, shape.positions, self.as_questdb
         start = self.position
@@ -118,7 +118,7 @@ class StructReader:
         return UNKNOWN if is_unknown else shape.record._make(values)
 
     def union(self, shape: Shape) -> Union | _Unknown:
-        """Return the one member of a union, or UNKNOWN; exactly one must be there."""
+        """Return the only member of a union, or UNKNOWN; there must be exactly one."""
         self.spend(STRUCT_COST)
         start = self.position
         found: Union | _Unknown | None = None
@@ -141,7 +141,7 @@ class StructReader:
         return found
 
     def field_id(self, header: int, kind: int, previous: int) -> int:
-        """Return the id of the field whose header has been read, and keep its value if it is a boolean."""
+        """Return the id of the field whose header was read, and keep its value if it is a boolean."""
         if kind <= BOOL:
             self.pending = kind == TRUE
         elif kind > STRUCT:
@@ -153,18 +153,18 @@ class StructReader:
         return self.integer(16)
 
     def fits(self, kind: int, form: Form) -> bool:
-        """Whether a field's wire type is what the table says; of a list that of its elements too."""
+        """Whether the wire types of a field, and of a list's elements, are those in the table."""
         if kind != form.kind:
             return kind == TRUE and form.kind == BOOL
         if form.element is None:
             return True
         header = self.data[self.position]
         inner, wanted = header & 15, form.element.kind
-        # All integers are varints alike, and public files have any kind of them in a list.
+        # All integers are varints, and public files mix their kinds in lists.
         return header >> 4 == 0 or inner == wanted or (inner in KIND_BITS and wanted in KIND_BITS)
 
     def named(self, form: Form, name: str) -> Any:
-        """Return a value; a refusal inside of it gets the name."""
+        """Return a value; a rejection inside it gets the name."""
         try:
             return self.value(form)
         except RejectionError as rejection:
@@ -173,7 +173,7 @@ class StructReader:
             raise self.rejection(Cause.TRUNCATED, "more bytes", "their end").at(name) from None
 
     def value(self, form: Form) -> Any:
-        """Return what the table says that comes next."""
+        """Return the next value, which has the type `form`."""
         kind = form.kind
         if kind in KIND_BITS:
             return self.integer(KIND_BITS[kind])
@@ -201,7 +201,7 @@ class StructReader:
         return tuple(values)
 
     def list_header(self) -> tuple[int, int]:
-        """Return count and wire type of a list's or set's elements."""
+        """Return the number and the wire type of a list's or set's elements."""
         header = self.byte()
         kind = header & 15
         self.check_element_kind(kind)
@@ -212,7 +212,7 @@ class StructReader:
         return count, kind
 
     def binary(self) -> bytes:
-        """Return the bytes of a binary field; where they end too early, what is read next is refused."""
+        """Return the bytes of a binary field; if they end too early, reading on is rejected."""
         length = self.count()
         self.spend(length)
         start = self.position
@@ -232,7 +232,7 @@ class StructReader:
             raise self.rejection(Cause.BAD_DATA, "UTF-8", actual) from None
 
     def boolean(self) -> bool:
-        """Return the boolean whose header has been read, else one that takes a byte."""
+        """Return the boolean whose header was read, or else one stored as a byte."""
         if self.pending is not None:
             value, self.pending = self.pending, None
             return value
@@ -248,7 +248,7 @@ class StructReader:
         return byte
 
     def integer(self, bits: int) -> int:
-        """Return a signed integer; what has more bits than it should loses the upper ones, as in the converter."""
+        """Return a signed integer; excess upper bits are dropped, as in the converter."""
         number = self.varint((bits + 7) // 7) & 0xFFFFFFFFFFFFFFFF
         number = (number >> 1) ^ -(number & 1)
         half = 1 << bits - 1
@@ -259,19 +259,19 @@ class StructReader:
         return self.varint(5) & 0xFFFFFFFF
 
     def varint(self, length_max_bytes: int) -> int:
-        """Return an unsigned integer of at most so many bytes."""
+        """Return an unsigned integer of at most `length_max_bytes`."""
         number = 0
         for index in range(length_max_bytes):
             byte = self.byte()
             number |= (byte & 127) << 7 * index
             if byte < 128:
                 return number
-        # Only what follows them is too much.
+        # Upper bits of the last byte are dropped; only another byte is too much.
         self.byte()
         raise self.rejection(Cause.VARINT, f"an integer of at most {length_max_bytes} bytes", "more")
 
     def skip(self, kind: int, depth_left: int) -> None:
-        """Read past a value of a wire type; only so many levels of it."""
+        """Skip a value of a wire type, of at most `depth_left` levels."""
         if depth_left == 0:
             raise self.rejection(Cause.DEPTH, f"at most {SKIP_DEPTH_MAX} levels", "more")
         if kind in KIND_BITS:
@@ -297,7 +297,7 @@ class StructReader:
             self.boolean()
 
     def skip_map(self, depth_left: int) -> None:
-        """Read past a map."""
+        """Skip a map."""
         count = self.count()
         if count == 0:
             return
@@ -310,22 +310,22 @@ class StructReader:
             self.skip(kinds & 15, depth_left)
 
     def check_kind(self, kind: int) -> None:
-        """Refuse wire types that are not known; the converter does not know the newest."""
+        """Reject unknown wire types; the converter does not know the newest."""
         if kind > STRUCT and (self.as_questdb or kind > Kind.UUID):
             raise self.rejection(Cause.BAD_DATA, "a known wire type", kind)
 
     def check_element_kind(self, kind: int) -> None:
-        """Refuse such wire types of elements, and the one of two for booleans that the converter does not take."""
+        """Reject unknown wire types of elements, and the one of two for booleans that the converter does not accept."""
         self.check_kind(kind)
         if kind == BOOL and self.as_questdb:
             raise self.rejection(Cause.BAD_DATA, "the other wire type for booleans", kind)
 
     def spend(self, cost: int) -> None:
-        """Count what is to be allocated."""
+        """Charge an allocation to the budget."""
         self.budget -= cost
         if self.budget < 0:
             raise self.rejection(Cause.BUDGET, "a footer that needs no more memory than twice its length", "more")
 
     def rejection(self, cause: Cause, expected: object, actual: object) -> RejectionError:
-        """Return the error of what ends here."""
+        """Return the error for the current position."""
         return RejectionError(cause, expected, actual, self.base + min(self.position, len(self.data)))

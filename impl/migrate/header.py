@@ -21,20 +21,20 @@ NO_ID = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How rows are sorted, and by which designated timestamp, -1 for none."""
+    """How rows are sorted, and the index of the designated timestamp, -1 for none."""
 
     designated_timestamp: int
     sorting: tuple[SortingColumn, ...]
 
     @property
     def descending(self) -> frozenset[int]:
-        """The columns that are sorted descending; of equal indices the first counts."""
+        """The columns that are sorted descending; of repeated indices the first counts."""
         first = {entry.column_index: entry.descending for entry in reversed(self.sorting)}
         return frozenset(index for index, descending in first.items() if descending)
 
 
 def order_of(leaves: Sequence[Leaf], row_groups: Sequence[RowGroup], questdb: QuestdbJson | None) -> Order:
-    """Return the order of rows; raises RefusalError where row groups disagree."""
+    """Return the order of rows; raises RejectionError if row groups disagree."""
     for index, column in enumerate(questdb.columns if questdb else ()):
         if column.is_designated:
             entry = SortingColumn(column_index=index, descending=column.is_descending)
@@ -47,7 +47,7 @@ def order_of(leaves: Sequence[Leaf], row_groups: Sequence[RowGroup], questdb: Qu
 def header_of(
     leaves: Sequence[Leaf], order: Order, questdb: QuestdbJson | None, bloom_columns: tuple[int, ...] = ()
 ) -> FileHeader:
-    """Return the header; raises RefusalError for levels that `_pm` cannot say."""
+    """Return the header; raises RejectionError for levels that do not fit into `_pm`."""
     descending = order.descending
     columns = tuple(_column(index, leaf, questdb, index in descending) for index, leaf in enumerate(leaves))
     dts = order.designated_timestamp
@@ -72,7 +72,7 @@ def _common_sorting(row_groups: Sequence[RowGroup]) -> tuple[SortingColumn, ...]
     common: tuple[SortingColumn, ...] = ()
     for position, row_group in enumerate(row_groups):
         if row_group.sorting_columns and common and row_group.sorting_columns != common:
-            expected = f"{_order_text(common)}, as in row groups before"
+            expected = f"{_order_text(common)}, as in the row groups before"
             actual = _order_text(row_group.sorting_columns)
             raise RejectionError(Cause.SORTING, expected, actual, step="sorting_columns").at(
                 f"[{position}]", "row_groups"

@@ -1,4 +1,4 @@
-"""The `questdb` JSON as the converter reads it: strict in what it knows, deaf to all else (docs/migration.md)."""
+"""The `questdb` JSON as the converter reads it: strict in known members, ignoring all others (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ U64_MAX = (1 << 64) - 1
 
 
 class JsonError(Exception):
-    """The JSON is not what it should be; says what of it."""
+    """The JSON is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonColumn:
-    """What the converter takes from the JSON of a column."""
+    """What the converter uses of a column's JSON."""
 
     type: int
     is_local_key_global: bool
@@ -49,31 +49,31 @@ class JsonColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestdbJson:
-    """What the converter takes from the JSON."""
+    """What the converter uses of the JSON."""
 
     columns: tuple[JsonColumn, ...]
     squash_tracker: int | None
 
 
 class _Members(NamedTuple):
-    """A JSON object with all of its members, also of equal names."""
+    """A JSON object with all of its members, repeated names included."""
 
     pairs: list[tuple[str, Any]]
 
 
 class _Fraction(NamedTuple):
-    """A number that is no integer of 64 bits."""
+    """A number that is not a 64-bit integer."""
 
     text: str
 
 
 def json_text(key_values: Sequence[KeyValue]) -> str | None:
-    """Return the JSON: only the first pair of its key counts."""
+    """Return the JSON of the first pair with its key."""
     return next((pair.value for pair in key_values if pair.key == QUESTDB_KEY), None)
 
 
 def parse_json(text: str) -> QuestdbJson:
-    """Return what the JSON says; raises JsonError."""
+    """Return the parsed JSON; raises JsonError."""
     try:
         top = json.loads(
             text,
@@ -115,7 +115,7 @@ def _column(value: Any, name: str) -> JsonColumn:
 
 
 def _known(value: Any, name: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the members that are known, each of which may occur once."""
+    """Return the known members, each of which may occur once."""
     if not isinstance(value, _Members):
         raise JsonError(f"{name} is no object")
     members: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def _number(members: dict[str, Any], name: str, low: int, high: int, default: in
 
 
 def _integer(text: str) -> int | _Fraction:
-    # A negative zero is no integer there, and Python's own conversion refuses thousands of digits.
+    # The converter takes a negative zero for no integer, and Python's conversion rejects thousands of digits.
     return _Fraction(text) if text == "-0" or len(text) > DIGITS_MAX else int(text)
 
 

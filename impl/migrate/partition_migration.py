@@ -1,6 +1,6 @@
-"""One partition, up to the bytes of its `_pm`: nothing is written here.
+"""The migration of one partition, up to the bytes of its `_pm`; nothing is written here.
 
-A `_pm` that is sound for the token is never made anew: the older generations in it may serve pinned readers.
+A `_pm` that is sound for the token is never replaced, because pinned readers may use its older generations.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ REPAIRED_BY_RECOVER = "the committed generation is still in the file; `tornproof
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """A `_pm` that a partition lacks, verified with its data.parquet; `old_problems` are those of the one it has.
+    """A new `_pm`, verified with its data.parquet; `old_problems` are those of the existing one.
 
-    `footer_digest` tells whether the Thrift footer is still the one that `content` was made from.
+    `footer_digest` is that of the Thrift footer that `content` was made from.
     """
 
     files: PartitionFiles
@@ -39,13 +39,13 @@ class Converted:
 
 
 Conversion: TypeAlias = Converted | PartitionMigration
-"""A `_pm` to be published, or why there is none."""
+"""A `_pm` to publish, or why there is none."""
 
 
 def convert_partition(table: Table, partition: Partition, mode: ConversionMode, *, keeps_sound: bool) -> Conversion:
-    """Make the `_pm` of a partition that needs one, or say that it has one or why it gets none.
+    """Make the `_pm` of a partition, unless it has a sound one or cannot get one.
 
-    Without `keeps_sound` it is made whatever `_pm` is there, for another place than the partition's.
+    Without `keeps_sound` it is made even if there is a sound one, to be written elsewhere.
     """
     files = table.files_of(partition)
     try:
@@ -78,9 +78,9 @@ def convert_partition(table: Table, partition: Partition, mode: ConversionMode, 
 
 
 def problems_of_existing(files: PartitionFiles, partition: Partition, table: Table) -> tuple[Problem, ...] | None:
-    """Return what is wrong between the partition's `_pm`, its data.parquet and the table; None where there is no `_pm`.
+    """Return how the partition's `_pm` contradicts its data.parquet and the table; None if there is no `_pm`.
 
-    Compared are the structure, the CRC and the Thrift footer, not the pages. Raises UnsupportedError, StorageError.
+    Structure, CRC and Thrift footer are compared, pages are not. Raises UnsupportedError, StorageError.
     """
     if not files.has_pm():
         return None
@@ -90,7 +90,7 @@ def problems_of_existing(files: PartitionFiles, partition: Partition, table: Tab
 def demand_unchanged(table: Table, converted: Converted, version: int) -> None:
     """Raise BusyError unless `_txn` still names the partition and token, and data.parquet still has that footer.
 
-    `version` is the one that the partition was found in: an entry changes only with it.
+    `version` is the one in which the partition was found; entries change only with the version.
     """
     partition = converted.partition
     with table.storage.open_for_reading(f"{table.path}/{TXN_FILE}") as handle:
@@ -102,7 +102,7 @@ def demand_unchanged(table: Table, converted: Converted, version: int) -> None:
 
 
 def committed_footer_digest(files: PartitionFiles, partition: Partition) -> int:
-    """Return a digest of the Thrift footer that ends at the token; CorruptError where none does."""
+    """Return a digest of the Thrift footer that ends at the token; raises CorruptError if there is none."""
     for problem in check_unmigrated(files, partition):
         raise CorruptError.of(problem)
     with files.open_data() as handle:
@@ -110,7 +110,7 @@ def committed_footer_digest(files: PartitionFiles, partition: Partition) -> int:
 
 
 def footer_digest(handle: ReadableFile, size_bytes: int, *, file: str) -> int:
-    """Return a digest of the Thrift footer that ends at a size, its length and PAR1 included; raises CorruptError."""
+    """Return a digest of the Thrift footer that ends at `size_bytes`, length and PAR1 included; raises CorruptError."""
     tail_offset = max(0, size_bytes - TAIL_BYTES)
     tail = ParquetTail.unpack(handle.pread(TAIL_BYTES, tail_offset), 0, file=file)
     if tail.magic != MAGIC or not 0 <= tail.footer_length <= tail_offset:

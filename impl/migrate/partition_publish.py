@@ -1,6 +1,6 @@
-"""How a `_pm` gets its name: written beside it and made durable, then renamed, then the name is made durable.
+"""How a file is published: it is written beside its path and synced, then renamed, then the name is synced.
 
-At every moment of this, and after a crash at any, the name leads to nothing, to the old file or to the whole new one.
+At any time, and after a crash at any time, the path leads to nothing, to the old file or to the whole new one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ UNFINISHED_SUFFIX = ".migrating"
 
 
 def publish_file(storage: Storage, path: str, content: bytes) -> None:
-    """Make `path` a durable file with this content, in one step; raises StorageError and leaves no other file then."""
+    """Make `path` a durable file with this content, atomically; raises StorageError, then leaving no other file."""
     unfinished = path + UNFINISHED_SUFFIX
     remove_unfinished(storage, path)
     try:
         write_durably(storage, unfinished, content)
         storage.rename(unfinished, path)
     except StorageError:
-        # After a failed sync nobody knows what of the file is on the disk, so it never gets the name.
+        # After a failed sync it is unknown what is on the disk, so the file is not renamed.
         with suppress(StorageError):
             storage.unlink(unfinished)
         raise
@@ -29,30 +29,30 @@ def publish_file(storage: Storage, path: str, content: bytes) -> None:
 
 
 def write_durably(storage: Storage, path: str, content: bytes) -> None:
-    """Write a new file and wait until the disk has it."""
+    """Write a new file and sync it."""
     with storage.open_for_writing(path, OpenMode.NEW) as file:
         file.pwrite(content, 0)
         file.fsync()
 
 
 def sync_name(storage: Storage, path: str) -> None:
-    """Make the name of a file durable; also for one that an earlier run gave, which may have ended before this."""
+    """Make the name of a file durable, also after an earlier run that may have ended before doing so."""
     storage.sync_directory(parent_of(path))
 
 
 def has_unfinished(storage: Storage, path: str) -> bool:
-    """Say whether an interrupted run left a file unfinished that was to be `path`."""
+    """Return whether an interrupted run left an unfinished file that was to become `path`."""
     return storage.kind(path + UNFINISHED_SUFFIX) is EntryKind.FILE
 
 
 def remove_unfinished(storage: Storage, path: str) -> None:
-    """Remove what an interrupted run left."""
+    """Remove the unfinished file that an interrupted run left."""
     if has_unfinished(storage, path):
         storage.unlink(path + UNFINISHED_SUFFIX)
 
 
 def make_directories(storage: Storage, path: str) -> None:
-    """Make a directory and those above it that are missing."""
+    """Create a directory and its missing parents."""
     if path and storage.kind(path) is EntryKind.MISSING:
         make_directories(storage, path.rpartition("/")[0])
         storage.mkdir(path)
@@ -60,6 +60,6 @@ def make_directories(storage: Storage, path: str) -> None:
 
 
 def parent_of(path: str) -> str:
-    """Return the directory of a path's last name."""
+    """Return the directory that contains the path."""
     directory, slash, _ = path.rpartition("/")
     return directory or slash or "."

@@ -1,4 +1,4 @@
-"""`_pm` for a Parquet file that belongs to no table: its size is where it ends."""
+"""`_pm` for a Parquet file outside of any table: its token is its size."""
 
 from __future__ import annotations
 

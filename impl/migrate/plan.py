@@ -1,4 +1,4 @@
-"""What became of partitions, tables and files that were to be migrated, or would without `dry_run`."""
+"""The results of a migration, or with `dry_run` of one that would be done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tornproof.impl.errors import Problem, ProblemError, TornproofError
 
 
 class Outcome(StrEnum):
-    """What became of one parquet partition or file."""
+    """The result for one parquet partition or file."""
 
     MIGRATED = "migrated"
     REPLACED = "replaced"
@@ -20,10 +20,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMigration:
-    """One parquet partition or file: `token` is where it ends, `written_to` the path of its `_pm`, `pm_bytes` its size.
+    """One parquet partition or file: `token` is its committed size, `written_to` the path of its `_pm`, of `pm_bytes`.
 
-    `problems` and `reason` say why it was refused or, after `REPLACED`, what was wrong with the old `_pm`, which is
-    kept at the path `kept_as` below the table.
+    `problems` and `reason` say why it was rejected or, after `REPLACED`, what was wrong with the old `_pm`, which is
+    kept at `kept_as` below the table.
     """
 
     name: str
@@ -43,9 +43,9 @@ class PartitionMigration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """A table, or a plain file as its own one partition; `version` is None for that and where `_txn` is damaged.
+    """A table, or a plain file as a single partition; `version` is None for a file and if `_txn` is damaged.
 
-    `problems` and `reason` say why none of it was looked at.
+    `problems` and `reason` say why none of it was examined.
     """
 
     path: str
@@ -57,12 +57,12 @@ class Migration:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was refused."""
+        """Whether nothing was rejected."""
         rejected = any(partition.outcome is Outcome.REJECTED for partition in self.partitions)
         return not (rejected or self.problems or self.reason)
 
     def counts(self) -> Counter[str]:
-        """Return how many partitions came to each outcome, and how many are native."""
+        """Return the number of partitions for each outcome, and of native ones."""
         counts = Counter({str(outcome): 0 for outcome in Outcome})
         counts.update(str(partition.outcome) for partition in self.partitions)
         counts["native"] = self.native_count
@@ -70,14 +70,14 @@ class Migration:
 
 
 def rejection(name: str, token: int, error: TornproofError) -> PartitionMigration:
-    """Return the refusal that an error means."""
+    """Return the rejected partition or file for an error."""
     if isinstance(error, ProblemError):
         return PartitionMigration(name=name, outcome=Outcome.REJECTED, token=token, problems=(error.problem,))
     return PartitionMigration(name=name, outcome=Outcome.REJECTED, token=token, reason=str(error))
 
 
 def rejected_table(path: str, error: TornproofError) -> Migration:
-    """Return a table, or what may be one, of which nothing was looked at because of an error."""
+    """Return a table, or what may be one, that was not examined because of an error."""
     if isinstance(error, ProblemError):
         return Migration(path=path, problems=(error.problem,))
     return Migration(path=path, reason=str(error))

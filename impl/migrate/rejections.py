@@ -1,4 +1,4 @@
-"""Why a Parquet file is not converted, in the classes that QuestDB's converter has (docs/migration.md)."""
+"""Why a Parquet file is not converted, in the error classes of QuestDB's converter (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tornproof.impl.parquet.thrift import BrokenError, Step, path_text
 
 
 class Cause(enum.Enum):
-    """One class of refusals; in the order in which the converter meets them."""
+    """Classes of rejections, in the order in which the converter checks them."""
 
     TAIL = "the size given is not where a Parquet file ends"
     NEGATIVE = "a size, a count or an offset is negative"
@@ -35,23 +35,23 @@ UNSUPPORTED = frozenset({Cause.BUDGET, Cause.DEPTH, Cause.FILE_PATH, Cause.SORTI
 
 
 class RejectedCorruptError(CorruptError):
-    """The file is wrong; `cause` says in which way."""
+    """The file is damaged; `cause` says how."""
 
     cause: Cause
 
 
 class RejectedUnsupportedError(UnsupportedError):
-    """The file may be right, but `_pm` cannot say what it says, or it would take too much memory."""
+    """The file may be sound, but `_pm` cannot describe it, or it would take too much memory."""
 
     cause: Cause
 
 
 RejectedError = (RejectedCorruptError, RejectedUnsupportedError)
-"""Both, for an `except` clause."""
+"""Both errors, for an `except` clause."""
 
 
 class RejectionError(BrokenError):
-    """What is wrong inside of a footer, on its way out; each level adds its step, innermost first."""
+    """A problem inside a footer; each level of nesting adds its step while the error propagates, innermost first."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class RejectionError(BrokenError):
         self.cause = cause
 
     def at(self, *steps: Step) -> RejectionError:
-        """Add steps, innermost first, and return this."""
+        """Add steps, innermost first, and return self."""
         self.steps += steps
         return self
 
 
 def error_of(rejection: RejectionError, *, file: str) -> RejectedCorruptError | RejectedUnsupportedError:
-    """Return what callers see."""
+    """Return the public error."""
     field = path_text(rejection.steps[::-1])
     kind = RejectedUnsupportedError if rejection.cause in UNSUPPORTED else RejectedCorruptError
     error = kind(

@@ -1,4 +1,4 @@
-"""The schema as the converter takes it: one tree of elements, made into leaves (docs/migration.md)."""
+"""The schema as the converter accepts it: one tree of elements, turned into leaves (docs/migration.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tornproof.impl.types.physical import PhysicalType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One column: what `_pm` needs of the leaf, and of `top`, the root's child that holds it.
+    """One column: what `_pm` needs of the leaf, and of `top`, the root's child that contains it.
 
     `list_dimensions` is the number of repeated groups below a `top` that is a list of single children, else 0.
     """
@@ -52,7 +52,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Top:
-    """A child of the root, with what the array rule asks about all of its groups."""
+    """A child of the root, with what the array rule needs to know of its groups."""
 
     element: SchemaElement
     is_chain: bool
@@ -60,12 +60,12 @@ class _Top:
 
 
 def read_leaves(elements: Sequence[SchemaElement]) -> list[Leaf]:
-    """Return the leaves in schema order; raises RefusalError."""
+    """Return the leaves in schema order; raises RejectionError."""
     return _Walk(elements).leaves
 
 
 class _Walk:
-    """One pass over the elements, which stand in depth-first order."""
+    """One pass over the elements, which are in depth-first order."""
 
     def __init__(self, elements: Sequence[SchemaElement]) -> None:
         self.leaves: list[Leaf] = []
@@ -115,7 +115,7 @@ class _Walk:
         self.groups.append(group)
 
     def close(self, group: _Group) -> None:
-        """Check a group behind its children, as the converter does."""
+        """Check a group after its children, as the converter does."""
         element = group.element
         if group.position == 0:
             return
@@ -150,7 +150,7 @@ class _Walk:
                 logical=logical,
                 max_rep=group.max_rep,
                 max_def=group.max_def,
-                # A leaf below single children is the last element of them.
+                # In a chain of single children the leaf is the last element.
                 list_dimensions=top.dimensions if top.is_chain and element is not top.element else 0,
             )
         )

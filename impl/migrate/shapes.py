@@ -1,4 +1,4 @@
-"""What the converter reads of a footer: the tables of `parquet/fields.py` cut down to what it knows and keeps.
+"""What the converter reads of a footer: the tables of `parquet/fields.py` reduced to what it knows and keeps.
 
 QuestDB's converter is generated from an older parquet.thrift, so newer fields and members of unions are unknown to it.
 """
@@ -12,7 +12,7 @@ from tornproof.impl.parquet.records import INTEGER_KINDS, Form, Table, UnionTabl
 
 
 class Position(NamedTuple):
-    """One member of a struct; `slot` is its place in the record, -1 for one that is only read past."""
+    """One member of a struct; `slot` is its index in the record, -1 for one that is only skipped."""
 
     name: str
     slot: int
@@ -22,7 +22,7 @@ class Position(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A struct: its members by id, and the record that holds those that are kept."""
+    """A struct: its members by id, and the record of those that are kept."""
 
     name: str
     is_union: bool
@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
 
 class Union(NamedTuple):
-    """The one member of a union that is there: its name, and its record, None for one without content."""
+    """The member that a union has: its name, and its record, None for one without content."""
 
     name: str
     value: Any
@@ -98,21 +98,21 @@ class ColumnMetaData(NamedTuple):
 
 
 class ColumnChunk(NamedTuple):
-    """A chunk; one without metadata is refused later than one without a required field."""
+    """A chunk; missing metadata is rejected later than a missing required field."""
 
     file_path: str | None
     meta_data: ColumnMetaData | None
 
 
 class SortingColumn(NamedTuple):
-    """One sorting column of a row group; the index is as found."""
+    """One sorting column of a row group; the index is not checked."""
 
     column_index: int
     descending: bool
 
 
 class RowGroup(NamedTuple):
-    """One row group; its chunks are not yet known to be those of the schema."""
+    """One row group; its chunks have not been compared with the schema."""
 
     columns: tuple[ColumnChunk, ...]
     total_byte_size: int
@@ -137,13 +137,13 @@ class FileMetaData(NamedTuple):
 
 
 class BloomFilterHeader(NamedTuple):
-    """What stands before a bitset."""
+    """The header before a bitset."""
 
     num_bytes: int
 
 
 class Nothing(NamedTuple):
-    """A struct of which nothing is kept."""
+    """A struct whose content is not kept."""
 
 
 _RECORDS: dict[str, Any] = {
@@ -163,7 +163,7 @@ _RECORDS: dict[str, Any] = {
         BloomFilterHeader,
     )
 }
-# Ids that parquet.thrift has and the converter does not know.
+# Ids of parquet.thrift that the converter does not know.
 _UNKNOWN = {
     "LogicalType": frozenset({15, 16, 17, 18, 19}),
     "ColumnOrder": frozenset({2, 3}),
@@ -171,14 +171,14 @@ _UNKNOWN = {
     "Statistics": frozenset({7, 8, 9}),
     "ColumnMetaData": frozenset({16, 17}),
 }
-# Its absence is refused only once all of the footer has been read.
+# Its absence is rejected only after the whole footer has been read.
 _NOT_REQUIRED = {("ColumnChunk", "meta_data")}
 NO_MEMBERS = Shape("empty struct", False, {}, 0, Nothing, 0)
 
 
 @functools.cache
 def shape_of(table: Table | None) -> Shape:
-    """Return how to read the struct of a table; without one it has no member that is known."""
+    """Return how to read the struct of a table; without a table no member is known."""
     if table is None:
         return NO_MEMBERS
     record = _RECORDS.get(table.name, Nothing)

@@ -1,7 +1,7 @@
 """`_pm` for the parquet partitions of a table's committed version, each on its own: crash-safe and idempotent.
 
-`_txn` and data.parquet are never written. Beside the writer's lock a replacement needs that nobody reads, because the
-old `_pm` may still serve a pinned version.
+`_txn` and data.parquet are never written. To replace a `_pm`, there must be neither a writer nor a reader, because
+a pinned version may still need the old one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTPUT_SUFFIX = ".pm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """The parquet partitions of a table's committed `version` that are to be migrated."""
+    """The parquet partitions of a table's committed `version` that will be migrated."""
 
     table: Table
     version: int
@@ -52,10 +52,10 @@ def migrate_table(
     only: str | None = None,
     progress: Progress = lambda _: None,
 ) -> Migration:
-    """Give every parquet partition of the table at `path` its `_pm`, or `only` the one in the directory of that name.
+    """Give every parquet partition of the table at `path` a `_pm`, or `only` the one in the directory of that name.
 
-    With `out` each goes into that directory as PARTITION.pm, and the table stays as it is; with `dry_run` nothing is
-    written. Raises BusyError when another writer holds the table, NotATableError, StorageError.
+    With `out` each is written to that directory as PARTITION.pm, and the table is not changed; with `dry_run` nothing
+    is written. Raises BusyError if another writer holds the table, NotATableError, StorageError.
     """
     plan = plan_table(storage, path, only=only)
     if isinstance(plan, Migration):
@@ -65,7 +65,7 @@ def migrate_table(
 
 
 def plan_table(storage: Storage, path: str, *, only: str | None = None) -> TablePlan | Migration:
-    """Return what there is to migrate, or the refusal of a table whose `_txn` or `_meta` cannot be followed.
+    """Return what there is to migrate, or a rejected table if its `_txn` or `_meta` is damaged or unsupported.
 
     Raises NotATableError, StorageError, BusyError.
     """
@@ -77,7 +77,7 @@ def plan_table(storage: Storage, path: str, *, only: str | None = None) -> Table
         return rejected_table(path, error)
     meant = [partition for name, partition in named if only in (None, name)]
     if only is not None and not meant:
-        reason = f"{TXN_FILE} names no partition {only}, so nobody knows where its data.parquet ends"
+        reason = f"{TXN_FILE} names no partition {only}, so the end of its data.parquet is not known"
         return Migration(path=path, version=transaction.version, reason=reason)
     parquet = tuple(partition for partition in meant if partition.is_parquet)
     return TablePlan(
@@ -88,7 +88,7 @@ def plan_table(storage: Storage, path: str, *, only: str | None = None) -> Table
 def convert_table(
     plan: TablePlan, mode: ConversionMode, *, keeps_sound: bool, progress: Progress = lambda _: None
 ) -> Iterator[Conversion]:
-    """Yield what becomes of each partition of a plan, converted when it is asked for."""
+    """Yield the result of each partition of a plan; each is converted when it is requested."""
     for partition in plan.partitions:
         progress(plan.table.directory_of(partition))
         yield convert_partition(plan.table, partition, mode, keeps_sound=keeps_sound)
@@ -97,10 +97,9 @@ def convert_table(
 def publish_table(
     storage: Storage, plan: TablePlan, converted: Iterable[Conversion], *, dry_run: bool, out: str | None
 ) -> Migration:
-    """Put what the partitions of a plan were converted to, in their order, where it belongs.
+    """Publish the converted partitions of a plan, given in its order.
 
-    Only this writes, so whoever converts needs no lock. Raises BusyError when another writer holds the table,
-    StorageError.
+    Only this writes, so conversion needs no lock. Raises BusyError if another writer holds the table, StorageError.
     """
     with _Positions(storage, plan.table, plan.version, out, dry_run=dry_run).open() as positions:
         done = tuple(map(positions.put, plan.partitions, converted))
@@ -108,7 +107,7 @@ def publish_table(
 
 
 def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool) -> Outcome:
-    """Write a file outside of tables, unless it is there with this content; raises StorageError."""
+    """Write a file outside of tables, unless it exists with this content; raises StorageError."""
     kind = storage.kind(path)
     if kind is EntryKind.FILE and _holds(storage, path, content):
         return Outcome.ALREADY
@@ -119,7 +118,7 @@ def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool
 
 
 class _Positions:
-    """Where what was converted goes: into the table, under a lock that is taken when it is needed, or beside it."""
+    """Where results are written: into the table, under a lock that is taken when it is first needed, or elsewhere."""
 
     def __init__(self, storage: Storage, table: Table, version: int, out: str | None, *, dry_run: bool) -> None:
         self._storage = storage
@@ -137,8 +136,8 @@ class _Positions:
             yield self
 
     def put(self, partition: Partition, converted: Conversion) -> PartitionMigration:
-        """Publish one partition's `_pm`; raises BusyError when another writer holds the table."""
-        # A table in which nothing is to be done gets no `_pins`.
+        """Publish one partition's `_pm`; raises BusyError if another writer holds the table."""
+        # If there is nothing to do, no `_pins` is created in the table.
         if self._changes_table and (isinstance(converted, Converted) or self._left(partition)):
             self._lock_table()
         try:
@@ -163,8 +162,8 @@ class _Positions:
                 outcome = Outcome.REPLACED
                 kept_as = kept_name(self._storage, table.path, files.pm_label, 0)
             elif self._changes_table and files.has_pm():
-                # Another machine's view of a shared file system may lag behind.
-                raise BusyError(f"{files.pm_label}: it was made meanwhile; nothing was written")
+                # Another machine's view of a shared file system may be stale.
+                raise BusyError(f"{files.pm_label}: another process created it meanwhile; nothing was written")
             if self._changes_table:
                 self._publish(converted, target, kept_as)
         return PartitionMigration(
@@ -191,7 +190,7 @@ class _Positions:
             publish_file(self._storage, target, converted.content)
 
     def _republish(self, partition: Partition, done: PartitionMigration) -> None:
-        """Finish what an interrupted run began with a partition for which nothing else is to be done."""
+        """Finish what an interrupted run began, for a partition that needs nothing else."""
         if not self._changes_table:
             return
         target = f"{self._table.files_of(partition).path}/{PM_FILE}"

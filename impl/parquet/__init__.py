@@ -1,1 +1,1 @@
-"""Parquet without a library: the Thrift footer as a lossless tree, a checked view of it, and the pages of a chunk."""
+"""Parquet's own structures: the Thrift footer as a lossless tree and as checked values, pages, bloom filters."""

@@ -1,6 +1,6 @@
-"""What pyarrow writes for one row group, taken apart, with what it gets wrong for us put right.
+"""What pyarrow writes for one row group, split into its parts and corrected.
 
-Bounds can be replaced, since Arrow's order is not QuestDB's for every type; dictionaries are stored as given.
+Bounds can be replaced, because Arrow's order differs from QuestDB's for some types; dictionaries are stored as given.
 Source: docs/writing.md.
 """
 
@@ -43,7 +43,7 @@ INDEX = ids_of(OFFSET_INDEX)
 LOCATION = ids_of(PAGE_LOCATION)
 
 BOUND_LIMIT_BYTES = 4096
-"""Longer bounds are left out, as pyarrow does; beyond 65,535 bytes `_pm` cannot hold them (docs/format.md, H19)."""
+"""Longer bounds are left out, as pyarrow does; `_pm` cannot hold more than 65,535 bytes (docs/format.md)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
 BOUND_IDS += [STATISTIC[name] for name in ("is_min_value_exact", "is_max_value_exact")]
 LABEL = "row group in memory"
@@ -54,9 +54,9 @@ NO_BOUNDS: Bounds = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenColumn:
-    """One column: its ColumnChunk, whose offsets are those of the file in memory, and the parts that they name.
+    """One column: its ColumnChunk, with the offsets of the file in memory, and the parts at these offsets.
 
-    The first of `pages` stands where the chunk starts; the column index may be empty, and there may be no offset index.
+    `pages` begin where the chunk starts; the column index may be empty, and there may be no offset index.
     """
 
     tree: Struct
@@ -74,7 +74,7 @@ class WrittenRowGroup:
 
 
 def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) -> WrittenRowGroup:
-    """Write all rows of `stored` as one row group of a file in memory and take it apart."""
+    """Write all rows of `stored` as one row group of a file in memory and split it into its parts."""
     assert stored.num_rows > 0 and set(bounds) <= set(stored.column_names), bounds
     dictionaries = {
         name: dictionary_of(column)
@@ -148,7 +148,7 @@ def _take_out(file: memoryview, tree: Struct, view: Mapping[str, Any]) -> Writte
 
 
 def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: EncodeOptions) -> WrittenColumn:
-    """Return the column with a dictionary page of its own values where pyarrow was given stand-ins."""
+    """Return the column with a dictionary page of its real values, if pyarrow was given placeholders."""
     view = read(meta_of(column.tree), COLUMN_META_DATA)
     uses = [read(use, PAGE_ENCODING_STATS) for use in view["encoding_stats"].elements]
     keys = PageEncoding.RLE_DICTIONARY
@@ -170,7 +170,7 @@ def _with_dictionary(column: WrittenColumn, dictionary: Dictionary, options: Enc
 
 
 def moved_index(offset_index: Struct, delta_bytes: int) -> Struct:
-    """Return an OffsetIndex for pages that stand `delta_bytes` further on."""
+    """Return an OffsetIndex for pages moved by `delta_bytes`."""
     locations = value_of(offset_index, INDEX["page_locations"])
     assert isinstance(locations, Items)
     elements = tuple(
@@ -188,7 +188,7 @@ def _found_bounds(column: WrittenColumn) -> tuple[bytes | None, bytes | None]:
 
 
 def _with_bounds(column: WrittenColumn, minimum: bytes | None, maximum: bytes | None) -> WrittenColumn:
-    """Return the column with these bounds; where that changes them it loses its column index, which has the others."""
+    """Return the column with these bounds; if they change, its column index, which repeats the old ones, is dropped."""
     minimum, maximum = (
         bound if bound is None or len(bound) <= BOUND_LIMIT_BYTES else None for bound in (minimum, maximum)
     )

@@ -1,6 +1,6 @@
-"""Split-block bloom filters: which bits a value sets, how large a filter is, whether one may hold a value, its header.
+"""Split-block bloom filters: their size, the bits that a value sets, and whether a filter may contain a value.
 
-Source: Apache Parquet format, "Bloom Filter": xxHash64 with seed 0 of a value's PLAIN bytes, without a length in front.
+Source: Apache Parquet format, "Bloom Filter": xxHash64 with seed 0 of a value's PLAIN bytes, without a length prefix.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PRIME_3: Final = np.uint64(0x165667B19E3779F9)
 PRIME_4: Final = np.uint64(0x85EBCA77C2B2AE63)
 PRIME_5: Final = np.uint64(0x27D4EB2F165667C5)
 STRIPE_BYTES: Final = 32
-"""xxHash64 takes longer values in another way."""
+"""xxHash64 processes longer values differently."""
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 
 def bitset_size_bytes(distinct_count: int, false_positive_rate: float) -> int:
-    """Return the size of a filter of so many different values: a power of two, 32 bytes to 128 MiB.
+    """Return the size of a filter for `distinct_count` values: a power of two, 32 bytes to 128 MiB.
 
     The rule of pyarrow, parquet-java and QuestDB; the rate is above 0 and below 1.
     """
@@ -46,19 +46,19 @@ def hash_of(plain: bytes) -> int:
 
 
 def can_be_hashed(stored: pa.DataType) -> bool:
-    """Return whether values of an array as Parquet stores it have hashes: booleans and lists have none."""
+    """Return whether values of an array in stored form have hashes: booleans and lists have none."""
     stored = _inner(stored)
     return not (pa.types.is_boolean(stored) or pa.types.is_nested(stored) or pa.types.is_decimal(stored))
 
 
 def hashes_of(stored: pa.Array) -> Hashes:
-    """Return the hashes of an array as Parquet stores it, nulls left out; `can_be_hashed` says of which types."""
+    """Return the hashes of an array in stored form, without nulls; `can_be_hashed` says for which types."""
     if isinstance(stored, pa.ExtensionArray):
         stored = stored.storage
     if stored.null_count:
         stored = stored.drop_null()
     if isinstance(stored, pa.DictionaryArray):
-        # A symbol column's dictionary may hold many values that no row has.
+        # A symbol column's dictionary may hold many values that no row uses.
         used, positions = np.unique(np.asarray(stored.indices), return_inverse=True)
         return hashes_of(stored.dictionary.take(pa.array(used)))[positions]
     assert can_be_hashed(stored.type), stored.type
@@ -68,19 +68,19 @@ def hashes_of(stored: pa.Array) -> Hashes:
         values = stored.cast(_binary_of(stored.type)).to_pylist()
         return np.fromiter((xxhash.xxh64_intdigest(value) for value in values), np.uint64, len(values))
     if stored.type.bit_width < WORD_BITS:
-        # Parquet stores narrow integers in 4 bytes, by their values.
+        # Parquet stores narrow integers in 4 bytes.
         stored = stored.cast(pa.int32())
     return _hashes_of_rows(_fixed_rows(stored, stored.type.bit_width // 8))
 
 
 def bitset_of_values(stored: pa.Array, false_positive_rate: float) -> bytes:
-    """Return the filter of an array as Parquet stores it, as large as its different values need."""
+    """Return the filter of an array in stored form, sized by its distinct values."""
     hashes = np.unique(hashes_of(stored))
     return build_bitset(hashes, bitset_size_bytes(len(hashes), false_positive_rate))
 
 
 def build_bitset(hashes: Hashes, size_bytes: int) -> bytes:
-    """Return a filter of `size_bytes`, a multiple of 32, that holds all values with these hashes."""
+    """Return a filter of `size_bytes`, a multiple of 32, that contains all values with these hashes."""
     assert size_bytes > 0 and size_bytes % BLOCK_BYTES == 0, size_bytes
     words = np.zeros(size_bytes // 4, np.uint32)
     positions, masks = _bits(hashes, size_bytes)
@@ -89,7 +89,7 @@ def build_bitset(hashes: Hashes, size_bytes: int) -> bytes:
 
 
 def may_contain(bitset: bytes | memoryview, value_hash: int) -> bool:
-    """Return False only when no value with this hash is in the filter, whose size is a multiple of 32 bytes."""
+    """Return False only if no value with this hash is in the filter, whose size is a multiple of 32 bytes."""
     start = ((value_hash >> 32) * (len(bitset) // BLOCK_BYTES) >> 32) * BLOCK_BYTES
     block = int.from_bytes(bitset[start : start + BLOCK_BYTES], "little")
     key = value_hash & 0xFFFFFFFF
@@ -106,7 +106,7 @@ def probe(bitset: bytes | memoryview, hashes: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def _bits(hashes: Hashes, size_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """Return, a row for each of the 8 salts, the word and the mask of every hash's bit."""
+    """Return the word and the mask of every hash's bit, one row for each of the 8 salts."""
     blocks = (hashes >> np.uint64(32)) * np.uint64(size_bytes // BLOCK_BYTES) >> np.uint64(32)
     salts = np.array(SALTS, np.uint32)[:, np.newaxis]
     masks = np.uint32(1) << (hashes.astype(np.uint32) * salts >> np.uint32(BIT_SHIFT))

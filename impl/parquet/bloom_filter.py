@@ -1,4 +1,4 @@
-"""The form of a bloom filter in a Parquet file: a Thrift header, and a bitset of blocks of words."""
+"""The format of a bloom filter in a Parquet file: a Thrift header, and a bitset of blocks of words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORD_BITS: Final = 32
 
 
 def encode_filter_header(size_bytes: int) -> bytes:
-    """Return the header of a bitset of so many bytes."""
+    """Return the header of a bitset of `size_bytes`."""
     algorithm = make(BLOOM_FILTER_ALGORITHM, BLOCK=Struct(()))
     hashing = make(BLOOM_FILTER_HASH, XXHASH=Struct(()))
     compression = make(BLOOM_FILTER_COMPRESSION, UNCOMPRESSED=Struct(()))
@@ -42,7 +42,7 @@ def encode_filter_header(size_bytes: int) -> bytes:
 
 
 def decode_filter_header(raw: bytes, *, file: str) -> tuple[int, int]:
-    """Return the size of the bitset and that of the header which `raw` begins with; raises CorruptError."""
+    """Return the sizes of the bitset and of the header at the start of `raw`; raises CorruptError."""
     path_of = BLOOM_FILTER_HEADER.path_text
     tree, end = decode(raw[:HEADER_MAX_BYTES], file=file, path_of=path_of)
     try:

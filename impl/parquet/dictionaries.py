@@ -1,8 +1,8 @@
-"""Dictionary columns that must be stored exactly as given: the SYMBOLs, whose dictionary is the table's own.
+"""Dictionary columns that must be stored exactly as given: SYMBOLs, whose dictionary is the table's own.
 
-QuestDB puts an empty string under every key that a row group does not use (docs/format.md), so dictionaries hold
-equal values. pyarrow gives up dictionary encoding for those, so it gets stand-ins for what is not used, and the page
-that it writes is then replaced.
+QuestDB stores an empty string for every key that a row group does not use (docs/format.md), so dictionaries contain
+equal values. pyarrow does not dictionary-encode those, so it is given distinct placeholders for unused keys, and the
+dictionary page that it writes is replaced.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tornproof.impl.parquet.thrift import Field, Kind, decode, encode, value_of,
 from tornproof.impl.storage.checksum import crc32
 
 HEADER = ids_of(PAGE_HEADER)
-# No UTF-8 text begins with this byte, so a stand-in never equals a value.
+# No UTF-8 text begins with this byte, so a placeholder never equals a value.
 STAND_IN_START = b"\xff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DictionaryPage:
-    """A dictionary page with its header, and how many bytes longer than another it is, as stored and uncompressed."""
+    """A dictionary page with its header; how many bytes longer it is than the replaced one, stored and uncompressed."""
 
     content: bytes
     growth_bytes: int
@@ -33,7 +33,7 @@ class DictionaryPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dictionary:
-    """The dictionary of a column, and for each key whether a row uses it."""
+    """The dictionary of a column, and for each key whether any row uses it."""
 
     values: pa.Array
     indices: pa.Array
@@ -45,19 +45,19 @@ class Dictionary:
         return len(self.values.unique()) < len(self.values)
 
     def stand_ins(self) -> pa.DictionaryArray:
-        """Return the column with distinct values under all keys that no row uses."""
+        """Return the column with distinct placeholders for all keys that no row uses."""
         numbers = pa.array(np.arange(len(self.values))).cast(pa.string()).cast(pa.binary())
         others = pc.binary_join_element_wise(pa.scalar(STAND_IN_START), numbers, pa.scalar(b""))
         values = pc.if_else(self.is_used, self.values.cast(pa.binary()), others)
         return pa.DictionaryArray.from_arrays(self.indices, values)
 
     def bounds(self) -> tuple[bytes | None, bytes | None]:
-        """Return the smallest and the largest value that a row uses: pyarrow's own may be of others."""
+        """Return the smallest and the largest value that rows use; pyarrow's may be unused ones."""
         used = pc.min_max(self.values.filter(self.is_used).cast(pa.binary()))
         return used["min"].as_py(), used["max"].as_py()
 
     def page(self, replaced: bytes, codec: Codec, level: int | None) -> DictionaryPage:
-        """Return a page of the values to stand in place of `replaced`, a page of as many others."""
+        """Return a page of the values that replaces `replaced`, a page of as many placeholders."""
         values = self.values.cast(pa.binary()).to_pylist()
         plain = b"".join(len(value).to_bytes(4, "little") + value for value in values)
         body = plain
@@ -82,7 +82,7 @@ class Dictionary:
 
 
 def dictionary_of(column: pa.ChunkedArray) -> Dictionary:
-    """Return the dictionary of a column of text, which all of its pieces share."""
+    """Return the dictionary of a text column, which all of its pieces share."""
     values = column.chunk(0).dictionary
     assert pa.types.is_string(values.type) and values.null_count == 0, "a dictionary holds text"
     assert all(piece.dictionary.equals(values) for piece in column.chunks), "one dictionary for a row group"

@@ -1,4 +1,4 @@
-"""How the pages of a row group are written, for all columns and for single ones, in the terms of pyarrow's writer."""
+"""How the pages of a row group are written, for all columns and for single ones, as arguments of pyarrow's writer."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ ENCODABLE: Mapping[Encoding, frozenset[PhysicalType]] = {
     Encoding.DELTA_BYTE_ARRAY: frozenset({PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY}),
     Encoding.BYTE_STREAM_SPLIT: _WIDE_TYPES - {PhysicalType.BYTE_ARRAY, PhysicalType.INT96},
 }
-"""Which physical types an encoding is for (Apache Parquet format, "Encodings")."""
+"""The physical types that each encoding supports (Apache Parquet format, "Encodings")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """What is asked of one column; None is what the others get.
+    """Options of one column; None means the default for all columns.
 
-    A level is that of the codec beside it, or, without one, of the others' codec.
+    `level` is that of `codec` or, if that is None, of the default codec.
     """
 
     codec: Codec | None = None
@@ -66,11 +66,11 @@ _AS_OTHERS = ColumnOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeOptions:
-    """How pages are written; `level` None is the codec's default, `page_row_count_max` None is pyarrow's.
+    """How pages are written; None means the codec's default `level`, and pyarrow's default `page_row_count_max`.
 
-    Columns of Arrow dictionaries are always dictionary-encoded, others where `columns` says so. All names are dotted
-    paths of leaves, which for a flat column is its name. Without `statistics` there are no bounds; null counts stay,
-    because every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding).
+    Columns of Arrow dictionaries are always dictionary-encoded, others if `columns` says so. All names are dotted paths
+    of leaves, which for a flat column is its name. Without `statistics` there are no bounds, but null counts, because
+    every `_pm` of QuestDB has them (parquet-metadata.md, Stat encoding).
     """
 
     codec: Codec = Codec.LZ4_RAW
@@ -96,7 +96,7 @@ class EncodeOptions:
         return self.statistics if own is None else own
 
     def of_pyarrow(self, schema: pa.Schema, dictionaries: Collection[str]) -> dict[str, Any]:
-        """Return what pyarrow's writer is to be called with; `dictionaries` are encoded by dictionary in any case."""
+        """Return the arguments for pyarrow's writer; `dictionaries` are always dictionary-encoded."""
         encodings = {name: own.encoding for name, own in self.columns.items() if own.encoding}
         by_dictionary = [name for name, encoding in encodings.items() if encoding is Encoding.DICTIONARY]
         settings: dict[str, Any] = {
@@ -110,7 +110,7 @@ class EncodeOptions:
             "store_schema": False,
         }
         if self.columns:
-            # Given by column, a codec of pyarrow's holds for no other column.
+            # If pyarrow is given codecs by column, there is no default for the others.
             codecs = {path: self.codec_of(path) for field in schema for path in _leaves(field.name, field.type)}
             settings["compression"] = {path: PYARROW_CODECS[codec] for path, (codec, _) in codecs.items()}
             levels = {path: level for path, (_, level) in codecs.items() if level is not None}

@@ -1,7 +1,7 @@
-"""The structs of Parquet's metadata as tables of fields: id, name, form. The one place where field ids stand.
+"""The structs of Parquet's metadata as tables of fields: id, name, form. Field ids are defined only here.
 
-Source: parquet.thrift of Apache Parquet format. A negative value is refused where it would be a size, a count or an
-offset; QuestDB's converter takes some of them, so a tolerant caller can read those.
+Source: parquet.thrift of Apache Parquet format. Negative sizes, counts and offsets are rejected, except that a
+tolerant caller can read those that QuestDB's converter accepts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Repetition(IntEnum):
 
 
 class Codec(IntEnum):
-    """How pages are compressed; LZ4 is the deprecated framing of Hadoop."""
+    """How pages are compressed; LZ4 means Hadoop's deprecated framing."""
 
     UNCOMPRESSED = 0
     SNAPPY = 1
@@ -35,7 +35,7 @@ class Codec(IntEnum):
 
 
 class ConvertedType(IntEnum):
-    """What values of a schema element mean, as older releases of the format say it."""
+    """The annotation of a schema element in older releases of the format."""
 
     UTF8 = 0
     MAP = 1
@@ -79,7 +79,7 @@ class PageEncoding(IntEnum):
 
 
 BY_DICTIONARY = frozenset({PageEncoding.PLAIN_DICTIONARY, PageEncoding.RLE_DICTIONARY})
-"""Both names of dictionary keys."""
+"""Both encodings for dictionary keys."""
 
 
 class PageType(IntEnum):
@@ -312,5 +312,5 @@ OFFSET_INDEX = Table(
 
 
 def ids_of(table: Table) -> dict[str, int]:
-    """Return the id of every member by its name, for code that edits trees."""
+    """Return the members' ids by their names, for code that edits trees."""
     return {member.name: member.id for member in table.by_id.values()}

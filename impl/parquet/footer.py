@@ -1,7 +1,7 @@
-"""What a Parquet footer says, as checked and frozen values made from its lossless tree.
+"""A Parquet footer as checked, immutable values made from its lossless tree.
 
-Sources: parquet.thrift of Apache Parquet format; where it leaves room, what QuestDB's converter takes and refuses.
-Values keep the names of parquet.thrift; every offset counts from the start of the file, every size is in bytes.
+Sources: parquet.thrift of Apache Parquet format; where that is ambiguous, what QuestDB's converter accepts.
+Values have the names of parquet.thrift; offsets count from the start of the file, sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PARQUET_SIZE_MIN_BYTES = len(MAGIC) + TAIL_SIZE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The statistics of one chunk; None where a value is absent. QuestDB ignores the deprecated and exact ones."""
+    """The statistics of one chunk, None where absent. QuestDB ignores the deprecated ones and the exactness."""
 
     min_value: bytes | None
     max_value: bytes | None
@@ -62,10 +62,10 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChunk:
-    """One column in one row group; optional values are None where absent.
+    """One column in one row group; absent optional values are None.
 
-    `dictionary_page_offset` is None too where the footer says 0, which some writers mean as "none".
-    `file_path` may be an empty string, which is not absent.
+    `dictionary_page_offset` is also None if the footer has 0, by which some writers mean "none". `file_path` may be an
+    empty string, which is not absent.
     """
 
     offset_bytes: int
@@ -90,7 +90,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortingColumn:
-    """One sorting column of a row group; `column_index` is as found and may name no leaf."""
+    """One sorting column of a row group; `column_index` is not checked and may name no leaf."""
 
     column_index: int
     descending: bool
@@ -111,9 +111,9 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetFooter:
-    """One footer. `tree` is all of it, unknown fields too; `length_bytes` ends behind the tree's stop byte.
+    """One footer. `tree` is all of it, unknown fields included; `length_bytes` includes the tree's stop byte.
 
-    `key_values` keeps order and duplicates; a key without a value has None.
+    `key_values` keeps order and duplicates; a missing value is None.
     """
 
     tree: Struct
@@ -128,7 +128,7 @@ class ParquetFooter:
 
     @property
     def metadata(self) -> dict[str, str | None]:
-        """The key-values as a mapping; of equal keys the first counts, as for QuestDB."""
+        """The key-values as a mapping; of repeated keys the first counts, as in QuestDB."""
         return dict(reversed(self.key_values))
 
 
@@ -171,9 +171,9 @@ def decode_footer(
 ) -> ParquetFooter:
     """Return the footer that stands at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
 
-    `tolerant` takes negative counts and places of auxiliary structures as found, as QuestDB's converter does; `known`
-    has met footers of this file alone, and read alike.
-    Raises CorruptError or UnsupportedError, naming field path and offset.
+    `tolerant` accepts negative counts and positions of auxiliary structures, as QuestDB's converter does; `known` may
+    only be shared by calls for the same file with the same options. Raises CorruptError or UnsupportedError, naming
+    field path and offset.
     """
     tree, length_bytes = decode(
         footer_bytes,
@@ -190,7 +190,7 @@ def decode_footer(
 
 
 def start_of(meta: Mapping[str, Any]) -> int:
-    """Return where the chunk of a ColumnMetaData starts, by its members' names."""
+    """Return where the chunk of a ColumnMetaData, given by its members' names, starts."""
     return int(meta.get("dictionary_page_offset") or meta["data_page_offset"])
 
 
@@ -278,15 +278,15 @@ FOOTER = ids_of(FILE_META_DATA)
 ORDINAL = ids_of(ROW_GROUP)["ordinal"]
 ELEMENT_TYPE = ids_of(SCHEMA_ELEMENT)["type"]
 VERSION = 1
-"""What QuestDB writes."""
+"""The version in footers of QuestDB."""
 ORDINAL_MAX = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupFacts:
-    """Where a row group's chunks start and end, and the bytes of what else belongs to it.
+    """Where a row group's chunks start and end, and the bytes of its indexes and bloom filters.
 
-    Bloom filters count where they stand outside of the chunks: others are part of the span.
+    Only bloom filters outside of the chunks are counted; others are part of the span.
     """
 
     start_bytes: int
@@ -296,15 +296,15 @@ class RowGroupFacts:
 
     @property
     def unused_bytes(self) -> int:
-        """What dropping the row group adds to UNUSED_BYTES: gaps between chunks too (docs/format.md)."""
+        """What dropping the row group adds to UNUSED_BYTES, gaps between chunks included (docs/format.md)."""
         return self.end_bytes - self.start_bytes + self.indexes_length_bytes + self.blooms_length_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterParts:
-    """A footer whose `fields` hold an empty list in place of the row groups.
+    """A footer split into its row groups and all other `fields`, which have an empty list in their place.
 
-    `ordinals` says for each of `row_groups` what ordinal it states, None without one.
+    `ordinals` has the ordinal stored in each of `row_groups`, or None.
     """
 
     fields: Struct
@@ -312,16 +312,16 @@ class FooterParts:
     ordinals: tuple[int | None, ...]
 
     def encode(self) -> bytes:
-        """Return the footer; one that was only split has the bytes that it had, up to its stop byte."""
+        """Return the encoded footer; one that was only split is unchanged up to its stop byte."""
         position = next(field for field in self.fields.fields if field.id == FOOTER["row_groups"])
         assert isinstance(position.value, Items)
         row_groups = position._replace(value=position.value._replace(elements=self.row_groups))
         return encode(with_fields(self.fields, row_groups))
 
     def with_row_groups(self, row_groups: Sequence[bytes], row_count: int) -> FooterParts:
-        """Return the footer of these row groups, `row_count` rows together.
+        """Return the footer of these row groups with `row_count` rows in total.
 
-        A row group that stays at its place keeps its bytes. Elsewhere an ordinal is made to say the new place.
+        A row group that keeps its index keeps its bytes; otherwise its stored ordinal, if any, is updated.
         """
         known = dict(zip(self.row_groups, self.ordinals, strict=True))
         ordinals = [known[raw] if raw in known else _ordinal_of(raw) for raw in row_groups]
@@ -336,12 +336,12 @@ class FooterParts:
         return FooterParts(fields=fields, row_groups=tuple(placed), ordinals=tuple(ordinals))
 
     def key_value(self, key: str) -> str | None:
-        """Return the value of the first pair with this key, None without one."""
+        """Return the value of the first pair with this key, or None."""
         views = (read(pair, KEY_VALUE) for pair in self._pairs())
         return next((view.get("value") for view in views if view["key"] == key), None)
 
     def with_key_value(self, key: str, value: str) -> FooterParts:
-        """Return the footer with this pair in place of the first one with the key, or behind all others."""
+        """Return the footer with this pair replacing the first one with the key, or appended."""
         pairs = self._pairs()
         position = next(
             (position for position, pair in enumerate(pairs) if read(pair, KEY_VALUE)["key"] == key), len(pairs)
@@ -350,7 +350,7 @@ class FooterParts:
         return replace(self, fields=with_fields(self.fields, struct_list(FOOTER["key_value_metadata"], pairs)))
 
     def same_schema(self, other: FooterParts) -> bool:
-        """Return whether both footers have the same bytes for a schema."""
+        """Return whether the schemas of both footers have the same bytes."""
         return self._schema_bytes() == other._schema_bytes()
 
     def _pairs(self) -> list[Struct]:
@@ -366,9 +366,9 @@ class FooterParts:
 def split_footer(
     footer_bytes: bytes, *, file: str, offset_bytes: int, node_count_max: int = NODE_COUNT_MAX
 ) -> FooterParts:
-    """Take the footer at `offset_bytes` of `file` apart; bytes behind its stop byte are ignored.
+    """Split the footer at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
 
-    Checked is what stands outside of the row groups, and that they are structs. Raises CorruptError, UnsupportedError.
+    Row groups are only checked to be structs, everything else completely. Raises CorruptError, UnsupportedError.
     """
     path_of = FILE_META_DATA.path_text
     tree, length_bytes = decode(
@@ -393,7 +393,7 @@ def _split(tree: Struct, footer_bytes: bytes, end_bytes: int) -> FooterParts:
             ordinals = [_ordinal_in(struct) for struct in structs]
             spans = [struct.offset_bytes - tree.offset_bytes for struct in structs]
             spans.append((following.offset_bytes - tree.offset_bytes) if following else end_bytes)
-    # What was not taken out is not what a footer holds there, which is refused here.
+    # A field that was not split off has the wrong wire type, which is rejected here.
     read(rest, FILE_META_DATA)
     row_groups = tuple(footer_bytes[start:end] for start, end in itertools.pairwise(spans))
     return FooterParts(fields=rest, row_groups=row_groups, ordinals=tuple(ordinals))
@@ -409,9 +409,9 @@ def _ordinal_in(row_group: Struct) -> int | None:
 
 
 def empty_footer(schema: Sequence[Struct], key_values: Mapping[str, str], created_by: str) -> FooterParts:
-    """Return the footer of a file without row groups, for the elements of its schema, the root first.
+    """Return the footer of a file without row groups, for its schema's elements, the root first.
 
-    Its column orders say that bounds are in the order of each type: readers ignore them otherwise.
+    Its column orders declare that bounds are in the order of each type; otherwise readers ignore the bounds.
     """
     leaf_count = sum(value_of(element, ELEMENT_TYPE) is not None for element in schema)
     fields = make(
@@ -428,12 +428,12 @@ def empty_footer(schema: Sequence[Struct], key_values: Mapping[str, str], create
 
 
 def file_tail(footer: bytes) -> bytes:
-    """Return what ends a file: the footer, its length, the magic bytes."""
+    """Return the end of a file: the footer, its length, the magic bytes."""
     return footer + ParquetTail(footer_length=len(footer), magic=MAGIC).pack()
 
 
 def row_group_facts(row_group: bytes, *, file: str = DATA_FILE) -> RowGroupFacts:
-    """Return the facts of an encoded row group; CorruptError for one that lacks them or has negative lengths."""
+    """Return the facts of an encoded row group; raises CorruptError if they are missing or lengths are negative."""
     tree, _ = decode(row_group, file=file, path_of=ROW_GROUP.path_text)
     try:
         chunks = read(tree, ROW_GROUP)["columns"]
@@ -464,7 +464,7 @@ def _ordinal_of(row_group: bytes) -> int | None:
 
 
 def _with_ordinal(row_group: bytes, position: int) -> tuple[bytes, int | None]:
-    """Return the row group with its place as its ordinal, or without one where that has more than 16 bits."""
+    """Return the row group with `index` as its ordinal, or without an ordinal if that has more than 16 bits."""
     tree, _ = decode(row_group, file=DATA_FILE)
     if position > ORDINAL_MAX:
         return encode(without(tree, ORDINAL)), None

@@ -1,4 +1,4 @@
-"""The pages of one column chunk: their headers, checked before any decompressor may allocate what they claim.
+"""The pages of one column chunk: their headers, checked before any decompressor allocates the sizes in them.
 
 Sources: parquet.thrift of Apache Parquet format, PageHeader; Compression.md of the same for the codecs.
 """
@@ -24,10 +24,10 @@ _Plan: TypeAlias = tuple[dict[int, tuple[str, int, int, int, Any]], frozenset[st
 
 
 def quick_read(data: bytes, position: int, table: Table) -> tuple[Values, int] | None:
-    """Return the numbers and structs of `table` at `data[position]` by name, and the position behind the stop byte.
+    """Return the numbers and structs of `table` at `data[position]` by name, and the position behind its stop byte.
 
-    Binaries, and structs that the table leaves as trees, are passed over. None wherever `decode` and `read` have to be
-    asked; where there is an answer, theirs has the same numbers.
+    Binaries, and structs that the table leaves as trees, are skipped. Returns None for anything unusual, which `decode`
+    and `read` must judge; otherwise they would return the same numbers.
     """
     try:
         return _struct(data, position, _plan(table), DEPTH_MAX)
@@ -36,12 +36,12 @@ def quick_read(data: bytes, position: int, table: Table) -> tuple[Values, int] |
 
 
 class _UnusualError(Exception):
-    """Something that the quick way does not judge."""
+    """Something that `quick_read` leaves to the full decoder."""
 
 
 @functools.cache
 def _plan(table: Table) -> _Plan:
-    """Return (name, kind, lowest, highest, inner plan) of each member by its id, and the names that must be there."""
+    """Return (name, kind, lowest, highest, inner plan) of each member by its id, and the required names."""
     members = {
         id: (
             member.name,
@@ -115,7 +115,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 PAGE_SIZE_MAX_BYTES = 64 << 20
 PAGE_COUNT_MAX = 65_536
 HEADER_NODE_COUNT_MAX = 10_000
-# An empty page still takes a few bytes of framing, whose expansion is not bounded by the ratio.
+# Even an empty page has a few bytes of framing, to which the ratio does not apply.
 EXPANSION_SLACK_BYTES = 64
 EXPANSION_MAX = {Codec.SNAPPY: 255, Codec.LZ4: 255, Codec.LZ4_RAW: 255, Codec.GZIP: 1032}
 PAGE_TYPES = tuple(PageType)
@@ -129,8 +129,8 @@ HEADER_NAMES = {
 class PageInfo(NamedTuple):
     """One page; its body follows the header. Offsets count from the start of the file.
 
-    The levels of a v2 page stand first in its body, repetition before definition, and are never compressed: both
-    lengths are 0 for other pages, whose levels are part of what is compressed. `null_count` and `row_count` are known
+    The levels of a v2 page are at the start of its body, repetition before definition, and never compressed; both
+    lengths are 0 for other pages, whose levels are compressed with the values. `null_count` and `row_count` are known
     for v2 pages only, `level_encodings` for v1 pages.
     """
 
@@ -168,15 +168,15 @@ class PageInfo(NamedTuple):
 def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, value_count: int) -> tuple[PageInfo, ...]:
     """Return the dictionary and data pages of a chunk, in order, after checking that pages tile it to its end.
 
-    `chunk` is all of the chunk's bytes, `offset_bytes` its place in `file`, `value_count` what its data pages must add
-    up to. Index pages are checked and left out; page checksums are verified where there are any. Raises CorruptError,
-    or UnsupportedError for a page that is larger than 64 MiB uncompressed or of a kind that is not known.
+    `chunk` is all of the chunk's bytes, `offset_bytes` its position in `file`, `value_count` the total number of values
+    in its data pages. Index pages are checked and left out; page checksums are verified if present. Raises
+    CorruptError, or UnsupportedError for pages of an unknown kind or larger than 64 MiB uncompressed.
     """
     found: list[PageInfo] = []
     try:
         found.extend(_pages(chunk, file, offset_bytes, codec))
     except ProblemError:
-        # What comes first in the chunk is said first: `found` has the pages before the one that is broken.
+        # The first problem in the chunk is reported: `found` has the pages before the broken one.
         _check_checksums(chunk, found, file, offset_bytes)
         raise
     _check_checksums(chunk, found, file, offset_bytes)
@@ -190,7 +190,7 @@ def walk_pages(chunk: bytes, *, file: str, offset_bytes: int, codec: Codec, valu
 
 
 def _pages(chunk: bytes, file: str, offset_bytes: int, codec: Codec) -> Iterator[PageInfo]:
-    """Yield all pages, whatever their checksums say."""
+    """Yield all pages without verifying checksums."""
     position = index = 0
     while position < len(chunk):
         try:
@@ -233,7 +233,7 @@ def _check_checksums(chunk: bytes, pages: Sequence[PageInfo], file: str, offset_
 
 @dataclass(frozen=True, slots=True)
 class _PagePath:
-    """Names a place inside of one page header."""
+    """Names a field of one page header."""
 
     index: int
 
@@ -254,14 +254,14 @@ def _strict_read(chunk: bytes, position: int, file: str, offset_bytes: int, inde
 
 
 def _page(values: dict[str, Any], body_position: int, position: int, offset_bytes: int, codec: Codec) -> PageInfo:
-    """Return the page whose header stands at `position` of a chunk at `offset_bytes`, and its body behind that."""
+    """Return the page with its header at `position` of a chunk at `offset_bytes`, and its body behind that."""
     header_offset_bytes = offset_bytes + position
     kind = PAGE_TYPES[values["type"]]
     inner = {} if kind is PageType.INDEX else values.get(HEADER_NAMES[kind])
     if inner is None:
         raise BrokenError(f"a page of type {kind.name}", "none", header_offset_bytes, step=HEADER_NAMES[kind])
     crc = values.get("crc")
-    # In the order of the fields, since naming them takes as long as all the rest.
+    # Positional, because keyword arguments would take as long as everything else here.
     return PageInfo(
         kind,
         header_offset_bytes,
@@ -290,7 +290,7 @@ def _check_counts(page: PageInfo) -> None:
 
 
 def _check_sizes(page: PageInfo, codec: Codec) -> None:
-    """Refuse an uncompressed size that the codec cannot reach, or that nobody should allocate."""
+    """Reject an uncompressed size that the codec cannot reach, or that is too large to allocate."""
     at, low = page.header_offset_bytes, page.levels_length_bytes
     compressed_bytes = page.compressed_size_bytes - low
     if compressed_bytes < 0:
@@ -308,7 +308,7 @@ def _check_sizes(page: PageInfo, codec: Codec) -> None:
 
 
 def _end_of_body(size_bytes: int, position: int, page: PageInfo) -> int:
-    """Return the position behind the body, after checking that it lies in the chunk of `size_bytes`."""
+    """Return the position behind the body, after checking that it is within the chunk of `size_bytes`."""
     end = position + page.compressed_size_bytes
     if end > size_bytes:
         expected = f"at most the {size_bytes - position} bytes that remain of the chunk"

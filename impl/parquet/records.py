@@ -1,7 +1,7 @@
-"""Reading Thrift structs by tables of fields, with ranges, and making them.
+"""Reading Thrift structs by tables of fields, with ranges, and encoding them.
 
-Like the readers that Thrift generates, this skips unknown fields and fields of another wire type, lets the last of
-two equal ids win and asks for the required ones; the ranges are added here.
+Like the readers that Thrift generates, this skips unknown fields and fields of another wire type, uses the last of
+repeated ids and demands required fields; in addition it checks ranges.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ INTEGER_KINDS = {Kind.I16, Kind.I32, Kind.I64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a field holds: its wire kind and, by kind, the range of a number or what is inside of it.
+    """The type of a field: its wire kind and, depending on that, the range of a number or the form of its contents.
 
-    `low_tolerant` replaces `low` where the caller of `read` is tolerant. `is_open` says that values above `high` may
-    come with newer releases of the format: they are unsupported, not corrupt. `as_tree` leaves the value undecoded.
+    `low_tolerant` replaces `low` if the caller of `read` is tolerant. With `is_open`, values above `high` may come from
+    newer releases of the format: they are unsupported, not corrupt. `as_tree` leaves the value undecoded.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Table:
     __slots__ = ("by_id", "by_name", "name", "required")
 
     def __init__(self, name: str, *members: Member) -> None:
-        """Declare a struct; two members with one id are our bug."""
+        """Declare a struct, whose members have unique ids."""
         self.name = name
         self.by_id = {member.id: member for member in members}
         self.by_name = {member.name: member for member in members}
@@ -58,7 +58,7 @@ class Table:
         assert len(self.by_id) == len(members), name
 
     def path_text(self, steps: Sequence[Step]) -> str:
-        """Return a path with names in place of the field ids that this table knows: `row_groups[0].num_rows`."""
+        """Return a path with names instead of the field ids that this table knows: `row_groups[0].num_rows`."""
         named: list[Step] = []
         table: Table | None = self
         for step in steps:
@@ -70,19 +70,19 @@ class Table:
 
 
 class UnionTable(Table):
-    """A struct of which exactly one member is there."""
+    """A struct of which exactly one member is present."""
 
     __slots__ = ()
 
 
 def integer(kind: Kind, bits: int) -> Form:
-    """Return the form of a signed number of so many bits."""
+    """Return the form of a signed number."""
     low = -1 << bits - 1
     return Form(kind=kind, low=low, low_tolerant=low, high=~low)
 
 
 def size(kind: Kind, bits: int, *, tolerated: bool = False) -> Form:
-    """Return the form of a number that is not negative, except to a tolerant caller where `tolerated`."""
+    """Return the form of a number of 0 or more; with `tolerated`, tolerant callers also accept negative ones."""
     low = -1 << bits - 1
     return Form(kind=kind, low_tolerant=low if tolerated else 0, high=~low)
 
@@ -103,10 +103,10 @@ def list_of(element: Form, *, as_tree: bool = False) -> Form:
 
 
 def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known | None = None) -> dict[str, Any]:
-    """Return the members of a struct by name, inner ones too, and under `offset_bytes` where it stands.
+    """Return the members of a struct by name, inner ones too, and its own position as `offset_bytes`.
 
-    Members that are not there are left out; what `known` has of inner structs is taken from there. Raises BrokenError
-    for a value out of range, text that is no UTF-8 and a required member that is missing or of another wire type.
+    Absent members are left out; inner structs that `known` has are taken from there. Raises BrokenError for a value out
+    of range, invalid UTF-8 and a required member that is missing or of another wire type.
     """
     values: dict[str, Any] = {"offset_bytes": struct.offset_bytes}
     by_id = table.by_id
@@ -129,9 +129,9 @@ def read(struct: Struct, table: Table, *, tolerant: bool = False, known: Known |
 
 
 def make(table: Table, **values: Any) -> Struct:
-    """Return the struct of these members by name, the inverse of `read`; a member that is None is left out.
+    """Return the struct of these members by name, the inverse of `read`; members that are None are left out.
 
-    Inner structs are given as trees, and elements of lists as what they are on their own.
+    Inner structs are given as trees, lists as their elements.
     """
     fields = []
     for name, value in values.items():
@@ -156,7 +156,7 @@ def _inner_table(form: Form) -> Table | None:
 def _fits(items: Items, form: Form) -> bool:
     if form.element is None or not items.elements:
         return True
-    # All integers are zigzag varints, so readers take any kind of them in a list, and public files have some.
+    # All integers are zigzag varints, so readers accept any kind of them in a list, and public files have mixed ones.
     return items.element_kind == form.element.kind or {items.element_kind, form.element.kind} <= INTEGER_KINDS
 
 

@@ -1,4 +1,4 @@
-"""The schema: a list of elements in depth-first order, made into leaves with their levels.
+"""The schema: a list of elements in depth-first order, turned into leaves with their levels.
 
 Source: parquet.thrift of Apache Parquet format, SchemaElement; levels as in "Nested Encoding" of the same.
 """
@@ -19,9 +19,9 @@ SCHEMA_DEPTH_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaElement:
-    """One element as the footer has it; a group has no physical type, the root no repetition.
+    """One element of the footer; a group has no physical type, the root no repetition.
 
-    `logical_type` stays a tree, because newer releases know more of them: read it with the table LOGICAL_TYPE.
+    `logical_type` stays a tree, because newer releases define more of them: read it with the table LOGICAL_TYPE.
     """
 
     name: str
@@ -39,9 +39,9 @@ class SchemaElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaLeaf:
-    """One column: a primitive element, its path from the root's child downwards, and its levels.
+    """One column: a primitive element, its path from the root's child down, and its levels.
 
-    `top` is the root's child that holds the leaf, which is the leaf's own element in flat schemas.
+    `top` is the root's child that contains the leaf; in flat schemas it is the leaf's own element.
     """
 
     element: SchemaElement
@@ -54,7 +54,7 @@ class SchemaLeaf:
 
     @property
     def dotted_path(self) -> str:
-        """The path as readers print it; names may hold dots themselves, so compare `path`."""
+        """The path as readers print it; names may contain dots, so compare `path`."""
         return ".".join(self.path)
 
 
@@ -68,7 +68,7 @@ class _Group:
 
 
 def read_leaves(elements: Sequence[dict[str, Any]]) -> tuple[SchemaLeaf, ...]:
-    """Return the leaves of a decoded schema; BrokenError where the elements are not one tree."""
+    """Return the leaves of a decoded schema; raises BrokenError if the elements are not one tree."""
     leaves: list[SchemaLeaf] = []
     groups: list[_Group] = []
     for index, values in enumerate(elements):

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, decoded into a lossless tree and encoded to the very bytes that were read.
+"""Thrift's compact protocol, decoded into a lossless tree and encoded to exactly the bytes that were read.
 
-No schema is involved: unknown fields, their order, long field headers and varints longer than needed all survive.
+No schema is involved: unknown fields, their order, long field headers and overlong varints are preserved.
 Source: Apache Thrift, "Thrift compact protocol encoding".
 """
 
@@ -17,7 +17,7 @@ Step: TypeAlias = int | str
 
 
 class Kind(IntEnum):
-    """The wire types; a field's boolean is told by two of them, and `BOOL` stands for both in a `Field`."""
+    """The wire types; a boolean field has one of two of them, and `BOOL` means either in a `Field`."""
 
     TRUE = 1
     BOOL = 2
@@ -35,14 +35,14 @@ class Kind(IntEnum):
 
 
 class Padded(NamedTuple):
-    """An integer or a binary whose varint takes `width_bytes`, more than it needs."""
+    """An integer or a binary whose varint has `width_bytes`, more than needed."""
 
     value: int | bytes
     width_bytes: int
 
 
 class Field(NamedTuple):
-    """One field of a struct; `offset_bytes` is where its header stands in the file.
+    """One field of a struct; `offset_bytes` is the position of its header in the file.
 
     `id_width_bytes` is 0 for the short header and the width of the id's varint for the long one.
     """
@@ -55,7 +55,7 @@ class Field(NamedTuple):
 
 
 class Struct(NamedTuple):
-    """A struct: its fields in the order of the file."""
+    """A struct: its fields in file order."""
 
     fields: tuple[Field, ...]
     offset_bytes: int = 0
@@ -64,7 +64,7 @@ class Struct(NamedTuple):
 class Items(NamedTuple):
     """A list or a set; `count_width_bytes` is 0 where the header's first byte holds the count.
 
-    Booleans stand as their wire byte, since writers differ in it (false is 0 or 2).
+    Booleans are kept as their wire byte, in which writers differ (false is 0 or 2).
     """
 
     element_kind: int
@@ -74,7 +74,7 @@ class Items(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """A map; an empty one has no kinds on the wire, so both are 0 there."""
+    """A map; an empty one has no kinds on the wire, so both are 0."""
 
     key_kind: int
     value_kind: int
@@ -88,7 +88,7 @@ Value: TypeAlias = bool | int | bytes | Padded | Struct | Items | Entries
 
 
 class BrokenError(Exception):
-    """Something is wrong inside of a tree; each level on the way out adds its step, innermost first."""
+    """A problem inside a tree; each level adds its step while the error propagates, innermost first."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class BrokenError(Exception):
         self.steps: list[Step] = [] if step is None else [step]
 
     def report(self, file: str, path_of: Callable[[Sequence[Step]], str]) -> NoReturn:
-        """Raise what callers outside of this package see."""
+        """Raise the public error."""
         kind = CorruptError if self.is_supported else UnsupportedError
         raise kind(
             file=file,
@@ -130,7 +130,7 @@ FIELD_ID_MAX = 0x7FFF
 STOP = 0
 LONG_COUNT = 15
 
-# Plain integers, because looking up a member of an enumeration is slow next to decoding a field.
+# Plain integers, because looking up a member of an enumeration is slow compared with decoding a field.
 TRUE: Final = int(Kind.TRUE)
 BOOL: Final = int(Kind.BOOL)
 BYTE: Final = int(Kind.BYTE)
@@ -145,16 +145,16 @@ FIXED_SIZES_BYTES = {int(Kind.DOUBLE): 8, int(Kind.UUID): 16}
 
 
 class Known:
-    """Structs in lists, as the first decode to succeed met them: taken again where the same bytes stand at their place.
+    """A cache of structs in lists from the first successful decode, reused for the same bytes at the same position.
 
-    For whoever decodes one file again and again with little changed. `values` is what was read of each struct, by its
-    identity and then by the table of its fields: elsewhere in a damaged tree, it is something else.
+    It serves callers that decode one file many times with few changes. `values` has what was read of each struct, by
+    identity and then by table, because elsewhere in a damaged tree the same struct may be read by another table.
     """
 
     __slots__ = ("is_full", "structs", "values")
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self.is_full = False
         self.structs: dict[tuple[int, int], tuple[bytes, Struct, int]] = {}
         self.values: dict[int, dict[object, dict[str, Any]]] = {}
@@ -171,10 +171,10 @@ def decode(
     path_of: Callable[[Sequence[Step]], str] = path_text,
     known: Known | None = None,
 ) -> tuple[Struct, int]:
-    """Return the struct that begins at `data[start]` and the position behind its stop byte.
+    """Return the struct that starts at `data[start]` and the position behind its stop byte.
 
-    `offset_bytes` is where `data` begins in `file`; nodes and errors count from the start of the file.
-    Raises CorruptError, naming field path and offset, for bytes that are no struct or exceed the limits.
+    `offset_bytes` is the position of `data` in `file`; offsets of nodes and errors count from the start of the file.
+    Raises CorruptError, naming field path and offset, for bytes that are not a struct or exceed the limits.
     """
     try:
         decoded = _Decoder(data, offset_bytes, depth_max, node_count_max, known).struct(start, 1)
@@ -236,7 +236,7 @@ class _Decoder:
         return Struct(tuple(fields), offset_bytes), position + 1
 
     def known_struct(self, position: int, depth: int) -> tuple[Struct, int]:
-        """Decode a struct, or take the one that stood there before with the same bytes."""
+        """Decode a struct, or reuse the one with the same bytes at the same position."""
         assert self.known is not None
         location = self.base + position, depth
         seen = self.known.structs.get(location)
@@ -253,7 +253,7 @@ class _Decoder:
         return struct, end
 
     def value(self, kind: int, position: int, depth: int) -> tuple[Value, int]:
-        """Decode any value but a field's boolean."""
+        """Decode any value except a boolean field."""
         if I16 <= kind <= I64:
             number, end, padded_bytes = self.varint(position)
             number = (number >> 1) ^ -(number & 1)
@@ -324,7 +324,7 @@ class _Decoder:
         return Entries(kinds >> 4, kinds & 15, tuple(entries), offset_bytes, width_bytes), position
 
     def varint(self, position: int) -> tuple[int, int, int]:
-        """Return the value, the position behind it and its width where that is more than needed, else 0."""
+        """Return the value, the position behind it, and its width if that is more than needed, else 0."""
         data, start = self.data, position
         number = shift = 0
         while (byte := data[position]) >= 128:
@@ -345,12 +345,12 @@ class _Decoder:
         return field_id, end, end - position
 
     def check_id(self, field_id: int, position: int) -> None:
-        """Refuse an id that readers would wrap; short headers only add, so only the highest is looked at."""
+        """Reject an id of more than 16 bits; short headers only add, so it is enough to check the highest."""
         if not ~FIELD_ID_MAX <= field_id <= FIELD_ID_MAX:
             raise BrokenError("a field id of 16 bits", field_id, self.base + position)
 
     def claim(self, count: int, position: int) -> None:
-        """Refuse a count of elements before anything is built: each takes a byte at least, and a node."""
+        """Reject a count of elements before anything is allocated: each takes at least one byte, and one node."""
         if count > len(self.data) - position:
             raise self.too_long(f"{count} elements", position)
         self.nodes_left -= count
@@ -379,7 +379,7 @@ class _Decoder:
 
 
 def encode(tree: Struct) -> bytes:
-    """Return the bytes of a struct: for what `decode` returned, exactly the bytes that it read."""
+    """Return the bytes of a struct: for a tree from `decode`, exactly the bytes that it read."""
     out = bytearray()
     _put_struct(out, tree)
     return bytes(out)
@@ -456,17 +456,17 @@ def _put_varint(out: bytearray, number: int, width_bytes: int) -> None:
 
 
 def value_of(struct: Struct, field_id: int) -> Value | None:
-    """Return the value of the first field with this id, or None without one."""
+    """Return the value of the first field with this id, or None."""
     return next((field.value for field in struct.fields if field.id == field_id), None)
 
 
 def struct_list(field_id: int, structs: Iterable[Struct | bytes]) -> Field:
-    """Return a field that holds a list of structs, each as a tree or as the bytes that it encodes to."""
+    """Return a field with a list of structs, each as a tree or encoded."""
     return Field(field_id, Kind.LIST, Items(Kind.STRUCT, tuple(structs)))
 
 
 def with_fields(struct: Struct, *fields: Field) -> Struct:
-    """Return the struct with each of `fields` in place of the one with its id, or where its id sorts."""
+    """Return the struct with each of `fields` replacing the one with its id, or inserted in the order of ids."""
     new = {field.id: field for field in fields}
     kept = [new.pop(field.id, field) for field in struct.fields]
     for field in new.values():
@@ -476,12 +476,12 @@ def with_fields(struct: Struct, *fields: Field) -> Struct:
 
 
 def without(struct: Struct, *field_ids: int) -> Struct:
-    """Return the struct less the fields with these ids."""
+    """Return the struct without the fields with these ids."""
     return Struct(tuple(field for field in struct.fields if field.id not in field_ids), struct.offset_bytes)
 
 
 def moved(struct: Struct, field_ids: Collection[int], delta_bytes: int) -> Struct:
-    """Return the struct with `delta_bytes` added to these integer fields, except where 0 says "none"."""
+    """Return the struct with `delta_bytes` added to these integer fields, except where 0 means "none"."""
     return Struct(
         tuple(
             field._replace(value=field.value + delta_bytes)
@@ -494,7 +494,7 @@ def moved(struct: Struct, field_ids: Collection[int], delta_bytes: int) -> Struc
 
 
 def packed(struct: Struct) -> Struct:
-    """Return the struct with inner structs and lists as the bytes that they encode to, which makes encoding fast."""
+    """Return the struct with inner structs and lists already encoded, which makes encoding fast."""
     return Struct(
         tuple(
             field._replace(value=_encoded_value(field)) if field.kind in (Kind.STRUCT, Kind.LIST) else field
@@ -505,5 +505,5 @@ def packed(struct: Struct) -> Struct:
 
 
 def _encoded_value(field: Field) -> bytes:
-    # Between the header of a first field, which is one byte, and the stop byte.
+    # Between the one-byte header of a first field and the stop byte.
     return encode(Struct((Field(1, field.kind, field.value),)))[1:-1]

@@ -1,1 +1,1 @@
-"""`_pm`: decoding, resolving a token, checking, and encoding. Pure functions of bytes."""
+"""`_pm` as pure functions of bytes: decoding, resolving a token, checking, and encoding."""

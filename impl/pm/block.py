@@ -27,7 +27,7 @@ class OutOfLineOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A minimum or maximum: the bytes that Parquet's own statistics hold, verbatim."""
+    """A minimum or maximum: the same bytes as in Parquet's statistics."""
 
     value: bytes
     exact: bool
@@ -35,7 +35,7 @@ class Statistic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One column of one row group; `encodings` is the bit mask of the format, counts are None where not known."""
+    """One column of one row group; `encodings` is the bit mask of the format, unknown counts are None."""
 
     codec: int
     encodings: int
@@ -55,7 +55,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One row group; `end_bytes` is the end of all that its chunks refer to, bloom bitsets not counted."""
+    """One row group; `end_bytes` is the end of everything that its chunks refer to, without bloom bitsets."""
 
     offset_bytes: int
     end_bytes: int
@@ -64,15 +64,15 @@ class Block:
 
 
 def region_offset(block_offset: int, column_count: int) -> int:
-    """Return where a block's out-of-line region starts, from the start of the file."""
+    """Return the offset in the file of a block's out-of-line region."""
     return chunk_offset(block_offset, column_count)
 
 
 def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_bytes: int, file: str) -> Block:
-    """Decode the block at `offset_bytes`, all of which must lie before `limit_bytes`.
+    """Decode the block at `offset_bytes`, which must end before `limit_bytes`.
 
-    That is where the generation's next block or its footer starts. Raises CorruptError, also where
-    the out-of-line statistics together are longer than what lies between.
+    The limit is the start of the generation's next block or of its footer. Raises CorruptError, also if all out-of-line
+    statistics together are longer than their region.
     """
     window = memoryview(data)[:limit_bytes]
     header = layout.RowGroupHeader.unpack(window, offset_bytes, file=file)
@@ -92,7 +92,7 @@ def decode_block(data: Buffer, offset_bytes: int, column_count: int, *, limit_by
 def decode_chunk_record(
     data: Buffer, block_offset: int, index: int, column_count: int, *, limit_bytes: int, file: str
 ) -> Chunk:
-    """Decode one chunk of the block at `block_offset`, which is known to lie before `limit_bytes`, and no other."""
+    """Decode only one chunk of the block at `block_offset`, which is known to end before `limit_bytes`."""
     window = memoryview(data)[:limit_bytes]
     position = chunk_offset(block_offset, index)
     record = layout.ColumnChunk.layout.packer.unpack_from(window, position)
@@ -100,18 +100,18 @@ def decode_chunk_record(
 
 
 def chunk_offset(block_offset: int, index: int) -> int:
-    """Return where the record of a block's chunk stands, from the start of the file."""
+    """Return the offset in the file of the record of a block's chunk."""
     return block_offset + layout.RowGroupHeader.layout.size_bytes + index * CHUNK_BYTES
 
 
 def decode_bitset(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: str) -> bytes:
-    """Return the inlined bloom bitset whose length word stands at `offset_bytes`."""
+    """Return the inlined bloom bitset whose length word is at `offset_bytes`."""
     _, end = bitset_interval(data, offset_bytes, limit_bytes=limit_bytes, file=file)
     return bytes(data[offset_bytes + layout.BloomBitset.layout.size_bytes : end])
 
 
 def bitset_interval(data: Buffer, offset_bytes: int, *, limit_bytes: int, file: str) -> tuple[int, int]:
-    """Return start and end of an inlined bloom bitset, length word included; CorruptError unless it ends in time."""
+    """Return start and end of an inlined bloom bitset, length word included; CorruptError if it exceeds the limit."""
     window = memoryview(data)[:limit_bytes]
     start = offset_bytes + layout.BloomBitset.layout.size_bytes
     length = layout.BloomBitset.unpack(window, offset_bytes, file=file).length
@@ -125,7 +125,7 @@ def encode_block(
 ) -> tuple[bytes, dict[int, int]]:
     """Encode a block; return its bytes and, by column, the bitsets' offsets from the start of the block.
 
-    `bitsets` maps column index to bitset. Offsets are multiples of 8 when the block itself is placed at one.
+    `bitsets` maps column indices to bitsets. Offsets are multiples of 8 if the block's own offset is.
     """
     region = bytearray()
     region_start = region_offset(0, len(chunks))
@@ -167,10 +167,10 @@ class _Region:
         self.free_bytes = len(window) - start_bytes
 
     def statistic(self, reference: int) -> memoryview | None:
-        """Return the bytes that a chunk refers to, or None where they leave the region or are more than it holds."""
+        """Return the bytes that a chunk refers to, or None if they exceed the region, alone or with the others."""
         start = self.start_bytes + layout.STAT_REFERENCE_OFFSET.get(reference)
         end = start + layout.STAT_REFERENCE_LENGTH.get(reference)
-        # Statistics that shared bytes could add up to any amount of memory.
+        # Statistics that share bytes could take any amount of memory.
         self.free_bytes -= end - start
         if end > len(self.window) or self.free_bytes < 0:
             return None
@@ -179,7 +179,7 @@ class _Region:
 
 
 class _Known(NamedTuple):
-    """What STAT_FLAGS and STAT_SIZES say of a minimum or a maximum."""
+    """STAT_FLAGS and STAT_SIZES of a minimum or a maximum."""
 
     name: str
     is_present: bool
@@ -190,7 +190,7 @@ class _Known(NamedTuple):
 
 @functools.cache
 def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
-    """Return what is known of minimum and maximum, and whether null count and distinct count are."""
+    """Return what the flags say of minimum and maximum, and whether null count and distinct count are known."""
 
     def known(name: str, bits: Sequence[Bits], size: Bits) -> _Known:
         present, inlined, exact = (bool(bit.get(flags)) for bit in bits)
@@ -202,8 +202,8 @@ def _known(flags: int, sizes: int) -> tuple[_Known, _Known, bool, bool]:
 
 
 def _decode_chunk(record: tuple[int, ...], position: int, region: _Region, index: int, file: str) -> Chunk:
-    """Decode the fields of a chunk's record, which stands at `place`."""
-    # By position, since a file has one such record for each column of each row group.
+    """Decode the fields of a chunk's record, which is at `position`."""
+    # As a tuple for speed, because a file has such a record for each column of each row group.
     codec, encodings, flags, sizes, reserved, num_values, start, size, nulls, distinct, low, high = record
     minimum, maximum, has_nulls, has_distinct = _known(flags, sizes)
 

@@ -1,7 +1,7 @@
-"""Where the bloom filter of a column chunk lies: in `_pm`, or in data.parquet, where the footer of `_pm` then leads.
+"""The bloom filter of a column chunk: in `_pm`, or in data.parquet at the position in the footer of `_pm`.
 
-Source: parquet-metadata.md, Bloom filters. An external reference leads to the bitset itself, as the document says;
-one that leads to Parquet's own Thrift header in front of it is understood too.
+Source: parquet-metadata.md, Bloom filters. An external reference points to the bitset itself, as specified there, or
+to Parquet's Thrift header in front of it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def bitset_of(
     read_data: ReadData | None,
     file: str,
 ) -> bytes | None:
-    """Return the filter of a column in a row group, None where there is none or nothing to read it from.
+    """Return the filter of a column in a row group, or None if there is none or no data.parquet to read it from.
 
-    `content` are the published bytes of `_pm`, which errors call `file`; `read_data` returns so many bytes of
-    data.parquet from an offset on, fewer at its end. Raises CorruptError for what is no filter: a bitset is a
+    `content` are the published bytes of `_pm`, which errors call `file`; `read_data` takes a size and an offset in
+    data.parquet, and returns fewer bytes at its end. Raises CorruptError for what is not a filter, whose bitset is a
     multiple of 32 bytes.
     """
     reference = reference_of(metadata, ordinal, column_index)
@@ -53,7 +53,7 @@ def bitset_of(
 
 
 def reference_of(metadata: Metadata, ordinal: int, column_index: int) -> BloomReference | None:
-    """Return what the footer says of a column's filter in a row group, None where there is none."""
+    """Return the footer's reference to a column's filter in a row group, or None."""
     columns = metadata.header.bloom_columns
     position = bisect.bisect_left(columns, column_index)
     if columns[position : position + 1] != (column_index,):
@@ -83,7 +83,7 @@ def _external(
     raw = read_data(length_bytes, reference.offset_bytes)
     if len(raw) < length_bytes:
         reject(f"{length_bytes} bytes at {reference.offset_bytes} of data.parquet", f"{len(raw)} before the file ends")
-    # A header has 15 bytes and a little more, so no bitset with its header has a whole number of blocks.
+    # A header is shorter than a block, so a bitset with a header is never a whole number of blocks.
     if length_bytes % BLOCK_BYTES == 0:
         return raw
     try:

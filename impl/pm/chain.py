@@ -1,4 +1,4 @@
-"""The chain of generations in `_pm`: walking it from the published end, and finding the one that a token names."""
+"""The chain of generations in `_pm`: walking it from the published end, and finding the generation of a token."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CHECKSUM_START = layout.Header.layout.offset_of("feature_flags")
 
 
 class TokenMissingError(CorruptError):
-    """No generation of the published chain has the token; `tokens` are those that it has, newest first."""
+    """No generation of the published chain has the token; `tokens` are those of the chain, newest first."""
 
     tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The generation that a token names, and how many published ones stand between it and the header's."""
+    """The generation of a token, and the number of newer generations in the published chain."""
 
     position: FooterPosition
     orphan_count: int
@@ -42,7 +42,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """One generation with all that it refers to, decoded."""
+    """One generation with everything that it refers to, decoded."""
 
     header: FileHeader
     generation: Generation
@@ -50,7 +50,7 @@ class Metadata:
 
     @property
     def token(self) -> int:
-        """The size of data.parquet that this is the metadata of."""
+        """The size of data.parquet that the generation describes."""
         return self.generation.position.token
 
     @property
@@ -62,7 +62,7 @@ class Metadata:
 def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[FooterPosition]:
     """Yield the footers from the one that ends at `end_bytes` (by default the end of `data`) to the oldest.
 
-    `data` are the published bytes. Sizes strictly decrease, so no chain is endless; tokens never increase.
+    `data` are the published bytes. Sizes strictly decrease, so the walk ends; tokens never increase.
     Raises CorruptError, and UnsupportedError beyond 65,536 generations (docs/format.md).
     """
     newer: FooterPosition | None = None
@@ -88,9 +88,9 @@ def walk(data: Buffer, *, file: str, end_bytes: int | None = None) -> Iterator[F
 
 
 def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPosition, int]:
-    """Return the newest generation with this token and how many stand above it, whatever its CRC says.
+    """Return the newest generation with this token, and the number of newer ones, without checking the CRC.
 
-    Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
+    Raises TokenMissingError if the chain has no such generation, CorruptError if it is broken before it.
     """
     tokens: list[int] = []
     for position in walk(data, file=file):
@@ -105,9 +105,9 @@ def find_token(data: Buffer, token: int, *, file: str) -> tuple[FooterPosition, 
 
 
 def resolve(data: Buffer, token: int, *, file: str) -> Resolved:
-    """Find the newest generation with this token and check its CRC; everything above it are orphans.
+    """Find the newest generation with this token and check its CRC; all newer ones are orphans.
 
-    Raises TokenMissingError when the chain has no such generation, CorruptError when it is broken before it.
+    Raises TokenMissingError if the chain has no such generation, CorruptError if it is broken before it.
     """
     position, orphan_count = find_token(data, token, file=file)
     check_checksum(data, position, file=file)
@@ -120,7 +120,7 @@ def checksum_of(data: Buffer, position: FooterPosition) -> int:
 
 
 def check_checksum(data: Buffer, position: FooterPosition, *, file: str) -> None:
-    """Raise CorruptError unless CHECKSUM is the CRC of all that stands before it."""
+    """Raise CorruptError unless CHECKSUM is the CRC of the bytes before it."""
     computed = checksum_of(data, position)
     if computed != position.trailer.checksum:
         expected = f"{computed:#010x}, the CRC-32 of bytes {CHECKSUM_START} to {position.checksum_offset}"
@@ -128,9 +128,9 @@ def check_checksum(data: Buffer, position: FooterPosition, *, file: str) -> None
 
 
 def decode_metadata(data: Buffer, position: FooterPosition, *, file: str) -> Metadata:
-    """Decode the header, the footer at `place` and all its blocks.
+    """Decode the header, the footer at `position` and all its blocks.
 
-    Raises CorruptError, also where blocks overlap; UnsupportedError for unknown required bits.
+    Raises CorruptError, also if blocks overlap; UnsupportedError for unknown required bits.
     """
     check_flags(position, file=file)
     return next(decode_chain(data, file=file, end_bytes=position.end_bytes))
@@ -139,9 +139,9 @@ def decode_metadata(data: Buffer, position: FooterPosition, *, file: str) -> Met
 def decode_chain(data: Buffer, *, file: str, end_bytes: int, decoded: Iterable[Block] = ()) -> Iterator[Metadata]:
     """Yield the generation that ends at `end_bytes` and all older ones, newest first.
 
-    A block that several generations refer to, or that the caller has `decoded`, is decoded once, so a long chain costs
-    what its bytes cost. Footers with unknown required bits are decoded too: only reading by them is refused. Raises
-    CorruptError and UnsupportedError.
+    A block that several generations refer to, or that the caller has `decoded`, is decoded once, so the cost of a chain
+    is proportional to its bytes. Footers with unknown required bits are decoded too; only reading by them is rejected.
+    Raises CorruptError and UnsupportedError.
     """
     header: FileHeader | None = None
     known = {block.offset_bytes: block for block in decoded}
@@ -168,14 +168,14 @@ def _decode_header(data: Buffer, position: FooterPosition, file: str) -> FileHea
 
 
 def _first_block_offset(data: Buffer, position: FooterPosition, header: FileHeader, file: str) -> int:
-    """Return where the oldest generation starts, which is where the header with all its sections ends."""
+    """Return where the oldest generation starts, which is also where the header with all its sections ends."""
     for oldest in walk(data, file=file, end_bytes=position.end_bytes):
         position = oldest
     return min((*decode_block_offsets(data, position, header, file=file), position.offset_bytes))
 
 
 def _block_limits(generation: Generation) -> list[int]:
-    """Return for each block where the next one starts: as none may share bytes, all together cost one pass."""
+    """Return the start of the next block for each block: they must not share bytes, so decoding all is one pass."""
     offsets, limit = generation.block_offsets, generation.position.offset_bytes
     limits = [limit] * len(offsets)
     for ordinal in sorted(range(len(offsets)), key=offsets.__getitem__, reverse=True):
@@ -185,8 +185,8 @@ def _block_limits(generation: Generation) -> list[int]:
 
 
 def _check_restated(data: Buffer, newer: FooterPosition, older: FooterPosition, header: FileHeader, file: str) -> None:
-    # Only a footer that restates its predecessor may repeat a token; otherwise a token would name two snapshots.
+    # Only a footer that restates its predecessor may repeat a token; otherwise a token would be ambiguous.
     if same_but_history(data, newer, older, header, file=file):
         return
-    expected = f"a token below {newer.token}, the next newer generation's"
+    expected = f"a token below {newer.token}, that of the next newer generation"
     raise CorruptError(file, "PARQUET_FOOTER_OFFSET", older.offset_bytes, expected, older.token)

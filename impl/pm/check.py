@@ -1,4 +1,4 @@
-"""What must hold inside one decoded generation of `_pm` beyond its CRC (docs/how-it-works.md)."""
+"""The checks of one decoded generation of `_pm` beyond its CRC (docs/how-it-works.md)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 
 
 def check_metadata(data: Buffer, metadata: Metadata, *, file: str, newer: Metadata | None = None) -> Iterator[Problem]:
-    """Yield what is wrong with the generation: places of blocks, counts, byte ranges, statistics, order of rows.
+    """Yield what is wrong with the generation: positions of blocks, counts, byte ranges, statistics, order of rows.
 
-    `data` are the published bytes. Blocks that `newer`, a generation already checked, has too are not looked into
-    again. Raises CorruptError where a bloom bitset cannot be read at all.
+    `data` are the published bytes. Blocks that are also in `newer`, a generation already checked, are not checked
+    again. Raises CorruptError if a bloom bitset cannot be read at all.
     """
     checked = frozenset(newer.generation.block_offsets) if newer is not None else frozenset()
     yield from _check_columns(metadata, file)
@@ -62,7 +62,7 @@ def _check_column(index: int, column: Column, header: FileHeader) -> Iterator[tu
     """Yield (layout field, expected, actual)."""
     if index == header.designated_timestamp and layout.DESCENDING.get(column.flags):
         yield "flags", "not DESCENDING, because it is the designated timestamp", f"{column.flags:#x}"
-    # Of files that QuestDB did not write, the converter also takes milliseconds for one, whose type is DATE.
+    # In files of other writers the converter also accepts milliseconds, whose type is DATE.
     if index == header.designated_timestamp and tag_of(column.type) not in (TypeTag.TIMESTAMP, TypeTag.DATE, None):
         yield "type", "a timestamp, because it is the designated one", column.type
     if (column.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY) != (column.fixed_byte_len > 0):
@@ -116,7 +116,7 @@ def _bloom_problem(metadata: Metadata, ordinal: int, position: int, expected: st
 
 
 def _overlaps(intervals: list[Interval], free_from: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, its index, end of what stands before it) of intervals that start too early."""
+    """Yield (start, its index, end of what is before it) for intervals that start too early."""
     for (start, end), index in sorted((interval, index) for index, interval in enumerate(intervals)):
         if start < free_from:
             yield start, index, free_from
@@ -147,7 +147,7 @@ def _check_chunk(
         yield "null_count", "0, because the column is required", chunk.null_count
     if chunk.distinct_count is not None and chunk.distinct_count > chunk.num_values:
         yield "distinct_count", f"at most {chunk.num_values}, the values", chunk.distinct_count
-    # Chunks of no values have no place in the files of some writers.
+    # Some writers have no valid position for chunks without values.
     if chunk.num_values and chunk.byte_range_start < len(MAGIC):
         yield "byte_range_start", f"{len(MAGIC)} or more", chunk.byte_range_start
     if chunk.byte_range_end > limit:
@@ -162,9 +162,9 @@ def _check_chunk(
 
 
 def _are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
-    """Whether bounds can be those of unsigned integers, which the converter calls INT and LONG too.
+    """Whether bounds can be those of unsigned integers, to which the converter gives the types INT and LONG too.
 
-    No table has them, so only columns without a writer index can.
+    No table has them, so only columns without a writer index can be unsigned.
     """
     if column.id >= 0 or not isinstance(low, int) or not isinstance(high, int):
         return False
@@ -185,7 +185,7 @@ def _check_ranges(metadata: Metadata, file: str) -> Iterator[Problem]:
 
 
 def _check_row_order(metadata: Metadata, file: str) -> Iterator[Problem]:
-    """Row groups of a table follow each other in the order of its designated timestamp."""
+    """Yield where row groups are not in the order of the designated timestamp."""
     dts = metadata.header.designated_timestamp
     if dts < 0 or not layout.SORTING_IS_DTS_ASC.get(metadata.header.feature_flags):
         return

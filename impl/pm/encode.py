@@ -1,4 +1,4 @@
-"""Writing `_pm`: a whole new file, or the bytes of one more generation at a cost that does not depend on the rest."""
+"""Encoding `_pm`: a whole new file, or one more generation at a cost independent of the file's size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tornproof.impl.storage.checksum import crc32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRowGroup:
-    """A row group to be written; per bloom column a bitset to place here, a reference into data.parquet, or None."""
+    """A row group to be written; for each bloom column a bitset to inline, a reference into data.parquet, or None."""
 
     num_rows: int
     chunks: tuple[Chunk, ...]
@@ -33,7 +33,7 @@ class NewRowGroup:
 
 
 class ReusedRowGroup(NamedTuple):
-    """A row group whose block an earlier generation wrote; a tuple, because every footer names all of them again."""
+    """A row group whose block is in an earlier generation; a tuple for speed, because every footer repeats them all."""
 
     block_offset: int
     blooms: tuple[BloomReference | None, ...] = ()
@@ -41,7 +41,7 @@ class ReusedRowGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterFacts:
-    """What a generation says about data.parquet, and its own optional sections."""
+    """A generation's statements about data.parquet, and its own optional sections."""
 
     parquet_footer_offset: int
     parquet_footer_length: int
@@ -51,7 +51,7 @@ class FooterFacts:
 
     @classmethod
     def of(cls, generation: Generation) -> Self:
-        """Return the facts of a generation, for one that says the same again."""
+        """Return the facts of a generation, for one that restates it."""
         fixed = generation.position.fixed
         return cls(
             parquet_footer_offset=fixed.parquet_footer_offset,
@@ -64,10 +64,10 @@ class FooterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPoint:
-    """Where the next generation goes: `base_bytes` is the published end, `prev` the generation that it continues.
+    """Where the next generation is appended: `base_bytes` is the published end, `prev` the end of its predecessor.
 
     `checksum` is a stored CHECKSUM at or before `base_bytes`, `since_checksum` the bytes from that field to
-    `base_bytes`: the CRC goes on from there, so that old bytes are neither read again nor vouched for.
+    `base_bytes`: the CRC is continued from there, so that old bytes are neither read again nor certified anew.
     """
 
     base_bytes: int
@@ -78,7 +78,7 @@ class AppendPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedGeneration:
-    """The bytes of a generation and what a reader will find in them; `new_blocks` are those of the new row groups."""
+    """The bytes of a generation and its decoded form; `new_blocks` are those of the new row groups."""
 
     content: bytes
     generation: Generation
@@ -86,7 +86,7 @@ class AppendedGeneration:
 
     @property
     def next_point(self) -> AppendPoint:
-        """The point after this generation, for one that continues it."""
+        """The append point after this generation."""
         position = self.generation.position
         return AppendPoint(
             base_bytes=position.end_bytes,
@@ -97,7 +97,7 @@ class AppendedGeneration:
 
 
 def append_point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> AppendPoint:
-    """Return the point after `base_bytes` for a generation that continues `anchor` (docs/format.md)."""
+    """Return the append point at `base_bytes` for a generation whose predecessor is `anchor` (docs/format.md)."""
     return AppendPoint(
         base_bytes=base_bytes,
         prev=anchor.end_bytes,
@@ -107,14 +107,14 @@ def append_point(data: Buffer, anchor: FooterPosition, *, base_bytes: int) -> Ap
 
 
 def encode_file(header: FileHeader, row_groups: Sequence[NewRowGroup], facts: FooterFacts) -> bytes:
-    """Encode a whole `_pm` with one generation, published: the bytes of a conversion or a rewrite."""
+    """Encode a whole `_pm` with one published generation, as a conversion or a rewrite writes it."""
     head, point = start_file(header)
     content = head + append_generation(header, point, row_groups, facts)
     return patch_header(len(content)) + content[CHECKSUM_START:]
 
 
 def start_file(header: FileHeader) -> tuple[bytes, AppendPoint]:
-    """Return the encoded header, which publishes nothing yet, and the point of the first generation behind it."""
+    """Return the encoded header, which publishes nothing yet, and the append point of the first generation."""
     head = encode_header(header, parquet_meta_file_size=0)
     return head, AppendPoint(base_bytes=len(head), prev=0, checksum=0, since_checksum=head[CHECKSUM_START:])
 
@@ -135,7 +135,7 @@ def lay_out_generation(
     row_groups: Sequence[NewRowGroup | ReusedRowGroup],
     facts: FooterFacts,
 ) -> AppendedGeneration:
-    """Encode the bytes that follow `point.base_bytes`, and say where everything in them stands."""
+    """Encode the bytes that follow `point.base_bytes`, with the positions of everything in them."""
     appended = bytearray()
     offsets: list[int] = []
     blooms: list[tuple[BloomReference | None, ...]] = []
@@ -198,7 +198,7 @@ def _position(
 
 
 def _position_of_footer(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPosition:
-    # The trailer is not known before the footer is encoded, and encode_footer does not look at it.
+    # The trailer is unknown until the footer is encoded, and encode_footer does not use it.
     return FooterPosition(
         end_bytes=footer_offset,
         offset_bytes=footer_offset,

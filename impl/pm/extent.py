@@ -1,4 +1,4 @@
-"""Which bytes of `_pm` the chain of a generation reaches, and which nobody will ever read again."""
+"""Which bytes of `_pm` the chain of a generation reaches, and which are dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Interval = tuple[int, int]
 
 
 def reached_intervals(data: Buffer, generations: Iterable[Metadata], *, file: str) -> list[Interval]:
-    """Return the merged [start, end) intervals that the given generations reach, in order.
+    """Return the merged [start, end) intervals that the given generations reach, ascending.
 
     The zero bytes that align a block belong to the generation that wrote it.
     """
@@ -39,7 +39,7 @@ def reached_intervals(data: Buffer, generations: Iterable[Metadata], *, file: st
 
 
 def block_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[Interval]:
-    """Return one interval a row group: its block, out-of-line statistics and inlined bloom bitsets included."""
+    """Return one interval for each row group: its block with out-of-line statistics and inlined bloom bitsets."""
     ends = [block.end_bytes for block in metadata.blocks]
     for ordinal, _, (_, end) in bitset_intervals(data, metadata, file=file):
         ends[ordinal] = max(ends[ordinal], end)
@@ -60,8 +60,8 @@ def bitset_intervals(data: Buffer, metadata: Metadata, *, file: str) -> list[tup
 def dead_byte_count(data: Buffer, file_size_bytes: int, intervals: list[Interval], *, file: str) -> int:
     """Return how many of the file's bytes no interval reaches.
 
-    Between two reached generations lie orphans, whose last one ends up to 7 bytes before the next block: those
-    bytes of alignment belong to the block, so the orphan's own end is looked for.
+    Between two reached generations there are orphans, the last of which ends up to 7 bytes before the next block. These
+    bytes of alignment belong to the block, so the orphan's own end has to be found.
     """
     dead = file_size_bytes - intervals[-1][1]
     for (_, low), (high, _) in itertools.pairwise(intervals):
@@ -71,9 +71,9 @@ def dead_byte_count(data: Buffer, file_size_bytes: int, intervals: list[Interval
 
 
 def find_generation(data: Buffer, low: int, high: int, *, file: str) -> FooterPosition | None:
-    """Find a generation whose footer lies in [low, high) and which ends at `high`, or the alignment of a block before.
+    """Find a generation whose footer is in [low, high) and which ends at `high`, or less than 8 bytes before.
 
-    Another one must end at `low`: from its CHECKSUM on the CRC is continued, so that many gaps cost one pass.
+    Another one must end at `low`: the CRC is continued from its CHECKSUM, so that many gaps cost one pass.
     """
     try:
         anchor = locate_footer(data, low, file=file)

@@ -1,4 +1,4 @@
-"""One generation of `_pm`: its footer, found from its end, and the sections that belong to it."""
+"""One generation of `_pm`: its footer, located from its end, and its sections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GENERATION_END_MINIMUM = layout.Header.layout.size_bytes + FOOTER_BYTES + TRAILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterPosition:
-    """The fixed part of a footer and where it stands; enough to walk the chain.
+    """The fixed part of a footer and its position; enough to walk the chain.
 
     `end_bytes` is the generation's published size.
     """
@@ -43,13 +43,13 @@ class FooterPosition:
 
     @property
     def checksum_offset(self) -> int:
-        """Where CHECKSUM stands; the CRC covers the bytes from 8 up to here."""
+        """The position of CHECKSUM; the CRC covers the bytes from 8 up to here."""
         return self.end_bytes - TRAILER_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomReference:
-    """Where a bloom filter lies: in `_pm` (`length_bytes` is None: it stands before the bitset) or in data.parquet."""
+    """The position of a bloom filter, in `_pm` (`length_bytes` is None, the bitset has it) or in data.parquet."""
 
     offset_bytes: int
     length_bytes: int | None
@@ -57,7 +57,7 @@ class BloomReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterSections:
-    """What a footer says beyond its row groups; `unknown` are the bytes of unknown optional bits, as they are."""
+    """A footer's optional sections; `unknown` are the bytes of unknown optional bits, unchanged."""
 
     seq_txn: int | None = None
     scratchpad: tuple[tuple[int, bytes], ...] | None = None
@@ -75,9 +75,9 @@ class Generation:
 
 
 def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPosition:
-    """Find the footer of the generation that ends at `end_bytes`; CorruptError when none can stand there.
+    """Find the footer of the generation that ends at `end_bytes`; raises CorruptError if there can be none.
 
-    Source: docs/format.md: the trailer's last word says how far back the footer starts.
+    The trailer's last word says how far back the footer starts (docs/format.md).
     """
     if not GENERATION_END_MINIMUM <= end_bytes <= len(data):
         expected = f"a generation's end, {GENERATION_END_MINIMUM} to {len(data)}"
@@ -100,12 +100,12 @@ def locate_footer(data: Buffer, end_bytes: int, *, file: str) -> FooterPosition:
 def decode_generation(data: Buffer, location: FooterPosition, header: FileHeader, *, file: str) -> Generation:
     """Decode the entries and sections of a footer; every count is checked against FOOTER_LENGTH first.
 
-    Raises CorruptError; unknown required bits only reject reading by the generation (`check_flags`).
+    Raises CorruptError, but not for unknown required bits: `check_flags` rejects reading by such a generation.
     """
     block_offsets = decode_block_offsets(data, location, header, file=file)
     blooms, position = _decode_blooms(data, location, header)
     sections = FooterSections()
-    # The section of an unknown header bit would stand before those of the footer's own bits.
+    # The section of an unknown header bit would come before those of the footer's own bits.
     if not header.unknown_optional_flags:
         sections, position = _decode_sections(data, position, location, file)
     if position < location.checksum_offset:
@@ -119,23 +119,23 @@ def decode_generation(data: Buffer, location: FooterPosition, header: FileHeader
 
 
 def decode_block_offsets(data: Buffer, location: FooterPosition, header: FileHeader, *, file: str) -> tuple[int, ...]:
-    """Return where the footer's entries say that the blocks start, whatever its flags say.
+    """Return the block offsets in the footer's entries, without checking its flags.
 
-    Raises CorruptError when entries and bloom references do not fit into the footer.
+    Raises CorruptError if entries and bloom references do not fit into the footer.
     """
     _entries_end(location, header, file)
     return tuple(block_offsets_at(data, location).tolist())
 
 
 def block_offsets_at(data: Buffer, location: FooterPosition) -> npt.NDArray[np.int64]:
-    """Return the block offsets of a footer's entries, all of which are known to lie in `data`."""
+    """Return the block offsets of a footer's entries, which are known to be within `data`."""
     entries = np.frombuffer(data, "<u4", location.fixed.row_group_count, location.offset_bytes + FOOTER_BYTES)
     return entries.astype(np.int64) << layout.BLOCK_OFFSET_SHIFT
 
 
 def encode_footer(generation: Generation, header: FileHeader) -> bytes:
-    """Encode a footer up to, and without, its checksum and length."""
-    # A footer names every row group again, so the entries of old ones must cost next to nothing.
+    """Encode a footer without its checksum and length."""
+    # Every footer repeats all row groups, so entries of old ones must be cheap.
     entries = np.array(generation.block_offsets, np.uint64) >> np.uint64(layout.BLOCK_OFFSET_SHIFT)
     assert not entries.size or entries.max() <= np.iinfo(np.uint32).max, (
         "a block beyond what a row group entry can name"
@@ -157,7 +157,7 @@ def encode_footer(generation: Generation, header: FileHeader) -> bytes:
 
 
 def bloom_reference_offset(location: FooterPosition, header: FileHeader, ordinal: int, position: int) -> int:
-    """Return where the bloom reference of a row group and of the bloom column at `position` stands."""
+    """Return the offset of the bloom reference of a row group and of the bloom column at `position`."""
     matrix = location.offset_bytes + FOOTER_BYTES + location.fixed.row_group_count * ENTRY_BYTES
     return matrix + (ordinal * len(header.bloom_columns) + position) * _reference_layout_bytes(header)
 
@@ -165,9 +165,9 @@ def bloom_reference_offset(location: FooterPosition, header: FileHeader, ordinal
 def same_but_history(
     data: Buffer, left: FooterPosition, right: FooterPosition, header: FileHeader, *, file: str
 ) -> bool:
-    """Whether two footers differ in nothing but `prev`, flags and their sections (docs/how-it-works.md).
+    """Whether two footers differ only in `prev`, flags and their sections (docs/how-it-works.md).
 
-    Raises CorruptError when entries and bloom references do not fit into one of the footers.
+    Raises CorruptError if entries and bloom references do not fit into one of the footers.
     """
 
     def essence(location: FooterPosition) -> tuple[layout.Footer, bytes]:
@@ -179,7 +179,7 @@ def same_but_history(
 
 def check_flags(location: FooterPosition, *, file: str) -> None:
     """Raise UnsupportedError for a required bit that this reader does not know."""
-    # COVERING_INDEX_REQUIRED has a name here, but this reader cannot honour it, so it counts as unknown.
+    # COVERING_INDEX_REQUIRED has a name here, but this reader does not support it, so it counts as unknown.
     required = location.fixed.footer_feature_flags & layout.REQUIRED_FEATURES.mask
     if required:
         covering = layout.COVERING_INDEX_REQUIRED.get(required)

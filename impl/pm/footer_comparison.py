@@ -1,4 +1,4 @@
-"""The Thrift footer of data.parquet against `_pm`: two descriptions of the same row groups that must agree."""
+"""The Thrift footer of data.parquet compared with `_pm`: two descriptions of the same row groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.types.physical import PhysicalType
 
 ENCODING_MASKS = {int(PageEncoding[bits.name]): bits.mask for bits in layout.ENCODINGS.bits}
-"""What each Parquet encoding sets in `_pm`'s mask; those that only ever hold levels set nothing."""
+"""The bit of each Parquet encoding in `_pm`'s mask; encodings used only for levels have none."""
 ENCODING_MASKS |= {PageEncoding.PLAIN_DICTIONARY: ENCODING_MASKS[PageEncoding.RLE_DICTIONARY]}
 ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
 _NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.fields(Statistics)))
@@ -26,8 +26,8 @@ _NO_STATISTICS = Statistics(**dict.fromkeys(field.name for field in dataclasses.
 def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
     """Yield where the Thrift footer of data.parquet contradicts `_pm`; `file` is data.parquet.
 
-    Left out is what the two generators of `_pm` themselves differ in (docs/format.md): flags, unused bytes, blooms;
-    and what no reader of `_pm` uses, such as `file_offset`, deprecated statistics, and exactness.
+    Not compared is what QuestDB's two generators of `_pm` write differently (docs/format.md): flags, unused bytes,
+    blooms; and what no reader of `_pm` uses, such as `file_offset`, deprecated statistics, and exactness.
     """
     columns = metadata.header.columns
 
@@ -82,7 +82,7 @@ def _compare_row_group(
 
 
 def _compare_chunk(found: ColumnChunk, chunk: Chunk, column: Column) -> Iterator[tuple[str, object, object]]:
-    # Names in path_in_schema are not compared: they stay as they were when a column is renamed.
+    # Names in path_in_schema are not compared: they do not change when a column is renamed.
     if found.physical_type != column.physical_type:
         yield "type", PhysicalType(column.physical_type).name, found.physical_type
     start = found.dictionary_page_offset or found.data_page_offset
@@ -108,16 +108,16 @@ def _compare_statistics(
         yield "null_count", chunk.null_count, statistics.null_count
     bounds = (("min_value", statistics.min_value, chunk.minimum), ("max_value", statistics.max_value, chunk.maximum))
     if is_designated and not all(value for _, value, _ in bounds):
-        # The converter then takes both from the pages (docs/migration.md).
+        # The converter then takes both bounds from the pages (docs/migration.md).
         return
     for name, value, known in bounds:
-        # An empty value counts as absent.
+        # `_pm` cannot represent an empty value, which counts as absent.
         if (value or None) != (known.value if known else None):
             yield name, known.value.hex() if known else "none", value.hex() if value else "none"
 
 
 def encodings_mask(encodings: tuple[int, ...]) -> int | None:
-    """Return the bit mask that `_pm` has for a list of Parquet encodings, or None for an unknown one."""
+    """Return `_pm`'s bit mask for a list of Parquet encodings, or None if one is unknown."""
     mask = 0
     for encoding in encodings:
         if encoding not in ENCODING_MASKS:

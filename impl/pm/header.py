@@ -1,4 +1,4 @@
-"""The header of `_pm`: what holds for every generation of the file."""
+"""The header of `_pm`, which is valid for every generation of the file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileHeader:
-    """The decoded header; `extra` holds the sections of unknown optional bits up to the first block, as they are.
+    """The decoded header; `extra` has the sections of unknown optional bits up to the first block, unchanged.
 
-    `sorting_columns` are the stored ones: empty when SORTING_IS_DTS_ASC says the order.
+    `sorting_columns` are the stored ones: empty if SORTING_IS_DTS_ASC is set.
     """
 
     feature_flags: int
@@ -48,14 +48,14 @@ class FileHeader:
 
     @property
     def sorting(self) -> tuple[int, ...]:
-        """The sorting order as positions of columns, whichever way it is stored."""
+        """The sorting order as column indices, however it is stored."""
         if layout.SORTING_IS_DTS_ASC.get(self.feature_flags):
             return (self.designated_timestamp,)
         return self.sorting_columns
 
     @property
     def blooms_external(self) -> bool:
-        """Whether bloom references lead into data.parquet."""
+        """Whether bloom references point into data.parquet."""
         return bool(layout.BLOOM_FILTERS_EXTERNAL.get(self.feature_flags))
 
     @property
@@ -67,7 +67,7 @@ class FileHeader:
 def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = None) -> FileHeader:
     """Decode the header of `data`, the published bytes of `_pm`.
 
-    `first_block_offset` bounds the sections of unknown optional bits, which say no length of their own.
+    `first_block_offset` bounds the sections of unknown optional bits, which have no length of their own.
     Raises CorruptError, and UnsupportedError for unknown required bits (docs/format.md).
     """
     fixed = decode_fixed(data, file=file)
@@ -94,13 +94,13 @@ def decode_header(data: Buffer, *, file: str, first_block_offset: int | None = N
         size_bytes=position,
     )
     if header.unknown_optional_flags and first_block_offset is not None and first_block_offset > position:
-        # Zeros that align the first block stay in: nothing tells them from those of a section.
+        # Zeros that align the first block stay included: they cannot be told from a section.
         return replace(header, extra=bytes(data[position:first_block_offset]), size_bytes=first_block_offset)
     return header
 
 
 def decode_fixed(data: Buffer, *, file: str) -> layout.Header:
-    """Decode and check the fixed part of the header, with as many columns as there is room for descriptors.
+    """Decode and check the fixed part of the header, including that all column descriptors fit into the file.
 
     Raises CorruptError, and UnsupportedError for unknown required bits and too many columns.
     """
@@ -110,7 +110,7 @@ def decode_fixed(data: Buffer, *, file: str) -> layout.Header:
 
 
 def decode_column(data: Buffer, index: int, fixed: layout.Header, *, file: str) -> Column:
-    """Decode one column's descriptor and name, whatever the others say; raises CorruptError."""
+    """Decode one column's descriptor and name and no others; raises CorruptError."""
     assert 0 <= index < fixed.column_count, index
     descriptors_end = layout.Header.layout.size_bytes + fixed.column_count * DESCRIPTOR_BYTES
     descriptor = layout.ColumnDescriptor.unpack(data, descriptor_offset(index), file=file)
@@ -118,12 +118,12 @@ def decode_column(data: Buffer, index: int, fixed: layout.Header, *, file: str) 
 
 
 def descriptor_offset(index: int) -> int:
-    """Return where the descriptor of a column stands."""
+    """Return the offset of a column's descriptor."""
     return layout.Header.layout.size_bytes + index * DESCRIPTOR_BYTES
 
 
 def encode_header(header: FileHeader, *, parquet_meta_file_size: int) -> bytes:
-    """Encode the header with the given published size; names stand back to back in column order."""
+    """Encode the header with the given published size; names follow each other in column order."""
     names = [column.name.encode() for column in header.columns]
     descriptors_end = layout.Header.layout.size_bytes + len(names) * DESCRIPTOR_BYTES
     name_offset = descriptors_end + U32_BYTES * len(header.sorting_columns)
@@ -210,10 +210,10 @@ def _indices(data: Buffer, position: int, count: int, limit: int, name: str, fil
 def _columns(
     data: Buffer, descriptors: list[layout.ColumnDescriptor], names_start: int, file: str
 ) -> tuple[tuple[Column, ...], int]:
-    """Decode the columns and return them with the end of the names, where the feature sections start."""
+    """Decode the columns; return them with the end of the names, where the feature sections start."""
     columns, names_end = [], names_start
     for index, descriptor in enumerate(descriptors):
-        # Names that shared bytes could add up to any amount of memory.
+        # Names that share bytes could take any amount of memory.
         columns.append(_column(data, descriptor, index, names_end, file))
         names_end = descriptor.name_offset + descriptor.name_length
     return tuple(columns), names_end

@@ -1,4 +1,4 @@
-"""Statistics of a column chunk as values that can be compared, in the order that the column's type has."""
+"""Statistics of a column chunk as values that compare in the order of the column's type."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
 _UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
-# Unsigned integers of other writers become these and are read as signed ones (docs/migration.md).
+# Unsigned integers of other writers get these types and are read as signed (docs/migration.md).
 _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 
 
 def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
-    """Return minimum and maximum as comparable values, None unless both are there, or what is wrong with them.
+    """Return minimum and maximum as comparable values, None unless both exist, or what is wrong with them.
 
     Integers and decimals become int, floats float, everything else stays bytes, which compare unsigned
     bytewise (docs/format.md: UUID and LONG256 in the order as stored).
@@ -33,10 +33,10 @@ def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
 
 
 def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | None]:
-    """Return what no value of the column is below and what none is above, None where that is not known.
+    """Return a lower and an upper bound of the column's values, each None if unknown.
 
-    Unlike `bounds_of` this is for conclusions: in the unit that values are read in, and only where the order is known
-    (docs/format.md). NaN is left out of bounds, so it may be among the values all the same.
+    Unlike `bounds_of` these may be used for pruning: they are in the unit of the values that are read, and only given
+    if the order is known (docs/format.md). Bounds ignore NaN, so it may be among the values.
     """
     low, high = (
         None if statistic is None else _readable(column, statistic.value)
@@ -47,7 +47,7 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
     if low is not None and high is not None:
         return (low, high) if in_order(column, low, high) else (None, None)
     if tag_of(column.type) in _TAGS_OF_UNSIGNED:
-        # Two bounds that are in order as signed numbers hold for these too; one of them alone need not.
+        # If both bounds are in order as signed numbers, they are valid for unsigned ones too; a single one need not be.
         low = low if isinstance(low, int) and low < 0 else None
         high = high if isinstance(high, int) and high >= 0 else None
     return low, high
@@ -56,19 +56,19 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
 def in_order(column: Column, low: Bound, high: Bound) -> bool:
     """Whether a minimum is not above its maximum.
 
-    INT96 has no order that all writers agree on, and values of fixed length without a QuestDB type, such as 16-bit
-    floats, may have any: all of those are in order.
+    Always true for types without a known order: INT96, and values of fixed length without a QuestDB type, such as
+    16-bit floats.
     """
     is_unknown = column.physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY and tag_of(column.type) is None
     if column.physical_type == PhysicalType.INT96 or is_unknown:
         return True
     if isinstance(low, bytes) or isinstance(high, bytes):
         return isinstance(low, bytes) and isinstance(high, bytes) and low <= high
-    return not low > high  # NaN is neither above nor below
+    return not low > high  # also true for NaN
 
 
 def value_of(column: Column, raw: bytes) -> Bound | None:
-    """Return one statistic as a comparable value, or None where its length does not fit the physical type."""
+    """Return one statistic as a comparable value, or None if its length does not fit the physical type."""
     physical = column.physical_type
     width = (
         column.fixed_byte_len if physical == PhysicalType.FIXED_LEN_BYTE_ARRAY else PHYSICAL_WIDTH_BYTES.get(physical)
@@ -91,7 +91,7 @@ def value_of(column: Column, raw: bytes) -> Bound | None:
 
 
 def _readable(column: Column, raw: bytes) -> Bound | None:
-    """Return one statistic in the terms of the values that are read, or None where it tells nothing of them."""
+    """Return one statistic in the representation of the values that are read, or None if it is not usable for them."""
     tag, physical = tag_of(column.type), column.physical_type
     value = value_of(column, raw)
     if tag is None or tag is TypeTag.ARRAY or physical == PhysicalType.INT96 or value is None:

@@ -1,7 +1,7 @@
-"""One generation of `_pm` as arrays over its bytes: found, searched and asked for a chunk without decoding the rest.
+"""One generation of `_pm` as arrays over its bytes, to find single chunks without decoding the rest.
 
-What it costs does not grow with the columns, and with the row groups only as a few numbers do. A reader that comes
-back to a generation need not compute its CRC again: `VerifiedGenerations` remembers which ones held.
+The cost does not depend on the number of columns, and is only a few numbers for each row group. A reader that returns
+to a generation need not compute its CRC again: `VerifiedGenerations` remembers the valid ones.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TWO_WORDS = layout.MAX_STAT_SIZE.put(layout.MIN_STAT_SIZE.put(0, WORD_BYTES), WO
 
 @dataclass(frozen=True, slots=True)
 class VerifiedGenerations:
-    """The generations whose CRC held when this process computed it: (file, end in bytes, CHECKSUM)."""
+    """The generations whose CRC this process has found valid: (file, end in bytes, CHECKSUM)."""
 
     known: set[tuple[str, int, int]] = field(default_factory=set)
 
     def verify(self, data: Buffer, location: FooterPosition, *, file: str) -> None:
-        """Raise CorruptError unless the generation's CRC holds, or held before."""
+        """Raise CorruptError unless the generation's CRC is valid, or was when it was checked before."""
         key = (file, location.end_bytes, location.trailer.checksum)
         if key not in self.known:
             check_checksum(data, location, file=file)
@@ -46,7 +46,7 @@ class VerifiedGenerations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataView:
-    """A generation over `content`, the published bytes of `_pm`; good as long as these are.
+    """A generation over `content`, the published bytes of `_pm`; usable as long as these are.
 
     `block_offsets` has the start of each row group's block, in bytes.
     """
@@ -63,7 +63,7 @@ class MetadataView:
         return self._words(self.block_offsets).view(np.uint64)
 
     def timestamp_bounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return each row group's smallest and largest designated timestamp; the widest where they are not inlined."""
+        """Return each row group's smallest and largest designated timestamp; extreme values if they are not inlined."""
         index = self.fixed.designated_timestamp
         if index < 0:
             count = len(self.block_offsets)
@@ -82,7 +82,7 @@ class MetadataView:
         """Return the row groups that may hold a designated timestamp in [start, end), by their statistics."""
         low, high = self.timestamp_bounds()
         may_match = np.ones(len(low), bool)
-        # Python compares integers of any size with those of an array.
+        # Python integers of any size can be compared with those of an array.
         if end is not None:
             may_match &= low < end
         if start is not None:
@@ -100,7 +100,7 @@ class MetadataView:
         inside = starts <= len(self.content) - len(wanted)
         candidates, starts = candidates[inside], starts[inside].astype(np.int64)
         content = np.frombuffer(self.content, np.uint8)
-        # Names that many columns share the length of differ in their last bytes first.
+        # Of many names of one length, the last bytes are the most likely to differ.
         for position in reversed(range(len(wanted))):
             equal = content[starts + position] == wanted[position]
             candidates, starts = candidates[equal], starts[equal]
@@ -128,7 +128,7 @@ class MetadataView:
 
 
 def open_view(content: Buffer, token: int, *, file: str, verified: VerifiedGenerations) -> MetadataView:
-    """Find the newest generation with this token, verify its CRC unless that was done, and check where its blocks lie.
+    """Find the newest generation with this token, verify its CRC unless `verified`, and check its block offsets.
 
     Raises TokenMissingError, CorruptError, and UnsupportedError for unknown required bits.
     """

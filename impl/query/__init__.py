@@ -1,4 +1,4 @@
-"""Conditions on rows: their text, their meaning for a value, and the row groups that they rule out.
+"""Conditions on rows: parsing, evaluation, and the row groups that they rule out.
 
-It imports `table` and the rooms before it. Begin with `predicate.py`.
+It imports `table` and the packages before it. Begin with `predicate.py`.
 """

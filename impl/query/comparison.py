@@ -1,6 +1,6 @@
-"""Comparisons of a column with a number of any size and precision, as predicates whose values the column can hold.
+"""Comparisons of a column with any number, as predicates with values that the column can hold.
 
-A number that the column cannot hold is neither wrapped nor refused: the comparison is then the same for all values.
+A number that the column cannot hold is neither wrapped nor rejected: the comparison is then the same for all values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Floats:
 
 
 def numbers_of(column: SnapshotColumn) -> Integers | Floats | None:
-    """Return the numbers that stand for the column's values in predicates; None for bytes and for arrays."""
+    """Return the numbers that represent the column's values in predicates; None for bytes and for arrays."""
     of = column.arrow_type
     if is_double_array(column.type):
         return None
@@ -78,7 +78,7 @@ def is_in(column: SnapshotColumn, values: Iterable[Fraction | Bound]) -> Predica
 
 
 def nearest_float(column: SnapshotColumn, value: Fraction) -> float | None:
-    """Return the column's float that is nearest to a number, or None where that is out of its range."""
+    """Return the column's float that is nearest to a number, or None if that is out of its range."""
     try:
         nearest = float(value)
         return float(struct.unpack("<f", struct.pack("<f", nearest))[0]) if _is_narrow(column) else nearest
@@ -87,12 +87,12 @@ def nearest_float(column: SnapshotColumn, value: Fraction) -> float | None:
 
 
 def never(column: SnapshotColumn) -> Predicate:
-    """Return what is true of no value, and unknown of null."""
+    """Return a predicate that is true for no value, and unknown for null."""
     return IsIn(column=column, values=frozenset())
 
 
 def always(column: SnapshotColumn) -> Predicate:
-    """Return what is true of every value, and unknown of null."""
+    """Return a predicate that is true for every value, and unknown for null."""
     return Not(part=never(column))
 
 
@@ -128,7 +128,7 @@ def _with_float(column: SnapshotColumn, operator: Operator, value: Fraction, of:
         return Comparison(column=column, operator=operator, value=nearest)
     if operator is Operator.EQUAL:
         return never(column)
-    # Only an infinity lies beyond, and NaN on neither side.
+    # Only an infinity is beyond, and NaN on neither side.
     is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
     if value > 0:
         beyond = Operator.LESS_OR_EQUAL if is_less else Operator.GREATER

@@ -1,8 +1,8 @@
-"""Conditions on a table's rows, and which rows of Arrow arrays they are true of, in SQL's three-valued logic.
+"""Conditions on a table's rows, evaluated on Arrow arrays in SQL's three-valued logic.
 
-Values stand in the terms of the statistics (`pm/statistics.py`), so that both can be compared in Python: integers,
-also for decimals (their unscaled digits), times, CHAR, IPv4, geohashes and LONG256; float; bytes for text (UTF-8),
-binary and UUID. They lie inside of what the column can hold: `comparison.py` sees to that.
+Values have the representation of the statistics (`pm/statistics.py`), so that both can be compared: integers, also
+for decimals (their unscaled digits), times, CHAR, IPv4, geohashes and LONG256; float; bytes for text (UTF-8), binary
+and UUID. They are values that the column can hold, which `comparison.py` ensures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Operator(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`column operator value`; unknown where the column is null. NaN is a value that no comparison is true of."""
+    """`column operator value`; unknown if the column is null, false if it is NaN."""
 
     column: SnapshotColumn
     operator: Operator
@@ -46,7 +46,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsIn:
-    """Whether the column has one of the values; unknown where it is null, also when there are no values."""
+    """Whether the column has one of the values; unknown if it is null, even if there are no values."""
 
     column: SnapshotColumn
     values: frozenset[Bound]
@@ -61,21 +61,21 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class And:
-    """Whether all parts, of which there is at least one, are true."""
+    """Whether all parts, at least one, are true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Or:
-    """Whether any part, of which there is at least one, is true."""
+    """Whether any of the parts, at least one, is true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Not:
-    """The opposite; what is unknown stays unknown."""
+    """The negation; unknown stays unknown."""
 
     part: Predicate
 
@@ -92,14 +92,14 @@ _KERNELS = {
 
 
 def columns_of(predicate: Predicate) -> tuple[SnapshotColumn, ...]:
-    """Return the columns that a predicate looks at, each once, in the order in which it names them."""
+    """Return the columns that a predicate uses, each once, in the order in which it names them."""
     return tuple({column.id: column for column in _columns(predicate)}.values())
 
 
 def truth(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArray:
-    """Return for each row whether the predicate is true of it, null where that is unknown.
+    """Return for each row whether the predicate is true, null if unknown.
 
-    `arrays` has the predicate's columns by their ids, in their `arrow_type` and of one length.
+    `arrays` has the predicate's columns by their ids, in their `arrow_type` and of equal length.
     """
     match predicate:
         case Comparison(column=column, operator=operator, value=value):
@@ -118,12 +118,12 @@ def truth(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArr
 
 
 def matching(predicate: Predicate, arrays: Mapping[int, pa.Array]) -> pa.BooleanArray:
-    """Return which rows the predicate is true of; those that it is unknown of are none."""
+    """Return for each row whether the predicate is true, false if unknown."""
     return truth(predicate, arrays).fill_null(False)
 
 
 def is_long256(column: SnapshotColumn) -> bool:
-    """Whether the column's values are numbers of 256 bits, whose stored bytes are not in the order of the numbers."""
+    """Whether the column's values are 256-bit numbers, whose stored bytes are not in numeric order."""
     return tag_of(column.type) is TypeTag.LONG256
 
 
@@ -161,12 +161,12 @@ def _reversed_bytes(array: pa.Array) -> pa.Array:
 
 def _is_in(comparable: pa.Array, values: frozenset[Bound]) -> pa.BooleanArray:
     if pa.types.is_floating(comparable.type):
-        # Arrow tells -0.0 from 0.0 here.
+        # Arrow distinguishes -0.0 from 0.0 here.
         filled = comparable.fill_null(0.0).to_numpy()
         found = pa.array(np.isin(filled, np.array(sorted(values), filled.dtype)))
     else:
         wanted = pa.array([_python(value, comparable.type) for value in values], comparable.type)
-        # Few conditions have a list, and reading a small table takes no longer than this import.
+        # Few conditions have a list, and this import takes as long as reading a small table.
         import pyarrow.compute as pc
 
         found = pc.is_in(comparable, value_set=wanted)
@@ -178,10 +178,10 @@ def _scalar(value: Bound, of: pa.DataType) -> pa.Scalar:
 
 
 def _python(value: Bound, of: pa.DataType) -> Any:
-    """Return a value as pyarrow takes it for a type."""
+    """Return a value as pyarrow accepts it for a type."""
     if pa.types.is_decimal(of):
         assert isinstance(value, int)
-        # Made of digits, because arithmetic on decimals rounds to 28 of them.
+        # From a string of digits, because decimal arithmetic rounds to 28 of them.
         return Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -of.scale))
     if pa.types.is_fixed_size_binary(of) and isinstance(value, int):
         return value.to_bytes(LONG256_BYTES, "big")

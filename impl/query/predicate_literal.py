@@ -1,4 +1,4 @@
-"""Literals of a condition as values of the column that they are compared with: exact, or refused in one sentence."""
+"""Literals of a condition as exact values of the column that they are compared with, or an error in one sentence."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, TypeTag, tag_of
 
-# Text in single quotes, names in double quotes, no backslashes: the syntax that QuestDB shares.
+# Text in single quotes, names in double quotes, no backslashes, as in QuestDB.
 DIALECT: Final = "postgres"
 SHOWN_CHARACTERS_MAX: Final = 40
 NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+))?", re.ASCII)
 NUMBER_CHARACTERS_MAX: Final = 1000
-# Beyond these, no number of so many characters differs from any other to a column.
+# Beyond these exponents, all numbers of so many characters compare alike with every column.
 EXPONENT_MAX: Final = 2 * NUMBER_CHARACTERS_MAX
 INSTANT: Final = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?(?:Z|([+-]\d\d):?(\d\d))?)?)?)?",
@@ -39,19 +39,19 @@ CODE_UNIT_MAX: Final = 0xFFFF
 
 
 class PredicateError(TornproofError):
-    """A condition that cannot be understood, or that makes no sense for the columns that it names."""
+    """A condition that cannot be parsed, or that is invalid for the columns that it names."""
 
 
 def value_of_literal(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
-    """Return a literal in the terms of `tornproof.impl.query.predicate`, as precise and as large as it is written.
+    """Return a literal as a value of `tornproof.impl.query.predicate`, without rounding.
 
-    `literal` is the parser's node of a number, with or without a minus, of a text, of hex digits, or of true and false.
-    Raises PredicateError, which names column, type and literal, where it is of another kind than the column.
+    `literal` is the parser's node of a number, with or without a minus, of a text, of hex digits, or of true or false.
+    Raises PredicateError, which names column, type and literal, if they are not comparable.
     """
     try:
         return _value(column, literal)
     except ValueError as error:
-        # The name that SQL has for the type, or Arrow's where it is no type of QuestDB's.
+        # The SQL name of the type, or Arrow's if it is not a QuestDB type.
         of = str(column.arrow_type) if tag_of(column.type) is None else type_name(column.type)
         raise PredicateError(
             f"column {column.name!r} of type {of} cannot be compared with {_shown(literal)}; {_advice(column)}"
@@ -59,7 +59,7 @@ def value_of_literal(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
 
 
 def _value(column: SnapshotColumn, literal: Any) -> Fraction | Bound:
-    """Return the value; ValueError where there is none."""
+    """Return the value; raises ValueError if there is none."""
     is_boolean = pa.types.is_boolean(column.arrow_type)
     numbers = None if is_boolean else numbers_of(column)
     match literal:
@@ -139,7 +139,7 @@ def _geohash(bit_count: int, text: str) -> int:
 
 
 def _instant(text: str, units_per_second: int) -> Fraction:
-    """Return a time as a count since 1970, in UTC unless it says another offset; ValueError where it is none."""
+    """Return a time as a count since 1970, in UTC unless it has an offset; raises ValueError for other texts."""
     found = INSTANT.fullmatch(text)
     if found is None:
         raise ValueError(text)
@@ -157,7 +157,7 @@ def _stored_type(column: SnapshotColumn) -> pa.DataType:
 
 
 def _shown(literal: Any) -> str:
-    """Return a literal as it would be written, cut where it is long."""
+    """Return a literal as it would be written, truncated if it is long."""
     text = str(literal.sql(dialect=DIALECT))
     text = text.lower() if isinstance(literal, exp.Boolean) else text
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."

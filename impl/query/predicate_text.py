@@ -37,8 +37,8 @@ _MIRRORED: Final = {
 def parse_predicate(text: str, columns: Sequence[SnapshotColumn]) -> Predicate:
     """Return the predicate that a condition in SQL's syntax means for these columns.
 
-    Raises PredicateError, in one sentence, for what is no condition, uses more of SQL than is supported, names a
-    column that is not there, or compares a column with a literal of another kind.
+    Raises PredicateError, in one sentence, for a syntax error, unsupported SQL, an unknown column, or a comparison of a
+    column with a literal of another kind.
     """
     if len(text) > TEXT_CHARACTERS_MAX:
         raise PredicateError(f"the condition is longer than {TEXT_CHARACTERS_MAX} characters")
@@ -96,7 +96,7 @@ class _Parser:
         return compare(column, operator, self._value(column, right))
 
     def _flag(self, node: Any) -> Predicate:
-        """Return a column alone as the condition that it is true."""
+        """Return a condition that consists of a column: that it is true."""
         column = self._column(node)
         return compare(column, Operator.EQUAL, value_of_literal(column, exp.true()))
 
@@ -133,7 +133,7 @@ def _unsupported(node: Any) -> PredicateError:
 
 
 def _position(error: ParseError) -> str:
-    """Say near which word a condition stops making sense; words of SQL's own are no names of columns unquoted."""
+    """Say near which word the syntax error is; SQL keywords must be quoted as column names."""
     for found in error.errors:
         if word := found.get("highlight"):
             return f" at {word!r} (a column of that name needs double quotes)" if word.isalpha() else f" at {word!r}"

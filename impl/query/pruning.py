@@ -1,7 +1,7 @@
-"""Whether a row group can hold a row that a predicate is true of, by statistics, null counts and bloom filters alone.
+"""Whether a row group can have a matching row, by statistics, null counts and bloom filters alone.
 
-A row group is left out only on proof, so whatever is absent, broken or of an order that is not known proves nothing:
-NaN bounds, minima above maxima, INT96, columns of unknown type. Orders of statistics: docs/format.md.
+A row group is skipped only if that is proven; whatever is absent, broken or of an unknown order proves nothing: NaN
+bounds, minima above maxima, INT96, columns of unknown type. Orders of statistics: docs/format.md.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 BitsetOf = Callable[[int], bytes | None]
-"""The bloom filter of the column at a position of the header, None where there is none."""
+"""Takes the index of a column in the header and returns its bloom filter, or None."""
 
 
 class Reason(enum.StrEnum):
-    """What proved that a row group holds no row that is looked for, from the cheapest to the dearest proof."""
+    """What proved that a row group has no matching row, from the cheapest to the most expensive proof."""
 
     TIME = "time"
     NULLS = "nulls"
@@ -47,24 +47,24 @@ class Reason(enum.StrEnum):
 
 
 def may_match(predicate: Predicate, header: FileHeader, block: Block, *, bitset_of: BitsetOf) -> bool:
-    """Return False only when the predicate is true of no row of the row group."""
+    """Return False only if the predicate is true for no row of the row group."""
     return Pruner(header).why_pruned(predicate, block, bitset_of=bitset_of) is None
 
 
 class Pruner:
-    """Decides about the row groups of one partition."""
+    """Decides which row groups of one partition can be skipped."""
 
     def __init__(self, header: FileHeader) -> None:
-        """Remember where the partition has which column."""
+        """Remember the positions of the partition's columns."""
         self._header = header
         self._positions = column_positions(header)
         dts = header.designated_timestamp
         self._timestamp_id = column_key(dts, header.columns[dts]) if dts >= 0 else None
 
     def why_pruned(self, predicate: Predicate, block: Block, *, bitset_of: BitsetOf) -> Reason | None:
-        """Return what proves that the predicate is true of no row of the row group, or None where nothing does.
+        """Return what proves that the predicate is true for no row of the row group, or None.
 
-        Bloom filters are only asked for when nothing else proves it; their errors pass through.
+        Bloom filters are only read if nothing else proves it; their errors pass through.
         """
         if block.num_rows == 0:
             return Reason.STATISTICS
@@ -74,7 +74,7 @@ class Pruner:
         return self._against(predicate, True, _Group(block, bitset_of))
 
     def is_stored(self, column: SnapshotColumn, block: Block) -> bool:
-        """Return whether there are bytes to be read for the column: it is there, and not all of it is null."""
+        """Return whether the column has bytes to read: it exists in the partition, and not all values are null."""
         position = self._positions.get(column.id)
         return position is not None and not is_all_null(self._header.columns[position], block.chunks[position])
 
@@ -93,7 +93,7 @@ class Pruner:
         return replace(unknown, may_have_missing=stored.max_def_level > 0 and chunk.null_count != 0, low=low, high=high)
 
     def _against(self, predicate: Predicate, wanted: bool, group: _Group) -> Reason | None:
-        """Return what proves that a predicate is `wanted` of no row; of a null, a comparison is neither."""
+        """Return what proves that a predicate is `wanted` for no row; a comparison with null never is."""
         match predicate:
             case Not(part=part):
                 return self._against(part, not wanted, group)
@@ -116,7 +116,7 @@ class Pruner:
     ) -> Reason | None:
         column, is_float = predicate.column, isinstance(numbers_of(predicate.column), Floats)
         if not wanted and is_float:
-            # Nothing says that there is no NaN, and that makes every comparison false.
+            # There may be a NaN, for which every comparison is false.
             return None
         match predicate:
             case Comparison(operator=operator, value=value) if operator is not Operator.EQUAL:
@@ -134,7 +134,7 @@ class Pruner:
         return Reason.BLOOM_FILTER if self._filtered_out(facts, possible, group) else None
 
     def _filtered_out(self, facts: _Facts, values: list[Bound], group: _Group) -> bool:
-        """Whether a bloom filter has none of the values."""
+        """Whether a bloom filter contains none of the values."""
         if facts.position is None or not facts.is_stored or (facts.may_have_missing and facts.missing in values):
             return False
         stored = self._header.columns[facts.position]
@@ -157,10 +157,10 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is known of a column in a row group.
+    """What is known about a column in a row group.
 
-    `missing` is how stored nulls are read: None, or false and 0 of types that have no null. The others are values
-    from `low` to `high`, and NaN; a bound is None where it is not known.
+    `missing` is how stored nulls are read: None, or false and 0 for types without null. All others are values from
+    `low` to `high`, or NaN; an unknown bound is None.
     """
 
     position: int | None
@@ -180,7 +180,7 @@ class _Facts:
         return self.may_have_others or self.missing is not None
 
     def bound(self, *, is_low: bool) -> Bound | None:
-        """Return what no value at all is below, or above."""
+        """Return a lower or an upper bound of all values, missing ones included."""
         bound = self.low if is_low else self.high
         if self.missing is None or not self.may_have_missing:
             return bound
@@ -202,7 +202,7 @@ def _any_of(reasons: Iterator[Reason | None]) -> Reason | None:
 
 
 def _all_of(reasons: Iterator[Reason | None]) -> Reason | None:
-    """Return the dearest of the reasons, or None unless there is one each time."""
+    """Return the most expensive of the reasons, or None if any is None."""
     found: list[Reason] = []
     for reason in reasons:
         if reason is None:
@@ -212,7 +212,7 @@ def _all_of(reasons: Iterator[Reason | None]) -> Reason | None:
 
 
 def _comparable(bound: Bound | None, column: SnapshotColumn) -> Bound | None:
-    """Return a bound if it stands in the terms of the column's values, as it does unless the type is impossible."""
+    """Return a bound if it has the representation of the column's values, as it has unless the type is impossible."""
     match numbers_of(column):
         case Floats():
             return bound if isinstance(bound, float) else None
@@ -223,7 +223,7 @@ def _comparable(bound: Bound | None, column: SnapshotColumn) -> Bound | None:
 
 
 def _excludes_order(facts: _Facts, operator: Operator, value: Bound, wanted: bool) -> bool:
-    """Whether no value between the bounds stands to `value` as wanted."""
+    """Whether for no value between the bounds the comparison with `value` is `wanted`."""
     is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
     may_be_equal = operator in (Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUAL)
     if not wanted:
@@ -236,7 +236,7 @@ def _excludes_order(facts: _Facts, operator: Operator, value: Bound, wanted: boo
 
 
 def _less(left: Any, right: Any) -> bool:
-    """Compare two values of one column, or one with a bound in the same terms."""
+    """Compare two values of one column, or a value with a bound."""
     return bool(left < right)
 
 
@@ -246,9 +246,9 @@ def _as_stored(column: SnapshotColumn, value: Bound) -> Bound:
 
 
 def _plain_bytes(stored: Column, value: Bound) -> tuple[bytes, ...] | None:
-    """Return the bytes in Parquet's PLAIN encoding that a value may be stored as, or None where that is not known.
+    """Return the possible PLAIN encodings of a value, or None if they are unknown.
 
-    Bloom filters hash them without a length. Zero has two forms in floats.
+    Bloom filters hash them without a length. A float zero has two.
     """
     physical, tag = stored.physical_type, tag_of(stored.type)
     match value:
@@ -272,6 +272,6 @@ def _plain_bytes(stored: Column, value: Bound) -> tuple[bytes, ...] | None:
 
 
 def _integer_bytes(value: int, size_bytes: int) -> tuple[bytes, ...] | None:
-    """Return a number as signed or, like CHAR and IPv4, unsigned integer; their bits are the same."""
+    """Return the bytes of a signed number or, as for CHAR and IPv4, an unsigned one."""
     fits = -(1 << 8 * size_bytes - 1) <= value < 1 << 8 * size_bytes
     return ((value % (1 << 8 * size_bytes)).to_bytes(size_bytes, "little"),) if fits else None

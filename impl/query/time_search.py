@@ -1,4 +1,4 @@
-"""Finding row groups by the designated timestamp: by bisection where they stand in its order, else one by one."""
+"""Finding row groups by the designated timestamp: by bisection if they are in its order, else one by one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tornproof.impl.types.physical import PhysicalType
 
 
 class TimeTextError(TornproofError):
-    """A text that is no time, or none that the column can hold."""
+    """A text that is not a time, or a time that the column cannot hold."""
 
 
 def time_of_text(text: str, unit: str) -> int:
-    """Return a time as a column of that unit counts it; times without zone are UTC. Raises TimeTextError."""
+    """Return a time in the given unit; times without zone are UTC. Raises TimeTextError."""
     try:
         return int(pa.scalar(text.strip().removesuffix("Z")).cast(pa.timestamp(unit)).value)
     except ValueError as error:
@@ -37,13 +37,13 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """Rows with `start` <= designated timestamp < `end`, in the column's own unit; None = without bound."""
+    """Rows with `start` <= designated timestamp < `end`, in the column's unit; None means unbounded."""
 
     start: int | None = None
     end: int | None = None
 
     def both(self, other: TimeRange) -> TimeRange:
-        """Return the range of the rows that lie in this one and in another."""
+        """Return the intersection with another range."""
         starts = [start for start in (self.start, other.start) if start is not None]
         ends = [end for end in (self.end, other.end) if end is not None]
         return TimeRange(start=max(starts, default=None), end=min(ends, default=None))
@@ -54,25 +54,25 @@ ALL_TIMES = TimeRange()
 
 @dataclass(frozen=True, slots=True)
 class RowGroupTimes:
-    """The smallest and the largest timestamp of each row group; the widest ones where they are not known."""
+    """The smallest and the largest timestamp of each row group; extreme values if they are unknown."""
 
     minimums: Times
     maximums: Times
     in_order: bool = field(init=False)
-    """Whether neither minimums nor maximums ever descend, so that they can be searched by bisection."""
+    """Whether neither minimums nor maximums ever descend, so that bisection works."""
 
     def __post_init__(self) -> None:
         in_order = all(bool((times[:-1] <= times[1:]).all()) for times in (self.minimums, self.maximums))
         object.__setattr__(self, "in_order", in_order)
 
     def between(self, times: TimeRange) -> npt.NDArray[np.intp]:
-        """Return, ascending, the row groups that may hold a row in a range of times."""
+        """Return, ascending, the row groups that may have a row in a range of times."""
         if self.in_order:
             first = 0 if times.start is None else _search(self.maximums, times.start)
             stop = len(self.minimums) if times.end is None else _search(self.minimums, times.end)
             return np.arange(first, max(first, stop))
         may_match = np.ones(len(self.minimums), bool)
-        # Python compares integers of any size with those of an array.
+        # Python integers of any size can be compared with those of an array.
         if times.start is not None:
             may_match &= self.maximums >= times.start
         if times.end is not None:
@@ -81,7 +81,7 @@ class RowGroupTimes:
 
 
 def row_group_times(header: FileHeader, blocks: Sequence[Block]) -> RowGroupTimes:
-    """Return the times that the statistics of the designated timestamp name."""
+    """Return the times in the statistics of the designated timestamp."""
     dts = header.designated_timestamp
     if dts < 0 or header.columns[dts].physical_type != PhysicalType.INT64:
         return RowGroupTimes(np.full(len(blocks), INT64_MIN), np.full(len(blocks), INT64_MAX))
@@ -93,7 +93,7 @@ def row_group_times(header: FileHeader, blocks: Sequence[Block]) -> RowGroupTime
 
 
 def implied_range(predicate: Predicate, timestamp_id: int) -> TimeRange:
-    """Return a range of times that all rows lie in which a predicate is true of: the narrowest that is easy to see."""
+    """Return a range of times that contains all rows for which a predicate is true; it need not be the narrowest."""
     match predicate:
         case Comparison(column=column, operator=operator, value=int(value)) if column.id == timestamp_id:
             return _range_of(operator, value)
@@ -122,7 +122,7 @@ def _range_of(operator: Operator, value: int) -> TimeRange:
 
 
 def _hull(ranges: Sequence[TimeRange]) -> TimeRange:
-    """Return the narrowest range around all of the ranges."""
+    """Return the narrowest range that contains all of the ranges."""
     starts = [each.start for each in ranges]
     ends = [each.end for each in ranges]
     return TimeRange(
@@ -132,7 +132,7 @@ def _hull(ranges: Sequence[TimeRange]) -> TimeRange:
 
 
 def _known(bounds: object) -> tuple[int, int]:
-    """Return bounds as `bounds_of` finds them, or the widest where they are absent, broken or out of order."""
+    """Return bounds as `bounds_of` finds them, or extreme values if they are absent, broken or out of order."""
     match bounds:
         case (int(low), int(high)) if low <= high:
             return low, high
@@ -141,7 +141,7 @@ def _known(bounds: object) -> tuple[int, int]:
 
 
 def _search(ascending: Times, time: int) -> int:
-    """Return how many of the times lie before `time`, which may be any integer."""
+    """Return how many of the times are before `time`, which may be any integer."""
     if time > INT64_MAX:
         return len(ascending)
     return int(np.searchsorted(ascending, max(time, INT64_MIN), "left"))

@@ -1,4 +1,4 @@
 """The committed rows of a table, from its directory to Arrow batches.
 
-It imports `query` and the rooms before it. Begin with `reader.py`.
+It imports `query` and the packages before it. Begin with `reader.py`.
 """

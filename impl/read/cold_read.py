@@ -1,4 +1,4 @@
-"""One column of one row group, from the bytes that `_pm` names and nothing else: no footer, no other chunk."""
+"""One column of one row group, read from the byte range in `_pm` alone: no Thrift footer, no other chunk."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tornproof.impl.table.partition import read_chunk
 def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, file: str) -> pa.Array:
     """Return the values of one chunk in the column's `arrow_type`; the cost does not depend on any other column.
 
-    `handle` is data.parquet, of which one range is read, or nothing where all values are null. Types that QuestDB knows
-    no null of have false and 0 instead. Raises CorruptError, UnsupportedError, StorageError.
+    `handle` is data.parquet, of which one range is read, or nothing if all values are null. Types that have no null in
+    QuestDB have false and 0 instead. Raises CorruptError, UnsupportedError, StorageError.
     """
     as_column = SnapshotColumn.of(column.id, column)
     _check_size(as_column, chunk, file)
@@ -28,7 +28,7 @@ def read_cold(handle: ReadableFile, column: Column, chunk: Chunk, *, file: str) 
 
 
 def _check_size(column: SnapshotColumn, chunk: Chunk, file: str) -> None:
-    """Refuse a few bytes, or none, that stand for gigabytes."""
+    """Reject a few bytes, or none, that would decode to gigabytes."""
     bound_bytes = batch_bound_bytes([chunk])
     if chunk.num_values * column.width_bytes > bound_bytes:
         expected = f"values of at most {bound_bytes} bytes in memory"

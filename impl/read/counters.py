@@ -1,4 +1,4 @@
-"""What a read cost and what it was spared: row groups left out and why, chunks decoded, bytes of data.parquet read."""
+"""Counters of a read: row groups skipped and why, chunks decoded, bytes of data.parquet read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tornproof.impl.table.partition import PartitionFiles
 
 @dataclass(slots=True)
 class ReadCounters:
-    """Grows while a read goes on; nothing of native partitions is counted.
+    """Updated during a read; native partitions are not counted.
 
-    `scanned_row_count` counts the rows of the row groups that were not left out, `data_bytes` the committed bytes of
-    all data.parquet and `read_bytes` those of them that were read, for values and for bloom filters.
+    `scanned_row_count` counts the rows of the row groups that were not skipped, `data_bytes` the committed bytes of all
+    data.parquet and `read_bytes` those of them that were read, for values and for bloom filters.
     """
 
     row_group_count: int = 0
@@ -29,11 +29,11 @@ class ReadCounters:
 
     @property
     def kept_row_group_count(self) -> int:
-        """The row groups that had to be looked into."""
+        """The row groups that were not skipped."""
         return self.row_group_count - self.pruned.total()
 
     def watched(self, files: PartitionFiles) -> PartitionFiles:
-        """Return the same files, so that what is read of data.parquet is counted here."""
+        """Return the same files, counting here what is read of data.parquet."""
         return replace(files, storage=_WatchedStorage(files.storage, self))
 
 

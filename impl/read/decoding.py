@@ -1,4 +1,4 @@
-"""Where pure work is done: at once, as the simulator needs it, or by threads beside the one that reads the files."""
+"""Where decoding runs: synchronously, as the simulator needs it, or in threads beside the one that reads files."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 T = TypeVar("T")
 AHEAD_OF_EACH_THREAD = 2
 AHEAD_BYTES_MAX = 32 << 20
-# What glibc's malloc, once it has freed a block of that size, keeps smaller ones for instead of asking the system for
-# zeroed pages each time; other allocators lose nothing by it. Its limit is 32 MiB with the block's own header.
+# Once glibc's malloc has freed a block of this size, it keeps smaller freed blocks instead of requesting zeroed pages
+# from the system each time; other allocators do not suffer. Its limit is 32 MiB, the block's header included.
 LARGEST_KEPT_BYTES = (32 << 20) - (8 << 10)
 
 
 class Start(Protocol):
-    """Begins a piece of work and returns the function that waits for its result, or raises what it raised."""
+    """Starts a piece of work; returns the function that waits for its result, or raises what it raised."""
 
     def __call__(self, work: Callable[[], T], /) -> Callable[[], T]:
-        """Begin it."""
+        """Start the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How work is started, and how many pieces may be under way while others are fetched."""
+    """How work is started, and how many pieces may be in progress while others are fetched."""
 
     start: Start
     ahead_count: int
@@ -36,19 +36,19 @@ class Decoding:
 
 @dataclass(slots=True)
 class InOrder(Generic[T]):
-    """Results in the order in which their work was begun, with few pieces, and few bytes of input, under way."""
+    """Results in the order in which work was started, with limited pieces and bytes of input in progress."""
 
     decoding: Decoding
     _under_way: deque[tuple[int, Callable[[], T]]] = field(default_factory=deque)
     _input_bytes: int = 0
 
     def begin(self, work: Callable[[], T], input_bytes: int) -> None:
-        """Begin a piece of work that holds so many bytes."""
+        """Start a piece of work that holds `input_bytes`."""
         self._under_way.append((input_bytes, self.decoding.start(work)))
         self._input_bytes += input_bytes
 
     def due(self) -> Iterator[T]:
-        """Yield results, waiting for them, until there is room for another piece."""
+        """Yield results, waiting for them, until another piece may be started."""
         while len(self._under_way) > self.decoding.ahead_count or self._input_bytes > AHEAD_BYTES_MAX:
             yield self._next()
 
@@ -73,9 +73,9 @@ AT_ONCE = Decoding(start=_at_once, ahead_count=0)
 
 @contextmanager
 def by_threads() -> Iterator[Decoding]:
-    """Work in as many threads as this process may use cores; pyarrow and checksums run side by side in them.
+    """Work in as many threads as this process may use cores; pyarrow and checksums run in parallel in them.
 
-    Nothing that was begun is under way any more when the `with` block ends, and what was not begun never is.
+    When the `with` block ends, started work has finished, and other work is cancelled.
     """
     pool = _pool()
     futures: set[Future[Any]] = set()
@@ -100,7 +100,7 @@ class _Pool(NamedTuple):
 
 @functools.cache
 def _pool() -> _Pool:
-    """Return this process's threads, which stay: what an allocator keeps for a thread is lost with it."""
+    """Return this process's threads, which are kept because memory cached by the allocator is per thread."""
     bytes(LARGEST_KEPT_BYTES)
     thread_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return _Pool(ThreadPoolExecutor(thread_count, thread_name_prefix="decoding"), thread_count)

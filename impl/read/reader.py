@@ -1,4 +1,4 @@
-"""Reading a committed snapshot of a table: its parquet partitions as Arrow record batches, row group by row group."""
+"""Reading a committed version of a table: its parquet partitions as Arrow record batches, by row groups."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ AHEAD_GROUP_COUNT_MAX = 8
 
 
 class UnknownColumnError(TornproofError):
-    """The caller asked for a column that the table does not have, or for a time range without a timestamp."""
+    """The caller named a column that the table does not have, or a time range without a designated timestamp."""
 
 
 class RepeatedColumnError(TornproofError):
-    """The caller asked for a column twice."""
+    """The caller named a column twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One committed version of a table, readable as long as its directories stay."""
+    """One committed version of a table, readable as long as its directories exist."""
 
     table: Table
     transaction: Transaction
@@ -52,18 +52,18 @@ class Snapshot:
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow names and types of the table's columns."""
+        """The table's columns as an Arrow schema."""
         return self.schema_of(self.columns)
 
     @property
     def native_partitions(self) -> tuple[str, ...]:
-        """Names of the partitions whose rows are not in Parquet, and are not read."""
+        """Names of the partitions whose rows are not in Parquet and not read."""
         return tuple(
             self.table.directory_of(partition) for partition in self.transaction.partitions if not partition.is_parquet
         )
 
     def selected(self, names: list[str] | None) -> tuple[SnapshotColumn, ...]:
-        """Return the columns of those names in the given order, or all; UnknownColumnError, RepeatedColumnError."""
+        """Return the named columns in the given order, or all; raises UnknownColumnError, RepeatedColumnError."""
         if names is None:
             return self.columns
         for name, count in Counter(names).items():
@@ -83,10 +83,10 @@ class Snapshot:
         counters: ReadCounters | None = None,
         decoding: Decoding = AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the parquet partitions in partition and row-group order: those that `where` is true of.
+        """Yield the rows of the parquet partitions for which `where` is true, ordered by partition and row group.
 
-        Opens a partition when its turn comes; row groups that can hold no such row are not read, so damage in them goes
-        unnoticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
+        Opens each partition when it is needed; row groups that cannot have such a row are not read, so damage in them
+        is not noticed. Raises CorruptError, UnsupportedError, StorageError, and what `selected` raises.
         """
         columns = self.selected(names)
         predicate = self.predicate_of(times, where)
@@ -95,7 +95,7 @@ class Snapshot:
             yield from self._partition_batches(partition, columns, predicate, counters, decoding)
 
     def parquet_partitions(self) -> Iterator[Partition]:
-        """Yield the partitions that are read; raises CorruptError at one that says it is native and is not."""
+        """Yield the partitions that are read; raises CorruptError for one that is marked as native and is not."""
         for partition in self.transaction.partitions:
             if partition.is_parquet:
                 yield partition
@@ -103,14 +103,14 @@ class Snapshot:
                 raise_first(check_native(self.table.files_of(partition), partition))
 
     def resolve(self, partition: Partition) -> ResolvedPartition:
-        """Find a parquet partition's committed generation and check it; raises at the first problem."""
+        """Find a parquet partition's committed generation and check it; raises for the first problem."""
         resolved = _resolve_migrated(self.reader, self.table.files_of(partition), partition)
         raise_first(self.reader.check(resolved))
         raise_first(check_against_table(resolved, self.table.metadata))
         return resolved
 
     def schema_of(self, columns: Iterable[SnapshotColumn]) -> pa.Schema:
-        """Return Arrow names, types and nullability of some of the columns, in the given order."""
+        """Return the Arrow schema of some of the columns, in the given order."""
         return pa.schema(
             pa.field(
                 column.name,
@@ -121,7 +121,7 @@ class Snapshot:
         )
 
     def time_of(self, text: str | None) -> int | None:
-        """Return a time as the designated timestamp counts it; raises UnknownColumnError, TimeTextError."""
+        """Return a time in the unit of the designated timestamp; raises UnknownColumnError, TimeTextError."""
         return None if text is None else time_of_text(text, self._designated_timestamp().arrow_type.unit)
 
     def time_range(self, start: str | None, end: str | None) -> TimeRange:
@@ -132,7 +132,7 @@ class Snapshot:
         return times
 
     def predicate_of(self, times: TimeRange, where: Predicate | None = None) -> Predicate | None:
-        """Return what both demand of a row, or None where nothing is demanded; raises UnknownColumnError."""
+        """Return both conditions as one predicate, or None for all rows; raises UnknownColumnError."""
         if times == ALL_TIMES:
             return where
         limits = ((Operator.GREATER_OR_EQUAL, times.start), (Operator.LESS, times.end))
@@ -141,10 +141,10 @@ class Snapshot:
         return And(parts=tuple(parts if where is None else [*parts, where]))
 
     def condition(self, where: str | None) -> Predicate | None:
-        """Return what a text in SQL demands of a row, or None where there is none; raises PredicateError."""
+        """Return the predicate of a condition in SQL, or None without one; raises PredicateError."""
         if where is None:
             return None
-        # The parser takes longer to import than most reads take.
+        # Importing the parser takes longer than most reads.
         from tornproof.impl.query.predicate_text import parse_predicate
 
         return parse_predicate(where, self.columns)
@@ -183,7 +183,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _BlockReader:
-    """Decodes columns of one row group, and accounts for it."""
+    """Decodes columns of one row group, and counts what is read."""
 
     protocol: ReaderProtocol
     resolved: ResolvedPartition
@@ -201,7 +201,7 @@ class _BlockReader:
 
 
 def _keeps_busy(row_counts_behind: Sequence[int], decoding: Decoding) -> bool:
-    """Whether threads that decode a row group have enough to go on with in those behind it, some of which are tiny."""
+    """Whether the row groups behind, some of which may be tiny, keep the decoding threads busy."""
     if not decoding.ahead_count or len(row_counts_behind) == AHEAD_GROUP_COUNT_MAX:
         return True
     return sum(row_counts_behind) >= AHEAD_ROW_COUNT
@@ -216,18 +216,18 @@ def _batches(parts: Iterable[list[pa.Array]], schema: pa.Schema, counters: ReadC
 
 
 def raise_first(problems: Iterator[Problem]) -> None:
-    """Raise CorruptError for the first problem, if there is one."""
+    """Raise CorruptError for the first problem, if any."""
     for problem in problems:
         raise CorruptError.of(problem)
 
 
 def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
-    """Pin the committed version of now; nothing keeps its files from being removed later (docs/writing.md)."""
+    """Return the current committed version; nothing prevents its files from being removed later (docs/writing.md)."""
     return snapshot_of(table, table.transaction(), reader)
 
 
 def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
-    """Return a version that was read before, such as a pinned one, as a snapshot."""
+    """Return a snapshot of a version that was read before, such as a pinned one."""
     if table.metadata is not None:
         timestamp_id = table.metadata.timestamp_id
         columns = tuple(
@@ -240,7 +240,7 @@ def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol =
 
 
 def _resolve_migrated(reader: ReaderProtocol, files: PartitionFiles, partition: Partition) -> ResolvedPartition:
-    """Resolve, and say it in words where a release that did not know `_pm` wrote the partition."""
+    """Resolve; if a release before `_pm` wrote the partition, the error says so."""
     if not partition.parquet_was_generated and not files.has_pm():
         expected = "a metadata file"
         actual = "none: the table was written by a release before 9.4.0 and was not migrated"
@@ -251,7 +251,7 @@ def _resolve_migrated(reader: ReaderProtocol, files: PartitionFiles, partition: 
 def _columns_of_partitions(
     table: Table, transaction: Transaction, reader: ReaderProtocol
 ) -> tuple[tuple[SnapshotColumn, ...], int]:
-    """Return the columns that the partitions' own `_pm` name: all there is to go by without `_meta`."""
+    """Return the columns in the partitions' `_pm`, for tables without `_meta`."""
     columns: dict[int, SnapshotColumn] = {}
     timestamp_id = -1
     for partition in transaction.partitions:

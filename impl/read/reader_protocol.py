@@ -1,4 +1,4 @@
-"""How a reader finds its row groups and what it holds their values against, as a value: ours is `HARDENED_READER`."""
+"""How a reader finds row groups and what it checks, as a value; this library's own is `HARDENED_READER`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Resolver: TypeAlias = Callable[[PartitionFiles, Partition], ResolvedPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderProtocol:
-    """How row groups are found for the entry of a partition, and what is checked before and while they are decoded.
+    """How row groups are found for a partition's entry in `_txn`, and what is checked before and while decoding.
 
-    `resolve` raises CorruptError and UnsupportedError; what it returns also says how much of the files is to be seen.
-    What `described` leaves out of a block is not compared with the values.
+    `resolve` raises CorruptError and UnsupportedError; its result also bounds what is read of the files. What
+    `described` removes from a block is not compared with the values.
     """
 
     resolve: Resolver
@@ -28,7 +28,7 @@ class ReaderProtocol:
 
 
 def fully_described(block: Block) -> Block:
-    """Leave nothing out: every count and bound must fit the values."""
+    """Return the block unchanged: every count and bound must fit the values."""
     return block
 
 

@@ -1,4 +1,4 @@
-"""One row group as Arrow record batches, at a cost in memory that its bytes in data.parquet can justify."""
+"""One row group as Arrow arrays, with memory bounded in proportion to its bytes in data.parquet."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ CONSTANT_SLICE_BYTES = 8 << 20
 
 
 class Described(Protocol):
-    """A partition's files and a generation that describes them, as a reader resolves or a writer remembers it."""
+    """A partition's files and the generation that describes them, as resolved by a reader or kept by a writer."""
 
     @property
     def files(self) -> PartitionFiles:
-        """Where the partition's files are."""
+        """The partition's files."""
 
     @property
     def metadata(self) -> Metadata:
-        """The generation to read by."""
+        """The generation that describes them."""
 
 
 def row_group_columns(
@@ -43,11 +43,11 @@ def row_group_columns(
     columns: Sequence[SnapshotColumn],
     decoding: Decoding = AT_ONCE,
 ) -> Iterator[list[pa.Array]]:
-    """Yield arrays in the order of `columns` until all rows of the row group are there.
+    """Yield arrays in the order of `columns`, in one part or several, for all rows of the row group.
 
-    Columns that the partition predates and chunks of nulls are not fetched, but made as they are needed; where there
-    are many of them, the rows come in several parts. What is fetched is fetched before this returns, and may still be
-    decoded by other threads then. Raises CorruptError, UnsupportedError, StorageError, also while it is gone through.
+    Columns that are newer than the partition, and chunks of nulls, are not read but generated; if there are many of
+    them, the rows come in several parts. Everything else is read before this returns, and may still be decoded by other
+    threads then. Raises CorruptError, UnsupportedError, StorageError, also during iteration.
     """
     _check_row_count(resolved, block)
     header = resolved.metadata.header
@@ -80,9 +80,9 @@ def _parts(group: _Group, columns: Sequence[SnapshotColumn]) -> Iterator[list[pa
 
 @dataclass(slots=True)
 class _Group:
-    """The chunks of a row group on their way to arrays, with a bound on all of them together.
+    """The chunks of a row group while they are decoded, with a bound on all of them together.
 
-    A few bytes may not stand for gigabytes, so only some chunks are decoded before the size of others is known.
+    A few bytes must not decode to gigabytes, so only some chunks are decoded before the size of others is known.
     """
 
     resolved: Described
@@ -111,7 +111,7 @@ class _Group:
         self._take(self.under_way.due())
 
     def arrays(self) -> dict[int, pa.Array]:
-        """Return all arrays by column, once they are decoded."""
+        """Return all arrays by column, after waiting for them to be decoded."""
         self._take(self.under_way.rest())
         return self.done
 
@@ -131,12 +131,12 @@ class _Group:
 
 
 def _effort(column: Column, chunk: Chunk) -> tuple[bool, int]:
-    """Order what takes long to decode first, so that no thread waits long for the last one of a row group."""
+    """Return a sort key by which slow chunks are decoded first, so that threads finish a row group together."""
     return column.physical_type != PhysicalType.BYTE_ARRAY, -chunk.total_compressed
 
 
 def batch_bound_bytes(chunks: Iterable[Chunk]) -> int:
-    """Return what the values of chunks that are read together may take."""
+    """Return the bound on the values of chunks that are read together, in bytes."""
     return max(BATCH_FLOOR_BYTES, EXPANSION_MAX * sum(chunk.total_compressed for chunk in chunks))
 
 

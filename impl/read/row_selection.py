@@ -1,4 +1,4 @@
-"""The rows of a row group that a predicate is true of: its columns are decoded first, others only if a row matches."""
+"""The matching rows of a row group: the predicate's columns are decoded first, others only if a row matches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tornproof.impl.table.partition import ResolvedPartition
 
 Arrays: TypeAlias = list[pa.Array]
 ReadColumns: TypeAlias = Callable[[Sequence[SnapshotColumn]], Iterator[Arrays]]
-"""Decodes columns of the row group: their arrays with all rows, in one part or in several."""
+"""Decodes columns of the row group; yields arrays with all rows, in one part or several."""
 
 
 def selected_rows(read: ReadColumns, columns: Sequence[SnapshotColumn], predicate: Predicate) -> Iterator[Arrays]:
-    """Yield arrays in the order of `columns` with the rows that the predicate is true of, and no empty ones.
+    """Yield non-empty arrays in the order of `columns` with the rows for which the predicate is true.
 
-    Several parts are as large as they are allowed to be, so they are not kept for a second use but decoded again.
+    If there are several parts, each is as large as allowed, so they are decoded again instead of being kept.
     """
     asked = columns_of(predicate)
     kept: Arrays = []
@@ -49,7 +49,7 @@ def selected_rows(read: ReadColumns, columns: Sequence[SnapshotColumn], predicat
 
 
 def _by_id(columns: Sequence[SnapshotColumn], arrays: Arrays) -> dict[int, pa.Array]:
-    """Return the arrays by the ids of their columns, or nothing where there are none."""
+    """Return the arrays by the ids of their columns; empty if there are no arrays."""
     return {column.id: array for column, array in zip(columns, arrays, strict=bool(arrays))}
 
 
@@ -65,9 +65,9 @@ def kept_ordinals(
     timestamp_id: int,
     counters: ReadCounters,
 ) -> Iterator[int]:
-    """Yield, ascending, the row groups that may hold a row that the predicate is true of, and account for the others.
+    """Yield, ascending, the row groups that may have a matching row, and count the others.
 
-    `handle` is the open data.parquet, where bloom filters may lie. Raises CorruptError for what is no bloom filter.
+    `handle` is the open data.parquet, which may contain bloom filters. Raises CorruptError for an invalid one.
     """
     metadata, label = resolved.metadata, resolved.files.pm_label
     if predicate is None:

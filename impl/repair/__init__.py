@@ -1,4 +1,4 @@
-"""The committed version made the plain state of the files, and the old bytes kept until they are no longer needed.
+"""Offline recovery: the files are reduced to the committed version, and removed bytes are kept until forgotten.
 
-It imports `verify`, `write` and the rooms before them. Begin with `repair.py`.
+It imports `verify` and the packages before it. Begin with `repair.py`.
 """

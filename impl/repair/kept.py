@@ -1,7 +1,7 @@
-"""Where offline recovery keeps the bytes that it takes out of a table, until somebody asks to forget them.
+"""Where offline recovery keeps the bytes that it removes from a table, until the user asks to forget them.
 
-They lie in `_recovered/PARTITION/` of the table: an old `_pm` whole, data.parquet from its committed end on. What is
-still being written bears a suffix of its own, in a partition's directory too, so that the next run can remove it.
+They are in `_recovered/PARTITION/` of the table: an old `_pm` as a whole, data.parquet from its committed end on.
+Unfinished files have a suffix, in a partition's directory too, so that the next run can remove them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _KEPT_NAME = re.compile(rf"({PM_FILE}|{re.escape(DATA_FILE)}\.from-\d+)(\.\d+)?(
 
 
 def kept_name(storage: ReadableStorage, table_path: str, file: str, start_bytes: int) -> str:
-    """Return the path below the table under which the bytes of `file` from `start_bytes` on are kept, or may be.
+    """Return the path below the table for keeping the bytes of `file` from `start_bytes` on.
 
-    It is that of the same bytes if an earlier run kept them already, and else one that nothing has.
+    It is the existing one if an earlier run kept the same bytes, and else an unused one.
     """
     first = f"{KEPT_DIRECTORY}/{file}" + (f".from-{start_bytes}" if start_bytes else "")
 
@@ -40,9 +40,9 @@ def kept_name(storage: ReadableStorage, table_path: str, file: str, start_bytes:
 
 
 def keep(storage: Storage, table_path: str, file: str, start_bytes: int, kept_as: str) -> None:
-    """Copy the bytes of `file` from `start_bytes` on to `kept_as`, durably, unless they are there; raises StorageError.
+    """Copy the bytes of `file` from `start_bytes` on to `kept_as`, durably, unless that exists; raises StorageError.
 
-    A copy and not a link: the partition may lie on another volume than the table.
+    A copy and not a link, because the partition may be on another volume than the table.
     """
     path = f"{table_path}/{kept_as}"
     directories = _directories(table_path, kept_as)
@@ -53,18 +53,18 @@ def keep(storage: Storage, table_path: str, file: str, start_bytes: int, kept_as
         try:
             _copy(storage, f"{table_path}/{file}", start_bytes, path + UNFINISHED_SUFFIX)
         except StorageError:
-            # A disk that is full of half a copy serves nobody.
+            # A partial copy would only fill the disk.
             with suppress(StorageError):
                 storage.unlink(path + UNFINISHED_SUFFIX)
             raise
         storage.rename(path + UNFINISHED_SUFFIX, path)
-    # Also for bytes that an earlier run kept: it may have ended before their names were durable.
+    # Also for bytes that an earlier run kept, because it may have ended before their names were durable.
     for directory in reversed(directories):
         storage.sync_directory(directory)
 
 
 def unfinished_files(storage: ReadableStorage, table_path: str, partition: str) -> list[str]:
-    """Return the files below the table that an interrupted recovery of the partition left unfinished."""
+    """Return the unfinished files, relative to the table, of an interrupted recovery of the partition."""
     own = [f"{partition}/{PM_FILE}{UNFINISHED_SUFFIX}"]
     directory = f"{KEPT_DIRECTORY}/{partition}"
     kept = [f"{directory}/{name}" for name in _names(storage, f"{table_path}/{directory}") if _is_unfinished(name)]
@@ -72,7 +72,7 @@ def unfinished_files(storage: ReadableStorage, table_path: str, partition: str) 
 
 
 def kept_files(storage: ReadableStorage, table_path: str) -> tuple[list[str], list[str]]:
-    """Return all that recovery keeps, as files below the table, and what else lies between them."""
+    """Return all kept files, relative to the table, and everything else in their directories."""
     ours: list[str] = []
     foreign: list[str] = []
     for partition in _names(storage, f"{table_path}/{KEPT_DIRECTORY}"):
@@ -87,7 +87,7 @@ def kept_files(storage: ReadableStorage, table_path: str) -> tuple[list[str], li
 
 
 def forget_files(storage: Storage, table_path: str, files: list[str]) -> None:
-    """Remove kept files, then the directories of recovery that are empty."""
+    """Remove kept files, then empty directories of recovery."""
     for file in files:
         storage.unlink(f"{table_path}/{file}")
     kept = f"{table_path}/{KEPT_DIRECTORY}"
@@ -106,7 +106,7 @@ def _names(storage: ReadableStorage, path: str) -> tuple[str, ...]:
 
 
 def _directories(table_path: str, kept_as: str) -> list[str]:
-    """Return the table's directory and those below it on the way to a kept file."""
+    """Return the table's directory and those below it on the path of a kept file."""
     names = kept_as.split("/")[:-1]
     return ["/".join((table_path, *names[:count])) for count in range(len(names) + 1)]
 

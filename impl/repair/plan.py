@@ -1,6 +1,6 @@
-"""Offline recovery, what to write: the `_pm` that ends with the committed generation, from whatever the file holds.
+"""What offline recovery writes: a `_pm` that ends with the committed generation, found anywhere in the old file.
 
-It is verified together with data.parquet, down to the pages, before anybody writes it.
+It is verified together with data.parquet, down to the pages, before it is written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOVABLE_SECTIONS = layout.SEQ_TXN.mask | layout.SCRATCHPAD.mask
 class CommittedFile:
     """A whole `_pm` whose newest generation is the committed one.
 
-    `is_rewritten` where that generation was encoded anew; `keeps_dead_bytes` where it should have been and cannot.
+    `is_rewritten` means that this generation was encoded anew; `keeps_dead_bytes` that it could not be.
     """
 
     content: bytes
@@ -54,7 +54,7 @@ def find_committed(
 ) -> CommittedFile | tuple[Problem, ...]:
     """Return the `_pm` that the partition should have, verified with its data.parquet, or why there is none.
 
-    The published chain is asked first, then all bytes of the file. Raises StorageError.
+    The published chain is searched first, then all bytes of the file. Raises StorageError.
     """
     problems: tuple[Problem, ...] = ()
     try:
@@ -75,10 +75,10 @@ def find_committed(
 
 
 def committed_file(data: bytes, location: FooterPosition, *, file: str) -> CommittedFile:
-    """Return the `_pm` that ends with the generation at `place` of `data` and has no dead bytes (docs/recover.md).
+    """Return the `_pm` that ends with the generation at `location` in `data` and has no dead bytes (docs/recover.md).
 
-    Where the generation's chain jumps over orphans or is broken, it is encoded alone, unless it has sections that
-    nobody here knows how to move. Raises CorruptError, UnsupportedError.
+    If the generation's chain skips orphans or is broken, it is encoded alone, unless it has unknown sections, which
+    cannot be moved. Raises CorruptError, UnsupportedError.
     """
     content = patch_header(location.end_bytes) + data[CHECKSUM_START : location.end_bytes]
     metadata = decode_metadata(content, location, file=file)
@@ -90,9 +90,9 @@ def committed_file(data: bytes, location: FooterPosition, *, file: str) -> Commi
 
 
 def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[FooterPosition]:
-    """Return the generations that name this Thrift footer and whose CRC holds, the last one first.
+    """Return the generations that name this Thrift footer and have a valid CRC, the last one first.
 
-    They are found wherever they end, at most 65,536 of them, whatever the header and the chain say.
+    They are found at any offset, at most 65,536 of them, independently of the header and the chain.
     """
     locations = []
     position, running = CHECKSUM_START, 0
@@ -107,7 +107,7 @@ def whole_generations(data: bytes, parquet_footer_offset: int, parquet_footer_le
 
 
 def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[bytes, FooterPosition]]:
-    """Yield bytes of `_pm` and a generation in them that has the token, the likeliest first."""
+    """Yield bytes of `_pm` and a generation in them with the token, the most likely first."""
     published_end = None
     with suppress(CorruptError):
         published = resolve_partition(files, partition)
@@ -123,7 +123,7 @@ def _candidates(files: PartitionFiles, partition: Partition) -> Iterator[tuple[b
 
 
 def _parquet_footer(files: PartitionFiles, token: int) -> tuple[int, int]:
-    """Return offset and length of the Thrift footer that ends at the token; CorruptError where none can."""
+    """Return offset and length of the Thrift footer that ends at the token; raises CorruptError if there is none."""
     with files.open_data() as handle:
         raw = handle.pread(TAIL_BYTES, max(0, token - TAIL_BYTES))
     tail = ParquetTail.unpack(raw, 0, file=files.data_label)
@@ -135,7 +135,7 @@ def _parquet_footer(files: PartitionFiles, token: int) -> tuple[int, int]:
 
 
 def _is_all_reached(content: bytes, *, file: str) -> bool:
-    """Whether the chain from the end of `content` is whole and reaches every byte."""
+    """Whether the chain from the end of `content` is intact and reaches every byte."""
     try:
         intervals = reached_intervals(content, decode_chain(content, file=file, end_bytes=len(content)), file=file)
         return dead_byte_count(content, len(content), intervals, file=file) == 0
@@ -144,7 +144,7 @@ def _is_all_reached(content: bytes, *, file: str) -> bool:
 
 
 def _encode_alone(data: bytes, metadata: Metadata, *, file: str) -> bytes:
-    """Encode a generation as the only one of a new file; what a reader sees of it stays the same."""
+    """Encode a generation as the only one of a new file; readers see no difference."""
     location = metadata.generation.position
 
     def movable(bloom: BloomReference | None) -> bytes | BloomReference | None:
@@ -160,7 +160,7 @@ def _encode_alone(data: bytes, metadata: Metadata, *, file: str) -> bytes:
 
 
 def _footer_starts(data: bytes, parquet_footer_offset: int, parquet_footer_length: int) -> list[int]:
-    """Return where footers of this Thrift footer may start, the last ones first."""
+    """Return where `_pm` footers that name this Thrift footer may start, the last ones first."""
     words = layout.Footer(
         parquet_footer_offset=parquet_footer_offset,
         parquet_footer_length=parquet_footer_length,
@@ -178,11 +178,11 @@ def _footer_starts(data: bytes, parquet_footer_offset: int, parquet_footer_lengt
 
 
 def _ends(data: bytes, starts: list[int]) -> list[int]:
-    """Return, ascending, the ends before which a footer's length leads back to one of the starts."""
+    """Return, ascending, the offsets before which a footer length points back to one of the starts."""
     ends: list[int] = []
     if not starts:
         return ends
-    # A generation may end at any byte, so this is the word at every byte, without a copy.
+    # A generation may end at any byte, so this is a view of the word at every byte.
     words = np.ndarray((len(data) - WORD_BYTES + 1,), "<u4", data, strides=(1,))
     for first in range(0, len(words), WINDOW_WORDS):
         lengths = words[first : first + WINDOW_WORDS]
@@ -195,7 +195,7 @@ def _ends(data: bytes, starts: list[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedFiles(PartitionFiles):
-    """A partition as it would be with another `_pm`."""
+    """A partition with another `_pm` than the one in its directory."""
 
     pm: bytes
 
@@ -205,7 +205,7 @@ class ProposedFiles(PartitionFiles):
 
 
 class _Bytes(ReadableFile):
-    """Bytes that read like a file."""
+    """Bytes with the interface of a file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,7 +1,7 @@
-"""Offline recovery: the committed version becomes the plain state of a table's files, so that every release can go on.
+"""Offline recovery: a table's files are reduced to the committed version, so that every release can continue.
 
-Each new `_pm` is verified together with its data.parquet before anything is written, each file is replaced or cut in
-one durable step after its old bytes were kept, and each step is found done or undone by the next run.
+Each new `_pm` is verified together with its data.parquet before anything is written; each file is replaced or
+truncated in one durable step after its old bytes were kept, so that an interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tornproof.impl.verify.verify import Progress
 
 
 class ActionKind(StrEnum):
-    """What is done to one file."""
+    """What recovery does to one file."""
 
     REMOVE_UNFINISHED = "remove_unfinished"
     PUBLISH_COMMITTED = "publish_committed"
@@ -52,7 +52,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """What was done, or would be with `is_dry_run`; `problems` are what recovery cannot heal and did not touch."""
+    """What was done, or with `is_dry_run` would be; `problems` cannot be repaired, and nothing was changed for them."""
 
     table: str
     version: int | None
@@ -65,7 +65,7 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What one partition needs; `pm` is the new content of `_pm` where an action changes it."""
+    """What one partition needs; `pm` is the new content of `_pm` if an action changes it."""
 
     actions: tuple[Action, ...] = ()
     pm: bytes | None = None
@@ -76,10 +76,10 @@ class PartitionPlan:
 def repair_table(
     storage: Storage, path: str, *, dry_run: bool = False, progress: Progress = lambda _: None
 ) -> RepairReport:
-    """Recover the table at `path`, partition by partition; with `dry_run` only say how (docs/recover.md).
+    """Recover the table at `path`, partition by partition; with `dry_run` only report how (docs/recover.md).
 
-    A run that was interrupted is finished by the next one. Raises BusyError when a writer or reader of this library
-    holds the table, NotATableError, StorageError.
+    An interrupted run is finished by the next one. Raises BusyError if a writer or reader of this library holds the
+    table, NotATableError, StorageError.
     """
     with ExitStack() as held:
         is_locked = storage.kind(f"{path}/{PINS_FILE}") is not EntryKind.MISSING
@@ -99,7 +99,7 @@ def repair_table(
             if not plan.actions or dry_run:
                 continue
             if not is_locked:
-                # Only now: a table in which nothing is to be done gets no `_pins`.
+                # Only now, because the lock creates `_pins`, which a table that needs nothing should not get.
                 _lock(storage, path, held)
                 is_locked = True
                 _demand_unchanged(table, transaction)
@@ -117,7 +117,7 @@ def repair_table(
 
 
 def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> RepairReport:
-    """Remove what earlier recoveries of the table at `path` kept, and nothing else.
+    """Remove only what earlier recoveries of the table at `path` kept.
 
     Raises NotATableError, CorruptError for a damaged `_meta`, StorageError.
     """
@@ -131,9 +131,10 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> Repair
 
 
 def plan_partition(table: Table, partition: Partition) -> PartitionPlan:
-    """Return what makes the partition's committed version the plain state of its files; reads only.
+    """Return what reduces the partition's files to the committed version, without writing anything.
 
-    What cannot be healed becomes problems, and no action but the removal of unfinished files. Raises StorageError.
+    A partition that cannot be repaired gets problems, and no action except removing unfinished files. Raises
+    StorageError.
     """
     files = table.files_of(partition)
     if not partition.is_parquet:
@@ -200,7 +201,7 @@ def _execute(storage: Storage, path: str, action: Action, pm: bytes | None) -> N
 
 
 def _lock(storage: Storage, path: str, held: ExitStack) -> None:
-    """Keep other writers, and readers that pin, out for as long as `held` lives."""
+    """Lock out other writers, and readers that pin, until `held` is closed."""
     lock = held.enter_context(take_writer_lock(storage, path))
     if not held.enter_context(lock.exclude_pins_below(WRITER_LOCK_OFFSET_BYTES)):
         raise BusyError(f"{path}: a reader has the table open; try again when it is done")

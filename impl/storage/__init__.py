@@ -1,4 +1,4 @@
-"""How files are reached: the calls that an implementation makes, the operating system behind them, and checksums.
+"""File access: the interface that the implementation uses, the operating system behind it, and checksums.
 
 It imports `errors` and `layout`. Begin with `interface.py`, which the simulator implements too.
 """

@@ -1,6 +1,6 @@
-"""CRC-32 (IEEE), as `_pm` and the pages of Parquet have it: the quickest of the libraries that compute it.
+"""CRC-32 (IEEE), as used in `_pm` and Parquet pages, by the fastest library that is installed.
 
-All of them give the same values. ISA-L is some ten times as fast as zlib, which every Python has.
+All give the same values. ISA-L is about ten times as fast as zlib, which every Python has.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ except ImportError:  # no wheel for this platform
     from zlib import crc32
 
 crc32_combine: Callable[[int, int, int], int] | None = getattr(sys.modules.get("isal.isal_zlib"), "crc32_combine", None)
-"""Returns the checksum of two parts from theirs and the length of the second, where the library can."""
+"""Combines the checksums of two parts, given the length of the second; None if the library cannot."""
 
 __all__ = ["crc32", "large_crc32"]
 
 HALF_BYTES_MIN = 2 << 20
-"""Fewer are summed sooner than another thread has begun."""
+"""Fewer bytes take less time than starting another thread."""
 
 
 def large_crc32(data: Buffer) -> int:
-    """Return the CRC-32 of any number of bytes; halves of many are summed side by side, as are their page faults."""
+    """Return the CRC-32 of any number of bytes; halves of large inputs, and their page faults, run in parallel."""
     view = memoryview(data)
     half_bytes = len(view) // 2
     if crc32_combine is None or half_bytes < HALF_BYTES_MIN:
@@ -39,7 +39,7 @@ def large_crc32(data: Buffer) -> int:
 
 @functools.cache
 def _helper() -> ThreadPoolExecutor:
-    """Return the one thread that helps, which stays: to begin one takes as long as a megabyte."""
+    """Return the helper thread, which is kept because starting one takes as long as a megabyte."""
     return ThreadPoolExecutor(1)
 
 

@@ -1,12 +1,12 @@
-"""All that the implementation can do to files, as protocols that every storage fulfils.
+"""Everything that the implementation does to files, as protocols that every storage implements.
 
-A path is a `str` of names joined by "/", used as the caller spelled it: an absolute path starts with "/", any other is
-relative to the storage's working directory. A table's files are reached as f"{table}/{name}" and nothing else, so a
-reader needs only a table path and a storage. Symbolic links are followed for reading, because QuestDB puts partitions
-and tables behind them; what is opened for writing must not be one.
+A path is a `str` of names joined by "/", used as given: an absolute path starts with "/", any other is relative to the
+storage's working directory. A table's files are only accessed as f"{table}/{name}", so a reader needs only a table
+path and a storage. Symbolic links are followed for reading, because QuestDB links partitions and tables; a file opened
+for writing must not be a link.
 
-Every call that fails raises a `StorageError` (a `FileMissingError` where nothing is there), whose `reason` is a
-`StorageReason` if one fits. Negative sizes or offsets are bugs of the caller, never bad input, and meet an assert.
+Every call that fails raises a `StorageError` (a `FileMissingError` if nothing exists there), whose `reason` is a
+`StorageReason` if one fits. Negative sizes or offsets are bugs of the caller, never bad input, and fail an assert.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol, Self
 
 
 class EntryKind(Enum):
-    """What stands at a path, symbolic links followed."""
+    """What a path leads to, symbolic links followed."""
 
     MISSING = "missing"
     FILE = "file"
@@ -35,14 +35,14 @@ class OpenMode(Enum):
 
 
 class LockMode(Enum):
-    """Shared locks suffer each other; an exclusive one suffers no other."""
+    """Shared locks are compatible with each other, an exclusive one with none."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
 
 
 class StorageReason(StrEnum):
-    """Why a storage refuses a call, in words that finish the sentence "cannot open for reading: ..."."""
+    """Why a storage rejects a call, in words that complete the sentence "cannot open for reading: ..."."""
 
     MISSING = "it is not there"
     NOT_PERMITTED = "permission denied"
@@ -64,7 +64,7 @@ class StorageReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a storage has done so far: calls on it, on its files and on its mappings (the clock is not counted)."""
+    """Counters of calls on a storage, its files and its mappings (the clock is not counted)."""
 
     step_count: int
     read_bytes: int
@@ -73,19 +73,19 @@ class Counters:
 
 
 class ReadableFile(Protocol):
-    """A regular file that was opened for reading; leaving its `with` block closes it."""
+    """A regular file opened for reading; leaving its `with` block closes it."""
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """Return the bytes from `offset_bytes` on: `size_bytes` of them, or fewer where the file ends earlier.
+        """Return `size_bytes` bytes from `offset_bytes` on, or fewer if the file ends earlier.
 
-        Never allocates more than the file holds, so both numbers may come from bytes that nobody has checked.
+        Never allocates more than the size of the file, so both numbers may come from unchecked bytes.
         """
 
     def size_bytes(self) -> int:
-        """Return the size of now, which is good for rejecting a claim but never for extending one."""
+        """Return the current size, which may serve to reject a claimed size, never to extend it."""
 
     def close(self) -> None:
-        """Give the file and its locks back; closing twice is harmless."""
+        """Close the file and release its locks; closing twice is harmless."""
 
     def __enter__(self) -> Self:
         return self
@@ -97,8 +97,8 @@ class ReadableFile(Protocol):
 class Mapping(Protocol):
     """The first bytes of a file as shared memory; leaving its `with` block unmaps it.
 
-    Words are little-endian and aligned to their size. A word or range that is unaligned or leaves the mapping is a bug
-    of the caller (an assert), never a rejection: on a real machine it may be a bus error.
+    Words are little-endian and aligned to their size. An unaligned word, or a range outside of the mapping, is a bug of
+    the caller and fails an assert: on a real machine it may be a bus error.
     """
 
     def load_u32(self, offset_bytes: int) -> int:
@@ -117,17 +117,17 @@ class Mapping(Protocol):
         """Return a copy of a range, which is not one atomic access."""
 
     def view(self, size_bytes: int, offset_bytes: int) -> AbstractContextManager[memoryview]:
-        """Lease a read-only view of a range without a copy, for generations that are published and change no more.
+        """Lease a read-only view of a range without a copy, for published generations, which do not change.
 
-        The view ends with the `with` block, and nothing that was made from it may be used any more: a storage keeps
-        such bytes from crashing the process, not from changing.
+        After the `with` block neither the view nor anything made from it may be used: using it does not crash the
+        process, but the bytes may change.
         """
 
     def msync(self) -> None:
-        """Make every store so far durable."""
+        """Make all earlier stores durable."""
 
     def unmap(self) -> None:
-        """Give the memory back; no lease may be live; unmapping twice is harmless."""
+        """Release the memory, when no lease is active; unmapping twice is harmless."""
 
     def __enter__(self) -> Self:
         return self
@@ -137,77 +137,77 @@ class Mapping(Protocol):
 
 
 class File(ReadableFile, Protocol):
-    """A regular file that can also be mapped and locked and, if it was opened for that, written."""
+    """A regular file that can also be mapped, locked and, if opened for writing, written."""
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
-        """Write all of `content`; other processes may see it in parts."""
+        """Write all of `content`; other processes may see a part of it."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to a size, or extend it with zeros."""
+        """Truncate the file to a size, or extend it with zeros."""
 
     def map(self, size_bytes: int) -> Mapping:
-        """Map the first `size_bytes` (at least one), for stores too if the file was opened for writing.
+        """Map the first `size_bytes` (at least one), also for stores if the file was opened for writing.
 
-        Raises `StorageError` (`TOO_SHORT`) if the file holds less. If another process cuts the file later, a load is a
-        bus error, so tables of others are read with `pread`.
+        Raises `StorageError` (`TOO_SHORT`) if the file is shorter. If another process truncates the file later, a load
+        is a bus error, so tables with other writers are read with `pread`.
         """
 
     def fsync(self) -> None:
         """Make content and metadata durable."""
 
     def fdatasync(self) -> None:
-        """Make content durable, and the size that is needed to find it."""
+        """Make content durable, and the size if it is needed to read that."""
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
-        """Take an advisory lock on a byte range or, at once, say that another open file holds one against it.
+        """Take an advisory lock on a byte range; return at once whether it was granted.
 
-        Locks belong to this open file, not to the process, and end with `close` or with the process. The range need
-        not exist, and a lock taken over an own one replaces it. Exclusive ones need a file opened for writing.
+        Locks belong to this open file, not to the process, and end with `close` or with the process. The range need not
+        exist, and a lock replaces an overlapping own one. Exclusive locks need a file opened for writing.
         """
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
-        """Give back whatever this open file has locked in a byte range."""
+        """Release whatever this open file has locked in a byte range."""
 
 
 class ReadableStorage(Protocol):
     """What a reader needs: files, directories and a clock."""
 
     def open_for_reading(self, path: str) -> ReadableFile:
-        """Open a regular file; anything else at `path` is refused without waiting for it or reading it."""
+        """Open a regular file; anything else at `path` is rejected without waiting for it or reading it."""
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory, sorted."""
 
     def kind(self, path: str) -> EntryKind:
-        """Say what stands at `path`; below a file everything is missing."""
+        """Return what is at `path`; below a file everything is missing."""
 
     def monotonic_seconds(self) -> float:
-        """Return a time that never goes back and means something only next to another one."""
+        """Return the time of a monotonic clock, of which only differences are meaningful."""
 
     def sleep_seconds(self, duration_seconds: float) -> None:
-        """Let that much time pass."""
+        """Sleep for that long."""
 
 
 class Storage(ReadableStorage, Protocol):
-    """What a writer needs besides: changes of files and directories, barriers, counters."""
+    """What a writer needs in addition: changes of files and directories, barriers, counters."""
 
     def open_for_reading(self, path: str) -> File:
-        """Open a regular file that can be mapped and share-locked, but not written."""
+        """Open a regular file that can be mapped and locked in shared mode, but not written."""
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
-        """Open a regular file for reading and writing; never cuts it, never follows a link at the last name."""
+        """Open a regular file for reading and writing; never truncates it, never follows a link as the last name."""
 
     def mkdir(self, path: str) -> None:
-        """Make a directory in one that exists."""
+        """Create a directory in an existing one."""
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
 
     def rename(self, source_path: str, target_path: str) -> None:
-        """Move an entry in one step; a file at the target is replaced."""
+        """Rename an entry atomically; a file at the target is replaced."""
 
     def link(self, source_path: str, target_path: str) -> None:
-        """Give a file a second name; refused if something has that name."""
+        """Give a file a second name, which must not exist."""
 
     def unlink(self, path: str) -> None:
         """Remove a file's name; open files and mappings of it stay usable."""
@@ -216,10 +216,10 @@ class Storage(ReadableStorage, Protocol):
         """Make the names in a directory durable."""
 
     def load_fence(self) -> None:
-        """Keep loads after this call behind the loads before it."""
+        """Order the loads after this call behind the loads before it."""
 
     def store_fence(self) -> None:
-        """Keep stores after this call behind the stores before it."""
+        """Order the stores after this call behind the stores before it."""
 
     def counters(self) -> Counters:
-        """Return what has been done through this storage so far."""
+        """Return the current counters."""

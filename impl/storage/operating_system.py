@@ -1,6 +1,6 @@
-"""The seam on the real operating system: paths, directories and the clock; open files are in `operating_system_file`.
+"""The storage of the real operating system: paths, directories and the clock (files: `operating_system_file`).
 
-Locks, and the durability that `fdatasync` promises, exist on Linux; the reading half works on macOS too.
+Locks, and the durability of `fdatasync`, need Linux; reading works on macOS too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import Counters, EntryKind, File, OpenMode, Storage, StorageReason
 from tornproof.impl.storage.operating_system_file import OpenFile, Tally, TranslateOsErrors
 
-# A device or FIFO must neither hold us up nor become our terminal, and no child process inherits a descriptor.
+# A device or FIFO must neither block nor become the controlling terminal; child processes inherit no descriptor.
 _OPEN_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MODE_FLAGS = {
     OpenMode.EXISTING: os.O_NOFOLLOW,
@@ -26,7 +26,7 @@ _MODE_FLAGS = {
 
 
 class OperatingSystemStorage(Storage):
-    """Files of this machine; relative paths start at the process's working directory."""
+    """Files of this machine; paths are relative to the process's working directory."""
 
     def __init__(self) -> None:
         """Start with all counters at zero."""
@@ -34,20 +34,20 @@ class OperatingSystemStorage(Storage):
 
     @contextmanager
     def _step(self, path: str, operation: str) -> Iterator[None]:
-        """Count a call on a path, and say in plain words why the system refuses it."""
+        """Count a call on a path, and translate the system's errors."""
         self._tally.step_count += 1
         try:
             with TranslateOsErrors(path, operation):
                 yield
-        except ValueError as error:  # how Python refuses null bytes and lone surrogates before the system sees them
+        except ValueError as error:  # how Python rejects null bytes and lone surrogates before the system call
             raise StorageError(path, operation, StorageReason.NAME_UNUSABLE) from error
 
     def open_for_reading(self, path: str) -> File:
-        """Open without waiting, and keep only what turns out to be a regular file."""
+        """Open without blocking; anything but a regular file is closed again and rejected."""
         return self._open(path, "open for reading", os.O_RDONLY)
 
     def open_for_writing(self, path: str, mode: OpenMode = OpenMode.EXISTING) -> File:
-        """Open without waiting, and keep only what turns out to be a regular file."""
+        """Open without blocking; anything but a regular file is closed again and rejected."""
         return self._open(path, "open for writing", os.O_RDWR | _MODE_FLAGS[mode])
 
     def _open(self, path: str, operation: str, flags: int) -> File:
@@ -66,12 +66,12 @@ class OperatingSystemStorage(Storage):
         return OpenFile(path, descriptor, self._tally, is_writable=bool(flags & os.O_RDWR))
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """Sort, because the system's order is chance."""
+        """Sort, because the system's order is arbitrary."""
         with self._step(path, "list"):
             return tuple(sorted(os.listdir(path)))  # noqa: PTH208  # pathlib would give another spelling
 
     def kind(self, path: str) -> EntryKind:
-        """Look at the entry without opening it."""
+        """Use `stat`, without opening the entry."""
         with self._step(path, "look at"):
             try:
                 entry_mode = os.stat(path).st_mode  # noqa: PTH116
@@ -82,7 +82,7 @@ class OperatingSystemStorage(Storage):
         return EntryKind.DIRECTORY if stat.S_ISDIR(entry_mode) else EntryKind.OTHER
 
     def mkdir(self, path: str) -> None:
-        """Leave the permissions to the process's mask."""
+        """Create with permissions from the process's umask."""
         with self._step(path, "make directory"):
             os.mkdir(path)  # noqa: PTH102
 
@@ -92,22 +92,22 @@ class OperatingSystemStorage(Storage):
             os.rmdir(path)  # noqa: PTH106
 
     def rename(self, source_path: str, target_path: str) -> None:
-        """Move an entry in one step."""
+        """Rename atomically."""
         with self._step(source_path, f"rename to {target_path}"):
             os.rename(source_path, target_path)  # noqa: PTH104
 
     def link(self, source_path: str, target_path: str) -> None:
-        """Link the entry itself, even where it is a symbolic link."""
+        """Link the entry itself, even if it is a symbolic link."""
         with self._step(source_path, f"link as {target_path}"):
             os.link(source_path, target_path, follow_symlinks=False)
 
     def unlink(self, path: str) -> None:
-        """Remove the entry itself, even where it is a symbolic link."""
+        """Remove the entry itself, even if it is a symbolic link."""
         with self._step(path, "unlink"):
             os.unlink(path)  # noqa: PTH108
 
     def sync_directory(self, path: str) -> None:
-        """Sync through a descriptor of the directory, held only for that."""
+        """Sync a temporary descriptor of the directory."""
         self._tally.sync_count += 1
         with self._step(path, "sync directory"):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -117,11 +117,11 @@ class OperatingSystemStorage(Storage):
                 os.close(descriptor)
 
     def load_fence(self) -> None:
-        """Count only: Python cannot order the machine's loads, and x86 keeps their order by itself."""
+        """Only count: Python cannot order the machine's loads, and x86 keeps their order."""
         self._tally.step_count += 1
 
     def store_fence(self) -> None:
-        """Count only: Python cannot order the machine's stores, and x86 keeps their order by itself."""
+        """Only count: Python cannot order the machine's stores, and x86 keeps their order."""
         self._tally.step_count += 1
 
     def monotonic_seconds(self) -> float:
@@ -133,5 +133,5 @@ class OperatingSystemStorage(Storage):
         time.sleep(duration_seconds)
 
     def counters(self) -> Counters:
-        """Return the counts of this object; another storage object on the same files has its own."""
+        """Return the counters of this object; other storage objects for the same files have their own."""
         return Counters(**asdict(self._tally))

@@ -1,6 +1,6 @@
-"""Open files and mappings of the real operating system, with every refusal turned into plain words.
+"""Open files and mappings of the real operating system, whose errors are translated.
 
-Calls that a signal interrupts are repeated by Python itself (PEP 475).
+Python repeats calls that a signal interrupts (PEP 475).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, StorageReason
 
-# Some systems refuse to move 2 GiB or more in one call instead of moving less.
+# Some systems fail to transfer 2 GiB or more in one call instead of transferring less.
 _CALL_BYTES_MAX = 1 << 30
 _OFFSET_BYTES_END = 1 << 63
 _CLOSED = -1
@@ -44,7 +44,7 @@ _REJECTIONS = {
 
 @dataclass(slots=True)
 class Tally:
-    """The running counts behind `Counters`, shared by a storage and all that was opened through it."""
+    """The mutable form of `Counters`, shared by a storage and everything opened through it."""
 
     step_count: int = 0
     read_bytes: int = 0
@@ -53,23 +53,23 @@ class Tally:
 
 
 class TranslateOsErrors:
-    """A `with` block that turns what the system refuses inside it into a `StorageError` or `FileMissingError`.
+    """A context manager that translates an `OSError` into a `StorageError` or `FileMissingError`.
 
-    A class and not a generator, because it stands on the path of every read.
+    A class and not a generator, for speed: every read uses it.
     """
 
     __slots__ = ("_operation", "_path")
 
     def __init__(self, path: str, operation: str) -> None:
-        """Name the file and what is tried with it."""
+        """Remember the file and the operation for the message."""
         self._path = path
         self._operation = operation
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
-        """Translate an `OSError`, and let everything else pass."""
+        """Translate an `OSError`; let everything else pass."""
         if isinstance(error, OSError):
             number = error.errno or errno.EIO
             raised = FileMissingError if number == errno.ENOENT else StorageError
@@ -77,10 +77,10 @@ class TranslateOsErrors:
 
 
 class OpenFile(File):
-    """A descriptor of a regular file, which it owns from the start."""
+    """A regular file, whose descriptor this object owns."""
 
     def __init__(self, path: str, descriptor: int, tally: Tally, *, is_writable: bool) -> None:
-        """Take over `descriptor`; `path` is for messages only."""
+        """Take ownership of `descriptor`; `path` is only for messages."""
         self._path = path
         self._descriptor = descriptor
         self._tally = tally
@@ -89,22 +89,22 @@ class OpenFile(File):
 
     @property
     def _open_descriptor(self) -> int:
-        """The descriptor; `mmap` would take that of a closed file for a wish for anonymous memory."""
+        """The descriptor, which must be open: -1 would make `mmap` map anonymous memory."""
         if self._descriptor == _CLOSED:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._descriptor
 
     def pread(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """Read until all of it is there or the file ends, however little each call brings."""
+        """Read until everything is read or the file ends, however little each call returns."""
         assert size_bytes >= 0 and offset_bytes >= 0
         self._tally.step_count += 1
         parts = []
         with TranslateOsErrors(self._path, "read"):
-            # os.pread allocates what it is asked for, so it is never asked for more than there is.
+            # os.pread allocates the requested size, so never request more than there is.
             end_bytes = min(offset_bytes + size_bytes, os.fstat(self._open_descriptor).st_size)
             while offset_bytes < end_bytes:
                 part = os.pread(self._open_descriptor, min(end_bytes - offset_bytes, _CALL_BYTES_MAX), offset_bytes)
-                if not part:  # somebody cut the file in the meantime
+                if not part:  # another process truncated the file meanwhile
                     break
                 parts.append(part)
                 offset_bytes += len(part)
@@ -112,20 +112,20 @@ class OpenFile(File):
         return b"".join(parts)
 
     def size_bytes(self) -> int:
-        """Ask the descriptor, not the path."""
+        """Use the descriptor, not the path."""
         self._tally.step_count += 1
         with TranslateOsErrors(self._path, "ask for the size"):
             return os.fstat(self._open_descriptor).st_size
 
     def pwrite(self, content: bytes | bytearray | memoryview, offset_bytes: int) -> None:
-        """Write until all of it is taken, however little each call takes."""
+        """Write until everything is written, however little each call writes."""
         remaining = memoryview(content).cast("B")
         assert 0 <= offset_bytes < _OFFSET_BYTES_END - len(remaining)
         self._tally.step_count += 1
         with TranslateOsErrors(self._path, "write"):
             while remaining:
                 taken_bytes = os.pwrite(self._open_descriptor, remaining[:_CALL_BYTES_MAX], offset_bytes)
-                if taken_bytes == 0:  # a disk that takes nothing and says nothing would hold us forever
+                if taken_bytes == 0:  # otherwise a call that writes nothing without an error would be repeated forever
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 remaining = remaining[taken_bytes:]
                 offset_bytes += taken_bytes
@@ -136,12 +136,12 @@ class OpenFile(File):
         assert 0 <= size_bytes < _OFFSET_BYTES_END
         self._tally.step_count += 1
         with TranslateOsErrors(self._path, "truncate"):
-            if not self._is_writable:  # the system would say "invalid argument", which helps nobody
+            if not self._is_writable:  # clearer than the system's "invalid argument"
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             os.ftruncate(self._open_descriptor, size_bytes)
 
     def map(self, size_bytes: int) -> Mapping:
-        """Map shared; the `mmap` module itself compares the size with the file's."""
+        """Map shared; the `mmap` module checks the size of the file."""
         assert size_bytes > 0
         self._tally.step_count += 1
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if self._is_writable else 0)
@@ -160,7 +160,7 @@ class OpenFile(File):
             os.fsync(self._open_descriptor)
 
     def fdatasync(self) -> None:
-        """Sync the descriptor; macOS knows only the full sync."""
+        """Sync the descriptor; macOS only has the full sync."""
         self._tally.step_count += 1
         self._tally.sync_count += 1
         with TranslateOsErrors(self._path, "sync"):
@@ -170,7 +170,7 @@ class OpenFile(File):
                 os.fsync(self._open_descriptor)
 
     def try_lock(self, mode: LockMode, *, offset_bytes: int, size_bytes: int) -> bool:
-        """Lock the open file description: a process's own locks would fall when any file of the same inode closes."""
+        """Lock the open file description; locks of the process would end when any file of the same inode is closed."""
         assert size_bytes > 0
         self._tally.step_count += 1
         lock_type = fcntl.F_RDLCK if mode is LockMode.SHARED else fcntl.F_WRLCK
@@ -179,7 +179,7 @@ class OpenFile(File):
         return is_granted
 
     def unlock(self, *, offset_bytes: int, size_bytes: int) -> None:
-        """Unlock on the open file description."""
+        """Unlock the open file description."""
         assert size_bytes > 0
         self._tally.step_count += 1
         self._set_lock(fcntl.F_UNLCK, offset_bytes, size_bytes)
@@ -198,7 +198,7 @@ class OpenFile(File):
         return True
 
     def close(self) -> None:
-        """Unlock first, because a mapping keeps the open file description, and so its locks, alive."""
+        """Unlock first, because a mapping keeps the open file description, and with it the locks."""
         if self._descriptor == _CLOSED:
             return
         self._tally.step_count += 1
@@ -218,7 +218,7 @@ class _MappedFile(Mapping):
         self._tally = tally
         self._lease_count = 0
         self._bytes = memoryview(memory)
-        # A cast view loads and stores a whole word in one machine access; struct.pack_into may go byte by byte.
+        # A cast view loads and stores a whole word in one access; struct.pack_into may access single bytes.
         self._words_u32 = self._bytes[: len(memory) & ~3].cast("I")
         self._words_u64 = self._bytes[: len(memory) & ~7].cast("Q")
 
@@ -265,7 +265,7 @@ class _MappedFile(Mapping):
             yield lease
         finally:
             self._lease_count -= 1
-            with suppress(BufferError):  # an exporter that is still there keeps these bytes mapped
+            with suppress(BufferError):  # an object that still exports these bytes keeps them mapped
                 lease.release()
 
     def msync(self) -> None:
@@ -279,5 +279,5 @@ class _MappedFile(Mapping):
         self._tally.step_count += 1
         for view in (self._words_u64, self._words_u32, self._bytes):
             view.release()
-        with suppress(BufferError):  # the frames of an exception may hold arrays: the memory goes with the last
+        with suppress(BufferError):  # frames of an exception may hold arrays; the memory is freed with the last one
             self._memory.close()

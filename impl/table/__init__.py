@@ -1,4 +1,4 @@
-"""A table's directory: `_meta`, `_cv`, symbols, partitions and their names, and new tables.
+"""A table's directory: `_meta`, `_cv`, symbols, partitions and their names; creating tables.
 
-It imports `txn` and the rooms before it. Begin with `table.py`.
+It imports `txn` and the packages before it. Begin with `table.py`.
 """

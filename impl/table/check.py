@@ -1,4 +1,4 @@
-"""`_meta` and `_txn` against `_pm`: files that name the same columns and times, and must mean the same."""
+"""Whether `_meta` and `_txn` agree with `_pm` about columns and times."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tornproof.impl.types.questdb import DESIGNATED, TypeTag, tag_of
 
 
 def check_against_table(resolved: ResolvedPartition, metadata: TableMetadata | None) -> Iterator[Problem]:
-    """Yield where a partition's committed generation contradicts the table's columns or the partition's own time.
+    """Yield where a partition's committed generation contradicts the table's columns or the partition's interval.
 
-    `metadata` is None where there is no `_meta`; then only the times in `_txn` are compared.
+    `metadata` is None if there is no `_meta`; then only the times in `_txn` are compared.
     """
     if metadata is not None:
         yield from _check_columns(resolved, metadata)
@@ -28,7 +28,7 @@ def check_against_table(resolved: ResolvedPartition, metadata: TableMetadata | N
 
 
 def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iterator[Problem]:
-    """Columns are matched by writer index; a partition keeps the name of its time when a column is renamed."""
+    """Compare columns by writer index, not by name: a partition keeps the old name of a renamed column."""
     header, label = resolved.metadata.header, resolved.files.pm_label
     by_key = {column_key(position, column): column for position, column in enumerate(header.columns)}
     for wanted in metadata.columns:
@@ -44,10 +44,10 @@ def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iter
 
 
 def is_same_type(column: Column, table_type: int) -> bool:
-    """Whether a partition's column has the type that `_meta` gives it."""
+    """Whether a partition's column has the type in `_meta`."""
     if column.type < 0:
         return _arrow(column, table_type) == _arrow(column, column.type)
-    # Only `_pm` marks the designated timestamp in its type.
+    # Only `_pm` marks the designated timestamp in the type.
     is_timestamp = tag_of(column.type) is TypeTag.TIMESTAMP
     return (DESIGNATED.put(column.type, 0) if is_timestamp else column.type) == table_type
 
@@ -57,7 +57,7 @@ def _arrow(column: Column, column_type: int) -> object:
 
 
 def _check_times(resolved: ResolvedPartition, metadata: TableMetadata | None) -> Iterator[Problem]:
-    """All rows lie in the partition's interval, so that one partition's files cannot pass for another's."""
+    """Check that all rows are in the partition's interval, which reveals another partition's files."""
     times = _times_of(resolved.metadata)
     if times is None:
         return

@@ -1,4 +1,4 @@
-"""`_cv`: by which suffix the files of columns are called that were added or renamed."""
+"""`_cv`: the name suffixes of the files of added or renamed columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_name_txns(storage: ReadableStorage, path: str, *, version: int) -> dict
 
 
 def decode_name_txns(data: Buffer, *, version: int, file: str) -> dict[int, int]:
-    """Return the suffixes of column files by writer index; columns without one have their plain name.
+    """Return the suffixes of column files by writer index; columns without one have none.
 
     `version` is the COLUMN_VERSION of the committed record in `_txn`; the file may be one commit ahead of it, because
     `_cv` is committed first (docs/format.md). Raises CorruptError.

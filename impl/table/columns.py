@@ -1,4 +1,4 @@
-"""The columns of a table, and what tells the columns of a partition apart."""
+"""The columns of a table, and how columns of its partitions are identified."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE_WIDTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotColumn:
-    """A column as the table has it; `physical_type` matters only where the QuestDB type says nothing."""
+    """A column of a table; `physical_type` matters only if the QuestDB type is unknown."""
 
     id: int
     name: str
@@ -26,7 +26,7 @@ class SnapshotColumn:
 
     @classmethod
     def of(cls, key: int, column: Column) -> Self:
-        """Return a partition's column as that of a table which knows no more of it; `key` becomes its id."""
+        """Return a partition's column as a table column with the id `key`."""
         return cls(
             id=key,
             name=column.name,
@@ -37,26 +37,26 @@ class SnapshotColumn:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type that its values are returned in."""
+        """The Arrow type of its values."""
         return arrow_type(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
 
     def constant(self, row_count: int) -> pa.Array:
-        """Return the values of rows that hold nothing in this column: nulls, or false and 0 where there are none."""
+        """Return the values of rows without this column: nulls, or false and 0 for types without null."""
         return pa.repeat(self.missing, row_count).cast(self.arrow_type)
 
     def without_nulls(self, values: pa.Array) -> pa.Array:
-        """Return values with false and 0 for nulls where the type has none.
+        """Return values with nulls replaced by false and 0 if the type has no null.
 
-        Later releases write these types as optional, but the server knows no nulls of them.
+        Later releases write these types as optional, but the server has no nulls for them.
         """
         return values if is_nullable(self.type) or not values.null_count else values.fill_null(self.missing)
 
     @property
     def width_bytes(self) -> int:
-        """The bytes of a value in memory; a guess that is never too high where they differ."""
+        """The bytes of a value in memory; a lower bound for types of variable width."""
         of = self.arrow_type
         if pa.types.is_fixed_size_binary(of):
-            # Arrow counts its bits in 32 of them. Even of values without bytes a bit each says whether they are null.
+            # Arrow's bit widths have 32 bits. Even values without bytes have a validity bit each.
             return max(1, int(of.byte_width))
         try:
             return -(-int(of.bit_width) // 8)
@@ -65,20 +65,20 @@ class SnapshotColumn:
 
     @property
     def missing(self) -> pa.Scalar:
-        """What a row that holds nothing has: null, or false and 0 where there are none."""
+        """The value of a row without this column: null, or false and 0 for types without null."""
         return missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
 
 
 def column_key(position: int, column: Column) -> int:
-    """Return what tells a partition's columns apart: the writer index, or a negative number where there is none."""
+    """Return the key of a partition's column: its writer index, or a negative number if it has none."""
     return column.id if column.id >= 0 else -2 - position
 
 
 def column_positions(header: FileHeader) -> dict[int, int]:
-    """Return where a partition has its columns, by what tells them apart."""
+    """Return the indices of a partition's columns by their keys."""
     return {column_key(location, column): location for location, column in enumerate(header.columns)}
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:
-    """Whether `_pm` already says all there is to know of the chunk; of nested lists it does not tell the rows."""
+    """Whether `_pm` shows that all values are null; for nested lists it does not say how many rows there are."""
     return column.max_rep_level == 0 and 0 < chunk.num_values == chunk.null_count

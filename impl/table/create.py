@@ -1,6 +1,6 @@
-"""Making a table: a directory with the files that say what it is, and no rows yet.
+"""Creating a table without rows: a directory with its metadata files.
 
-`_txn` gets its name last, so a directory whose making was interrupted is not a table, and can be made again.
+`_txn` gets its name last, so an interrupted creation leaves no table, and can be repeated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNNAMED_TXN_FILE = "_txn.new"
 OWN_FILES = frozenset({META_FILE, CV_FILE, NAME_FILE, UNNAMED_TXN_FILE})
 NAME_LENGTH_MAX = 127
 COLUMN_COUNT_MAX = 100_000
-# What the names of column files cannot hold, or what SQL means something else by.
+# Not allowed in names of column files, or with another meaning in SQL.
 NAME_CHARACTERS_REJECTED = frozenset("?.,'\"\\/:()+-*%~\x7f\ufeff") | frozenset(map(chr, range(0x10)))
 _MEANINGFUL_BITS = {
     TypeTag.TIMESTAMP: TAG.mask | NANOSECOND.mask,
@@ -52,7 +52,7 @@ _MEANINGFUL_BITS = {
 
 
 class TableRejectedError(TornproofError):
-    """The columns or names that a new table was to have cannot be those of a table."""
+    """The columns or names of a new table are invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,11 @@ def create_table(
     partition_by: PartitionBy,
     table_id: int = 1,
 ) -> Table:
-    """Make a table without rows in a new directory `path`, durable when this returns, and open it.
+    """Create a table without rows in a new directory `path`, durable when this returns, and open it.
 
-    `timestamp` names the designated timestamp. The table's name is that of the directory, up to a `~`. Raises
-    TableRefusedError for columns or names that no table can have, StorageError; a directory that is there must hold
-    nothing but the files of a creation that was interrupted.
+    `timestamp` names the designated timestamp. The table's name is that of the directory, up to a `~`. An existing
+    directory may only contain the files of an interrupted creation. Raises TableRejectedError for invalid columns or
+    names, StorageError.
     """
     path = path.rstrip("/")
     parent, _, directory = path.rpartition("/")

@@ -37,7 +37,7 @@ class PartitionBy(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One live column of the table; `id` is its writer index, which stays the same for good."""
+    """One column of the table that is not dropped; `id` is its writer index, which never changes."""
 
     id: int
     name: str
@@ -81,7 +81,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
     slots: list[TableColumn | None] = []
     slot_of: dict[int, int] = {}
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
-        # A column whose type was changed is a new one that stands in the old one's place.
+        # A column whose type was changed is a new column at the old one's position.
         slot_of[index] = slot_of.get(record.replacing_index - 1, len(slots))
         if slot_of[index] == len(slots):
             slots.append(None)
@@ -128,7 +128,7 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
 
 
 def encode_name(name: str) -> bytes:
-    """Return a name as QuestDB stores it: the number of its UTF-16 code units, then these."""
+    """Return a name as QuestDB stores it: the number of UTF-16 code units, then the units."""
     units = name.encode("utf-16-le")
     return layout.NameLength(code_unit_count=len(units) // CODE_UNIT_BYTES).pack() + units
 

@@ -1,4 +1,4 @@
-"""One parquet partition of a committed version: its `_pm` resolved and checked, its data.parquet at the token."""
+"""One parquet partition of a committed version: its `_pm`, resolved and checked, and its data.parquet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TAIL_BYTES = ParquetTail.layout.size_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFiles:
-    """The directory of a partition; `name` is how errors call it, `path` where it is."""
+    """The directory of a partition at `path`; `name` is used in errors."""
 
     storage: ReadableStorage
     path: str
@@ -33,24 +33,24 @@ class PartitionFiles:
 
     @property
     def pm_label(self) -> str:
-        """How errors call `_pm`."""
+        """The name of `_pm` in errors."""
         return f"{self.name}/{PM_FILE}"
 
     @property
     def data_label(self) -> str:
-        """How errors call data.parquet."""
+        """The name of data.parquet in errors."""
         return f"{self.name}/{DATA_FILE}"
 
     def has_pm(self) -> bool:
-        """Return whether anything stands where `_pm` should."""
+        """Return whether anything exists at the path of `_pm`."""
         return self.storage.kind(f"{self.path}/{PM_FILE}") is not EntryKind.MISSING
 
     def open_data(self) -> ReadableFile:
-        """Open data.parquet; CorruptError when it is not there, because `_txn` names it."""
+        """Open data.parquet; raises CorruptError if it is missing, because `_txn` names it."""
         return self._open(DATA_FILE, self.data_label)
 
     def open_pm(self) -> ReadableFile:
-        """Open `_pm`; CorruptError when it is not there, because `_txn` names it."""
+        """Open `_pm`; raises CorruptError if it is missing, because `_txn` names it."""
         return self._open(PM_FILE, self.pm_label)
 
     def _open(self, file_name: str, label: str) -> ReadableFile:
@@ -67,7 +67,7 @@ class PartitionFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedMetadata:
-    """The bytes of `_pm` up to the published size, and the size that the file really has."""
+    """The bytes of `_pm` up to the published size, and the actual size of the file."""
 
     content: bytes
     file_size_bytes: int
@@ -75,7 +75,7 @@ class PublishedMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPartition:
-    """A partition with its committed generation; nothing here holds a file open."""
+    """A partition with its committed generation; no file is kept open."""
 
     files: PartitionFiles
     partition: Partition
@@ -85,7 +85,7 @@ class ResolvedPartition:
 
 
 def read_published(files: PartitionFiles) -> PublishedMetadata:
-    """Read `_pm` up to the size that its header publishes; the file's own size only rejects.
+    """Read `_pm` up to the size that its header publishes; the file's own size is only used to reject that.
 
     Raises CorruptError, and UnsupportedError above 64 MiB.
     """
@@ -125,7 +125,7 @@ def resolve_partition(files: PartitionFiles, partition: Partition) -> ResolvedPa
 def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
     """Yield what contradicts the committed generation, without reading a page.
 
-    Compared are `_pm` with itself, the row count of `_txn`, and the size and last bytes of data.parquet
+    Checked are the consistency of `_pm`, the row count in `_txn`, and the size and last bytes of data.parquet
     (docs/how-it-works.md).
     """
     metadata, partition, files = resolved.metadata, resolved.partition, resolved.files
@@ -138,9 +138,9 @@ def check_partition(resolved: ResolvedPartition) -> Iterator[Problem]:
 
 
 def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
-    """Yield what is wrong with a partition of a release without `_pm`: data.parquet is there and ends at the token.
+    """Yield what is wrong with a partition of a release without `_pm`: data.parquet must exist and end at the token.
 
-    A native partition whose flag was damaged looks like one, but for this.
+    This distinguishes it from a native partition with a damaged flag.
     """
     if partition.token < TAIL_BYTES:
         expected = f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet"
@@ -153,7 +153,7 @@ def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Pr
 
 
 def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
-    """Yield what contradicts that the partition is native: rows of one taken for native by mistake would vanish."""
+    """Yield what contradicts that the partition is native: rows of one that is not would silently be missing."""
     if partition.token > 0 and not partition.parquet_was_generated:
         expected = f"-1 or 0, because the flags say that there is no {DATA_FILE}"
         yield Problem(TXN_FILE, f"TOKEN of {files.name}", partition.token_offset_bytes, expected, str(partition.token))
@@ -166,7 +166,7 @@ def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Proble
 
 
 def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
-    """Read the bytes of one column chunk; CorruptError when the file ends before it, UnsupportedError above 128 MiB."""
+    """Read the bytes of one column chunk; CorruptError if the file ends before it, UnsupportedError above 128 MiB."""
     if chunk.total_compressed > CHUNK_LIMIT_BYTES:
         raise UnsupportedError(
             file, "column chunk", chunk.byte_range_start, f"at most {CHUNK_LIMIT_BYTES} bytes", chunk.total_compressed
@@ -180,11 +180,11 @@ def read_chunk(handle: ReadableFile, chunk: Chunk, *, file: str) -> bytes:
 
 
 def _check_data(files: PartitionFiles, token: int, footer_length: int | None) -> Iterator[Problem]:
-    """Yield what is wrong with the size and the last bytes of data.parquet; CorruptError when it is not there."""
+    """Yield what is wrong with the size and the last bytes of data.parquet; raises CorruptError if it is missing."""
     label = files.data_label
     with files.open_data() as handle:
         size_bytes = handle.size_bytes()
-        # The file may be cut after its size was asked for.
+        # The file may be truncated after its size was read.
         tail = handle.pread(TAIL_BYTES, token - TAIL_BYTES) if token <= size_bytes else b""
     if len(tail) < TAIL_BYTES:
         expected = f"{token} bytes or more, the committed token"
@@ -203,7 +203,7 @@ def _check_data(files: PartitionFiles, token: int, footer_length: int | None) ->
 def _token_missing(
     files: PartitionFiles, partition: Partition, published: PublishedMetadata, error: TokenMissingError
 ) -> CorruptError:
-    """Say what `_txn` asks for, and whether the generation stands behind the published size."""
+    """Return the error, which says if the generation is in the file but behind the published size."""
     actual = str(partition.token)
     unpublished = _unpublished_generation(files, published)
     if unpublished is not None and unpublished.token == partition.token:

@@ -1,4 +1,4 @@
-"""The directory of a partition, from its timestamp, the table's interval and the name's transaction."""
+"""The name of a partition's directory, from its timestamp, the table's interval and the name's transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NANOSECONDS_IN_MICROSECOND = 1_000
 UNPARTITIONED_DIRECTORY = "default"
 EPOCH = datetime.datetime(1970, 1, 1)
 
-# How much of 2024-10-01T05:00:00 the name of an interval is made of.
+# How many characters of 2024-10-01T05:00:00 the name of an interval has.
 _NAME_LENGTHS = {PartitionBy.DAY: 10, PartitionBy.MONTH: 7, PartitionBy.YEAR: 4, PartitionBy.HOUR: 13}
 _INTERVALS = {
     PartitionBy.HOUR: datetime.timedelta(hours=1),
@@ -27,8 +27,8 @@ _PARTITION_NAME = re.compile(
 def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *, nanoseconds: bool) -> tuple[str, ...]:
     """Return the names that the partition's directory can have: one, or none for an impossible time.
 
-    A partition that was split off starts inside the interval and has a longer name (docs/format.md; QuestDB's own
-    naming of partitions: the day, then only as much of the time as is not zero).
+    A partition that was split off starts inside the interval and has a longer name (docs/format.md): as in QuestDB, the
+    day, then only as much of the time as is not zero.
     """
     suffix = "" if name_txn == -1 else f".{name_txn}"
     if partition_by is PartitionBy.NONE:
@@ -48,7 +48,7 @@ def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *,
 
 
 def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool) -> int | None:
-    """Return the first timestamp after the interval in which `timestamp` lies, or None where there is none."""
+    """Return the first timestamp after the interval of `timestamp`, or None if there is none."""
     unit = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1
     try:
         start = _floor(EPOCH + datetime.timedelta(microseconds=timestamp // unit), partition_by)
@@ -67,7 +67,7 @@ def interval_end(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool
 
 
 def interval_start(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bool) -> int | None:
-    """Return the first timestamp of the interval in which `timestamp` lies, or None where there is none."""
+    """Return the first timestamp of the interval of `timestamp`, or None if there is none."""
     unit = NANOSECONDS_IN_MICROSECOND if nanoseconds else 1
     if partition_by is PartitionBy.NONE:
         return None
@@ -79,12 +79,12 @@ def interval_start(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bo
 
 
 def looks_like_partition(name: str) -> bool:
-    """Return whether a directory's name is that of a partition, of any interval and any transaction."""
+    """Return whether a directory's name can be that of a partition, of any interval and any transaction."""
     return _PARTITION_NAME.fullmatch(name) is not None
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return the interval's part of a partition directory's name and its transaction, -1 where it has none."""
+    """Return the interval and the transaction of a partition directory's name, -1 if it has none."""
     interval, _, name_txn = name.partition(".")
     return interval, int(name_txn) if name_txn else -1
 

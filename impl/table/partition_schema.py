@@ -1,6 +1,6 @@
-"""How release 9.4.2 lays out a table's columns in a new partition: the `_pm` header and the Thrift schema.
+"""A table's columns in a new partition, as release 9.4.2 writes them: the `_pm` header and the Thrift schema.
 
-Sources: docs/format.md, and the real files of that release, whose schema elements this repeats byte for byte.
+Sources: docs/format.md, and real files of that release, whose schema elements are reproduced byte for byte.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PHYSICAL_TYPES = {tag: physical for physical, tags in _STORED_AS.items() for ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Annotation:
-    """What a schema element says of the meaning of its values; None where release 9.4.2 leaves it out."""
+    """The annotations of a schema element, None where release 9.4.2 has none."""
 
     converted_type: int | None = None
     logical_type: Struct | None = None
@@ -62,13 +62,13 @@ class _Annotation:
     precision: int | None = None
 
     def without_positions(self) -> tuple[int | None, bytes | None, int | None, int | None]:
-        """Return what it says, wherever in a file it says so."""
+        """Return the annotations without their positions in a file, for comparison."""
         logical = None if self.logical_type is None else encode(self.logical_type)
         return self.converted_type, logical, self.scale, self.precision
 
 
 def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
-    """Return the physical type and the FIXED_BYTE_LEN that QuestDB stores a type with, None for impossible types."""
+    """Return the physical type and the FIXED_BYTE_LEN with which QuestDB stores a type, None for impossible types."""
     tag = tag_of(column_type)
     if (
         tag is None
@@ -80,7 +80,7 @@ def physical_form(column_type: int) -> tuple[PhysicalType, int] | None:
 
 
 def has_questdb_form(element: SchemaElement, column_type: int) -> bool:
-    """Whether an element stores values of a type, and says what they mean, as every release of QuestDB does."""
+    """Whether an element has the physical type and the annotations that every release of QuestDB gives a type."""
     said = _Annotation(
         converted_type=element.converted_type,
         logical_type=element.logical_type,
@@ -96,11 +96,11 @@ def has_questdb_form(element: SchemaElement, column_type: int) -> bool:
 def new_header(
     metadata: TableMetadata, *, bloom_ids: Collection[int] = (), blooms_external: bool = False
 ) -> FileHeader:
-    """Return the header of a new partition with the table's columns of now.
+    """Return the header of a new partition with the table's current columns.
 
-    `bloom_ids` are the ids of the columns that have bloom filters, in data.parquet where they are external. FLAGS
-    repeat the repetition of the Thrift schema, as after a rewrite by 9.4.2 (docs/format.md, "Two generators").
-    Raises UnsupportedError for a column of unknown type.
+    `bloom_ids` are the ids of the columns with bloom filters, which are in data.parquet if `blooms_external`. FLAGS
+    have the repetition of the Thrift schema, as after a rewrite by 9.4.2 (docs/format.md). Raises UnsupportedError for
+    a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
     positions = {column.id: position for position, column in enumerate(columns)}
@@ -122,9 +122,9 @@ def new_header(
 
 
 def schema_elements(header: FileHeader, *, table_name: str) -> tuple[Struct, ...]:
-    """Return the Thrift SchemaElements of the columns, after a root that is called like the table.
+    """Return the Thrift SchemaElements of the columns, after a root named after the table.
 
-    Every column must have QuestDB's own physical type, as those of `new_header` have.
+    Every column must have QuestDB's physical type, as those of `new_header` have.
     """
     root = make(SCHEMA_ELEMENT, name=table_name, num_children=len(header.columns))
     return (root, *(_element(column) for column in header.columns))
@@ -134,7 +134,7 @@ def _column(column: TableColumn, timestamp_id: int) -> Column:
     form = physical_form(column.type)
     if form is None:
         raise UnsupportedError(
-            META_FILE, f"TYPE of column {column.name!r}", None, "a type that is known how to store", column.type
+            META_FILE, f"TYPE of column {column.name!r}", None, "a type with a known Parquet form", column.type
         )
     is_timestamp = column.id == timestamp_id
     column_type = DESIGNATED.put(column.type, 1) if is_timestamp else column.type

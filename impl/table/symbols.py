@@ -1,6 +1,6 @@
-"""A symbol column's dictionary, from the table's `<column>.o` and `<column>.c`: key by key, in the order of the keys.
+"""A symbol column's dictionary in key order, from the table's `<column>.o` and `<column>.c`.
 
-How many symbols there are is what `_txn` says: bytes behind them are of nobody, or of a commit that did not happen.
+The number of symbols is in `_txn`: bytes behind them are unused, or from a commit that was not completed.
 Source: docs/format.md, checked on tables of 9.3.4 to 2026-07.
 """
 
@@ -31,19 +31,19 @@ CODE_UNIT_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class SymbolTable:
-    """The symbols of one column; a symbol's key is its place."""
+    """The symbols of one column; a symbol's key is its index."""
 
     symbols: tuple[str, ...]
     _keys: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_keys", {symbol: key for key, symbol in enumerate(self.symbols)})
-        assert len(self._keys) == len(self.symbols), "a symbol stands twice"
+        assert len(self._keys) == len(self.symbols), "a symbol occurs twice"
 
     def key_of(self, symbol: str, *, column: str = "symbol", row: int | None = None) -> int:
-        """Return the symbol's key; RowsRefusedError for a new one, naming the column and row that the caller says.
+        """Return the symbol's key; raises RowsRejectedError for a new one, naming the given column and row.
 
-        A new symbol would have to be added to the table's dictionary and to its index, which this writer does not do.
+        A new symbol would have to be added to the table's dictionary and its index, which this writer cannot do.
         """
         key = self._keys.get(symbol)
         if key is None:
@@ -53,9 +53,9 @@ class SymbolTable:
 
 
 def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, SymbolTable]:
-    """Return the dictionary of each live symbol column, by the column's name.
+    """Return the dictionaries of the symbol columns by column name, without dropped columns.
 
-    `transaction` is the committed version: it has a count for each of them, in writer order. Raises CorruptError,
+    `transaction` is the committed version, with a count for each of them, in writer order. Raises CorruptError,
     UnsupportedError, StorageError.
     """
     columns = () if table.metadata is None else table.metadata.columns
@@ -110,7 +110,7 @@ def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
         raise CorruptError(file, "size", None, f"{end_bytes} bytes for {count} symbols", len(data))
     offsets: list[int] = np.frombuffer(data, "<i8", count + 1, HEADER_BYTES).tolist()
     for key, (start, end) in enumerate(itertools.pairwise([0, *offsets])):
-        # The first offset is 0, and the shortest symbol is its length alone.
+        # The first offset is 0, and an empty symbol consists of its length.
         low, high = (0, 0) if key == 0 else (start + LENGTH_BYTES, CHARACTERS_LIMIT_BYTES)
         if not low <= end <= high:
             kind = UnsupportedError if key and low <= end else CorruptError
@@ -119,7 +119,7 @@ def decode_offsets(data: bytes, count: int, *, file: str) -> list[int]:
 
 
 def decode_symbols(data: bytes, offsets: list[int], *, file: str) -> tuple[str, ...]:
-    """Return the symbols that stand between the offsets; CorruptError for other lengths, bad UTF-16 and repetitions."""
+    """Return the symbols between the offsets; raises CorruptError for other lengths, bad UTF-16 and repetitions."""
     symbols: dict[str, None] = {}
     for key, (start, end) in enumerate(itertools.pairwise(offsets)):
         length = layout.SymbolLength.unpack(data, start, file=file).code_unit_count

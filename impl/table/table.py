@@ -14,20 +14,20 @@ from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, saf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table that can be read; `metadata` is None where a folder holds no `_meta`, as commit histories do."""
+    """A table that can be read; `metadata` is None if the directory has no `_meta`, as in commit histories."""
 
     storage: ReadableStorage
     path: str
     metadata: TableMetadata | None
 
     def transaction(self) -> Transaction:
-        """Return the committed version of now; raises as `safe_read` does."""
+        """Return the current committed version; raises as `safe_read` does."""
         return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
 
     def directory_of(self, partition: Partition) -> str:
-        """Return the name of the partition's directory, whether or not it is there.
+        """Return the name of the partition's directory, whether or not it exists.
 
-        Raises CorruptError for a timestamp that no calendar has.
+        Raises CorruptError for a timestamp outside of the calendar.
         """
         names = tuple(name for names in self._candidates(partition) for name in names)
         if not names:
@@ -40,7 +40,7 @@ class Table:
         return next(present, names[0])
 
     def files_of(self, partition: Partition) -> PartitionFiles:
-        """Return where the partition's files lie; raises as `directory_of` does."""
+        """Return the partition's files; raises as `directory_of` does."""
         name = self.directory_of(partition)
         return PartitionFiles(storage=self.storage, path=f"{self.path}/{name}", name=name)
 
@@ -71,7 +71,7 @@ class Table:
 
 
 def open_table(storage: ReadableStorage, path: str) -> Table:
-    """Open the table in the directory `path`; reads `_meta` where it is.
+    """Open the table in the directory `path`; reads `_meta` if it exists.
 
     Raises NotATableError, CorruptError for a damaged `_meta`, StorageError.
     """

@@ -1,4 +1,4 @@
-"""The `_txn` file: both areas, a version that is read beside a writer, its publication, and pins of readers.
+"""The `_txn` file: decoding, reading beside a writer, planning the next version, and pins of readers.
 
-It imports the rooms before it. Begin with `transaction.py`.
+It imports the packages before it. Begin with `transaction.py`.
 """

@@ -1,8 +1,8 @@
-"""`_txn` through a mapping, word by word, as the server's own readers load it while a writer is at work.
+"""`_txn` read through a mapping, word by word, as the server's readers load it beside a writer.
 
-Only for tables that nobody cuts: a load behind the end of a cut file is a bus error, so what servers up to 9.4.3 may be
-writing is read by `safe_read`. Each fence and the final look is a function of its own, because the
-protocol hangs on every one of them.
+Only for files that are never truncated: a load behind the end of the file is a bus error, so tables of servers up to
+9.4.3 are read by `safe_read`. Each fence and the final check is a function of its own, so that each can be tested by
+removing it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _BASE = layout.BaseHeader.layout
 
 
 class MappedTransactions(AbstractContextManager["MappedTransactions"]):
-    """A `_txn` that stays mapped from one read to the next; leaving its `with` block gives it back."""
+    """A `_txn` that stays mapped between reads; leaving its `with` block unmaps it."""
 
     def __init__(self, storage: Storage, path: str, *, file: str = TXN_FILE) -> None:
-        """Open and map the file, which errors call `file`; raises CorruptError, StorageError."""
+        """Open and map the file, called `file` in errors; raises CorruptError, StorageError."""
         self._storage = storage
         self._file = file
         self._handle = storage.open_for_reading(path)
@@ -54,8 +54,9 @@ class MappedTransactions(AbstractContextManager["MappedTransactions"]):
     def read(self) -> Transaction:
         """Return the committed version, whose number must be the same before and after (docs/format.md).
 
-        Spins for at most a second of the storage's clock, then raises BusyError. Raises CorruptError, UnsupportedError
-        and StorageError; a record is judged only after the final look, when it is surely whole.
+        Retries for at most a second of the storage's clock, then raises BusyError. Raises CorruptError,
+        UnsupportedError and StorageError; a record is only decoded after the final check, which ensures that it is not
+        torn.
         """
         deadline = self._storage.monotonic_seconds() + SPIN_SECONDS
         while True:
@@ -72,7 +73,7 @@ class MappedTransactions(AbstractContextManager["MappedTransactions"]):
             self._storage.sleep_seconds(SPIN_PAUSE_SECONDS)
 
     def close(self) -> None:
-        """Give the mapping and the file back; closing twice is harmless."""
+        """Close the mapping and the file; closing twice is harmless."""
         if self._mapping is not None:
             self._mapping.unmap()
             self._mapping = None
@@ -91,7 +92,7 @@ class MappedTransactions(AbstractContextManager["MappedTransactions"]):
         return min(self._handle.size_bytes(), AREA_LIMIT_BYTES)
 
     def _reaches(self, area: Area) -> bool:
-        """Map more where an area of a possible size needs it, and say whether all of it can be loaded."""
+        """Map more if an area of a valid size needs it, and return whether all of it can be loaded."""
         try:
             check_area(area, AREA_LIMIT_BYTES, file=self._file)
         except CorruptError:
@@ -126,12 +127,12 @@ def load_version(mapping: Mapping) -> int:
 
 
 def fence_after_version(storage: Storage) -> None:
-    """Keep the loads of slot and area behind that of the version, whose commit stored them before it."""
+    """Order the loads of slot and area behind that of the version, because a commit stores them before it."""
     storage.load_fence()
 
 
 def load_slot(mapping: Mapping, version: int) -> bytes:
-    """Return a base header in which nothing stands but the version and the slot that it selects."""
+    """Return a base header with only the version and the slot that it selects."""
     start = _BASE.offset_of(f"{'ab'[version % 2]}_record_offset")
     slot = b"".join(
         _word(mapping.load_u32(offset_bytes), SLOT_WORD_BYTES)
@@ -142,7 +143,7 @@ def load_slot(mapping: Mapping, version: int) -> bytes:
 
 
 def load_area(mapping: Mapping, area: Area) -> bytes:
-    """Return the bytes of an area that is aligned and inside the mapping, loaded in words of 8."""
+    """Return the bytes of an aligned area inside the mapping, loaded in words of 8 bytes."""
     end_bytes = area.record_offset + area.size_bytes
     return b"".join(
         _word(mapping.load_u64(offset_bytes), WORD_BYTES)
@@ -151,12 +152,12 @@ def load_area(mapping: Mapping, area: Area) -> bytes:
 
 
 def fence_before_final_look(storage: Storage) -> None:
-    """Keep the final look behind the loads of the record: a word of a later commit then shows a later version."""
+    """Order the final check behind the loads of the record: it then sees the version of any later commit they saw."""
     storage.load_fence()
 
 
 def is_committed_still(mapping: Mapping, version: int) -> bool:
-    """Look at the version once more: while it stands, nothing was stored into its area."""
+    """Load the version again: if it is unchanged, so is its area."""
     return load_version(mapping) == version
 
 

@@ -1,8 +1,8 @@
-"""Who uses a table: locks on bytes of `_pins`, which hold nothing on disk and go with the process that took them.
+"""Writers and readers of a table: locks on bytes of `_pins`, which end with the process that took them.
 
-A reader share-locks the byte whose number is its version; the writer locks the last byte that has a number, and before
-it removes a directory also all bytes below the oldest version that it keeps (docs/writing.md). The locks belong to
-the open file: a child process that is forked (not spawned) shares and so prolongs them.
+A reader takes a shared lock on the byte whose offset is its version; the writer locks the last possible byte and,
+before it removes a directory, also all bytes below the oldest version that it keeps (docs/writing.md). The locks belong
+to the open file: a forked (not spawned) child process shares and therefore prolongs them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ PIN_ATTEMPTS_MAX = 100
 
 
 class WriterLock(AbstractContextManager["WriterLock"]):
-    """The right to write to a table, until `release` or the end of the process."""
+    """The lock of a table's only writer, until `release` or the end of the process."""
 
     def __init__(self, file: File) -> None:
-        """Take over an open `_pins` on which the writer's byte is locked."""
+        """Take ownership of an open `_pins` on which the writer's byte is locked."""
         self._file = file
 
     @contextmanager
     def exclude_pins_below(self, oldest_kept_version: int) -> Iterator[bool]:
-        """Say whether no reader pins a version below that one, and if so let none do it inside the `with` block."""
+        """Return whether no reader pins a version below that one; if so, none can inside the `with` block."""
         if oldest_kept_version <= 0:
             yield True
             return
@@ -40,7 +40,7 @@ class WriterLock(AbstractContextManager["WriterLock"]):
             self._file.unlock(**span)
 
     def release(self) -> None:
-        """Let other writers in; releasing twice is harmless."""
+        """Release the lock; releasing twice is harmless."""
         self._file.close()
 
     def __exit__(self, *exception: object) -> None:
@@ -49,10 +49,10 @@ class WriterLock(AbstractContextManager["WriterLock"]):
 
 
 class Pin(AbstractContextManager["Pin"]):
-    """A version whose directories no writer removes until `release`, if `is_held`; a foreign table's is not held."""
+    """A version whose directories no writer removes until `release`, if `is_held`; never held in a server's table."""
 
     def __init__(self, transaction: Transaction, file: File | None) -> None:
-        """Take over an open `_pins` on which the version's byte is locked, or None."""
+        """Take ownership of an open `_pins` on which the version's byte is locked, or None."""
         self.transaction = transaction
         self._file = file
 
@@ -63,11 +63,11 @@ class Pin(AbstractContextManager["Pin"]):
 
     @property
     def is_held(self) -> bool:
-        """Whether a writer of this library respects the pin; without one, a vanished file means: read anew."""
+        """Whether writers of this library respect the pin; if not, read the version again when a file is missing."""
         return self._file is not None
 
     def release(self) -> None:
-        """Give the version up; releasing twice is harmless."""
+        """Release the pin; releasing twice is harmless."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -78,9 +78,9 @@ class Pin(AbstractContextManager["Pin"]):
 
 
 def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
-    """Become the table's only writer; makes `_pins` where it is missing.
+    """Become the table's only writer; creates `_pins` if it is missing.
 
-    Raises BusyError while another writer is, StorageError (also where the platform has no such locks).
+    Raises BusyError if there is another writer, StorageError (also if the platform has no such locks).
     """
     file = storage.open_for_writing(f"{table_path}/{PINS_FILE}", OpenMode.EXISTING_OR_NEW)
     try:
@@ -93,9 +93,9 @@ def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
 
 
 def pin_committed(storage: Storage, table_path: str) -> Pin:
-    """Pin the committed version of now; never writes, so a table without `_pins` gives a pin that is not held.
+    """Pin the current committed version; never writes, so in a table without `_pins` the pin is not held.
 
-    Raises as `safe_read` does, and BusyError when commits keep overtaking the pin.
+    Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
     """
     txn_path = f"{table_path}/{TXN_FILE}"
     transaction = safe_read(storage, txn_path)
@@ -116,10 +116,10 @@ def pin_committed(storage: Storage, table_path: str) -> Pin:
 
 
 def _lock_committed(storage: Storage, file: File, txn_path: str, transaction: Transaction) -> Transaction:
-    """Lock the committed version, and return it as it reads under the lock.
+    """Lock the committed version, and return it as read under the lock.
 
-    A purger that is refused nothing has seen a later version than the lock's, and so does the second look. A refused
-    lock means the same: only versions before the committed one are ever locked against readers.
+    If a purge misses this lock, the locked version is already obsolete, which the second read detects. A denied lock
+    means the same: only versions before the committed one are ever locked against readers.
     """
     for _ in range(PIN_ATTEMPTS_MAX):
         span = {"offset_bytes": transaction.version, "size_bytes": 1}

@@ -1,7 +1,7 @@
-"""A long-lived reader of `_txn`: what changed since it looked last, by comparing entries and not by trusting versions.
+"""A long-lived reader of `_txn`, which finds changes by comparing entries instead of relying on version counters.
 
-QuestDB's own readers refresh an older partition's entry only when the partition table version or the column version
-moved (docs/format.md). A writer that forgets to move it is invisible to them; here it is named instead.
+QuestDB's own readers reload an older partition's entry only if the partition table version or the column version has
+changed (docs/format.md). They miss changes of a writer that does not update it; here such changes are reported.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tornproof.impl.txn.transaction import Partition, Transaction, safe_read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """The committed version now, and how its partitions differ from the last look.
+    """The current committed version, and how its partitions differ from the last reload.
 
-    `unchanged` may be kept open; `unannounced` are older partitions that changed, or are gone, although no version
-    said so.
+    `unchanged` may be kept open; `unannounced` are older partitions that changed, or are gone, without a change of the
+    version counters.
     """
 
     transaction: Transaction
@@ -26,7 +26,7 @@ class Reload:
 
 
 class TransactionReader:
-    """Follows one `_txn`; each reload gives a whole, consistent version."""
+    """Follows one `_txn`; each reload returns a consistent version."""
 
     def __init__(self, storage: ReadableStorage, path: str) -> None:
         """Remember the file without opening it."""
@@ -35,7 +35,7 @@ class TransactionReader:
         self._last: Transaction | None = None
 
     def reload(self) -> Reload:
-        """Read the committed version; raises as `safe_read` does and then keeps the last one for the next call."""
+        """Read the committed version; raises as `safe_read` does, and keeps the last version for the next call then."""
         transaction = safe_read(self._storage, self._path)
         last, self._last = self._last, transaction
         if last is None:
@@ -61,7 +61,7 @@ def _unannounced(last: Transaction, now: Transaction) -> tuple[Partition, ...]:
     )
     if announced:
         return ()
-    # The entry that was the last one grows without announcement; every older one must stand as it stood.
+    # The last entry may grow without announcement; every older one must be unchanged.
     older = last.partitions[:-1]
     changed = tuple(
         partition

@@ -1,4 +1,4 @@
-"""`_txn`: which version of a table is committed, and which partitions belong to it."""
+"""`_txn`: the committed version of a table, and its partitions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SIZE_BYTES = layout.PartitionTableSize.layout.size_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition of a committed version; the offsets are places in `_txn`.
+    """One partition of a committed version; the offsets are positions in `_txn`.
 
-    `row_count` is the authoritative one, also for the last partition, where it stands in the record itself;
-    `next_timestamp` is the start of the partition after this one.
+    `row_count` is the authoritative one, which for the last partition is in the record itself; `next_timestamp` is the
+    start of the following partition.
     """
 
     timestamp: int
@@ -44,7 +44,7 @@ class Partition:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the rows live in data.parquet."""
+        """Whether the rows are in data.parquet."""
         return bool(layout.PARQUET_FORMAT.get(self.flags))
 
     @property
@@ -54,12 +54,12 @@ class Partition:
 
     @property
     def flags_offset_bytes(self) -> int:
-        """Where row count and flags stand in `_txn`."""
+        """The position of row count and flags in `_txn`."""
         return self.entry_offset_bytes + layout.PartitionEntry.layout.offset_of("row_count_and_flags")
 
     @property
     def token_offset_bytes(self) -> int:
-        """Where the token stands in `_txn`."""
+        """The position of the token in `_txn`."""
         return self.entry_offset_bytes + layout.PartitionEntry.layout.offset_of("token")
 
 
@@ -75,7 +75,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """Where one of the two records stands; sizes are those of its slot in the base header."""
+    """The position of one of the two records; sizes are those in its slot of the base header."""
 
     name: str
     slot_offset_bytes: int
@@ -102,9 +102,9 @@ def area_of(base: layout.BaseHeader, version: int) -> Area:
 
 
 def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -> Transaction:
-    """Decode the committed record of `_txn`, or with `version` the one that this version selects.
+    """Decode the committed record of `_txn`, or the one that `version` selects.
 
-    Only the selected area is judged: the other one may be empty or half written at any time (docs/how-it-works.md).
+    Only the selected area is checked: the other one may be empty or half written at any time (docs/how-it-works.md).
     Raises CorruptError.
     """
     base = layout.BaseHeader.unpack(data, 0, file=file)
@@ -121,7 +121,7 @@ def decode_transaction(data: Buffer, *, file: str, version: int | None = None) -
 
 
 def check_area(area: Area, file_size_bytes: int, *, file: str) -> None:
-    """Raise CorruptError unless the area can stand where its slot says."""
+    """Raise CorruptError unless the slot's position and sizes are possible."""
     at, prefix = partial(layout.BaseHeader.at, file, 0), area.name.lower()
     if area.record_offset < HEADER_BYTES or area.record_offset % AREA_ALIGNMENT_BYTES:
         expected = f"a multiple of {AREA_ALIGNMENT_BYTES} from {HEADER_BYTES} on"
@@ -136,11 +136,11 @@ def check_area(area: Area, file_size_bytes: int, *, file: str) -> None:
 
 
 def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> Transaction:
-    """Read the committed version while a writer may be at work: the version must be the same before and after.
+    """Read the committed version beside a writer: the version must be the same before and after.
 
-    `file` is what errors call it. Spins for at most a second of the storage's clock, then raises BusyError; raises
-    CorruptError, UnsupportedError for a record that ends beyond 8 MiB, and StorageError (docs/format.md; `pread`
-    only, because releases up to 9.4.3 cut files under their readers).
+    `file` is its name in errors. Retries for at most a second of the storage's clock, then raises BusyError. Raises
+    CorruptError, UnsupportedError for a record that ends beyond 8 MiB, and StorageError (docs/format.md; only `pread`,
+    because releases up to 9.4.3 truncate files that have readers).
     """
     deadline = storage.monotonic_seconds() + SPIN_SECONDS
     with storage.open_for_reading(path) as handle:
@@ -148,7 +148,7 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
             before = read_version(handle, file)
             content = _read_live_area(handle, before, file)
             if read_version(handle, file) == before:
-                # Judging comes after the second look, so that a torn record of a moving file is never called damage.
+                # Decoding comes after the second check, so that a torn record is never reported as damage.
                 check_reach(area_of(layout.BaseHeader.unpack(content, 0, file=file), before), len(content), file=file)
                 return decode_transaction(content, file=file, version=before)
             if storage.monotonic_seconds() > deadline:
@@ -157,7 +157,7 @@ def safe_read(storage: ReadableStorage, path: str, *, file: str = TXN_FILE) -> T
 
 
 def read_version(handle: ReadableFile, file: str) -> int:
-    """Return the committed version of now from an open `_txn`; CorruptError where it is too short for one."""
+    """Return the current committed version from an open `_txn`; raises CorruptError if it is too short."""
     field = layout.BaseHeader.layout.field("version")
     raw = handle.pread(field.wire.size_bytes, field.offset_bytes)
     if len(raw) < field.wire.size_bytes:
@@ -166,11 +166,11 @@ def read_version(handle: ReadableFile, file: str) -> int:
 
 
 def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
-    """Return the base header and the live area in place, up to the limit.
+    """Return the base header and the live area at their offsets, up to the limit.
 
-    Between them there are zeros: a writer may be at work there, and what it writes is nobody's business yet.
+    Between them there are zeros instead of the other area, which a writer may be changing.
     """
-    # The version was read already; reading it once more would make every look depend on every store of one.
+    # The version is known; reading it again would make this depend on every store of a version in the simulator.
     start = version.to_bytes(VERSION_BYTES, "little", signed=True)
     head = start + handle.pread(HEADER_BYTES - VERSION_BYTES, VERSION_BYTES)
     if len(head) < HEADER_BYTES:
@@ -183,12 +183,12 @@ def _read_live_area(handle: ReadableFile, version: int, file: str) -> bytes:
         content = handle.pread(end_bytes - area.record_offset, area.record_offset)
         if len(content) == end_bytes - area.record_offset:
             return head.ljust(area.record_offset, b"\0") + content
-    # The file ends earlier, and whoever judges it needs to see where.
+    # The file ends earlier, which the decoder has to report.
     return head + handle.pread(end_bytes - HEADER_BYTES, HEADER_BYTES)
 
 
 def check_reach(area: Area, known_bytes: int, *, file: str) -> None:
-    """Raise UnsupportedError for a record that is really there but too far behind the start to be read."""
+    """Raise UnsupportedError for a record that exists but is too far from the start to be read."""
     if area.record_offset + area.size_bytes > AREA_LIMIT_BYTES == known_bytes:
         expected = f"a record within the first {AREA_LIMIT_BYTES} bytes"
         actual = f"{area.size_bytes} bytes at {area.record_offset}"

@@ -1,4 +1,4 @@
-"""The next version of `_txn`, and the stores that publish it; the caller carries them out between its barriers."""
+"""The next version of `_txn`, and the stores that publish it, which the caller performs between its barriers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOTHING_LEFT_OVER = bytes(_RECORD.field("left_over").wire.size_bytes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What a version says about one partition; `flags` are those of the entry's row count word, without the count."""
+    """A partition's state in one version; `flags` are those of the entry's row count word, without the count."""
 
     timestamp: int
     row_count: int
@@ -45,7 +45,7 @@ class PartitionState:
 
     @classmethod
     def of(cls, partition: Partition) -> Self:
-        """Return the state that a committed version gives a partition."""
+        """Return a partition's state in a committed version."""
         return cls(
             timestamp=partition.timestamp,
             row_count=partition.row_count,
@@ -55,7 +55,7 @@ class PartitionState:
         )
 
     def entry(self) -> layout.PartitionEntry:
-        """Return the entry, with the true row count; UnsupportedError for more rows than its bits can count."""
+        """Return the entry with the actual row count; raises UnsupportedError if that has too many bits."""
         if self.row_count > layout.ROW_COUNT.mask:
             expected = f"at most {layout.ROW_COUNT.mask}"
             raise UnsupportedError(TXN_FILE, "ROW_COUNT of a partition", None, expected, self.row_count)
@@ -69,9 +69,9 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextVersion:
-    """Everything that one version says: its area in `_txn`, wherever that will stand.
+    """The content of one version: its area in `_txn`, independent of the position.
 
-    `record.left_over` never reaches a file that exists: the gap keeps what stands there, as it does in real files.
+    `record.left_over` is never stored into an existing file: the gap keeps its contents, as in QuestDB's files.
     """
 
     record: layout.TransactionRecord
@@ -110,9 +110,9 @@ class WordStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlan:
-    """How a version gets into the file: first make it `file_size_bytes` long, then store; never less than it is.
+    """How a version is stored: first the file is extended to `file_size_bytes`, never truncated, then written.
 
-    None of `record_stores` touches what the committed version says; `version_store` alone commits.
+    `record_stores` do not change the committed version; only `version_store` commits.
     """
 
     file_size_bytes: int
@@ -129,7 +129,7 @@ def lag_checksum(record: layout.TransactionRecord) -> int:
 
 
 def first_version(symbol_column_count: int) -> NextVersion:
-    """Return version 0, that of a table without rows."""
+    """Return version 0 of a table without rows."""
     fields: dict[str, Any] = dict.fromkeys(_RECORD.names, 0)
     fields |= {"min_timestamp": I64_MAX, "max_timestamp": I64_MIN, "symbol_column_count": symbol_column_count}
     fields |= {"lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN, "left_over": _NOTHING_LEFT_OVER}
@@ -151,15 +151,15 @@ def next_version(
     symbol_counts: tuple[layout.SymbolCount, ...] | None = None,
     seq_txn: int | None = None,
 ) -> NextVersion:
-    """Return the version after `current` with these partitions, which ascend; None keeps what `current` has.
+    """Return the version after `current` with these ascending partitions; None keeps the value of `current`.
 
-    Raises UnsupportedError where a number has no successor or a version would be larger than readers accept.
+    Raises UnsupportedError if a number has no successor or the version would be larger than readers accept.
     """
     assert all(earlier.timestamp < later.timestamp for earlier, later in itertools.pairwise(partitions))
     if current.version == I64_MAX:
         raise UnsupportedError(TXN_FILE, "VERSION", None, f"less than {I64_MAX}", current.version)
     before = tuple(PartitionState.of(partition) for partition in current.partitions)
-    # Long-lived readers load older entries again only when this number has grown (docs/format.md).
+    # Long-lived readers reload older entries only if this number has grown (docs/format.md).
     table_has_changed = _without_last_row_count(before) != _without_last_row_count(partitions)
     symbols = current.symbol_counts if symbol_counts is None else symbol_counts
     record = replace(
@@ -186,11 +186,11 @@ def next_version(
 
 
 def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
-    """Plan how `following` gets into a `_txn` that holds the version before it (docs/format.md).
+    """Plan how to store `following` into a `_txn` with the version before it (docs/format.md).
 
-    With `area_is_durable` the caller vouches that a writer's barrier has covered all that stands in the free area; an
-    area that is used again in place then gets only the words that change. Raises CorruptError where the file has
-    another version or its live area cannot be.
+    With `area_is_durable` the caller guarantees that everything in the free area has been synced; an area that is
+    reused at the same position then gets only the words that change. Raises CorruptError if the file has another
+    version or an impossible live area.
     """
     base = layout.BaseHeader.unpack(current_file, 0, file=TXN_FILE)
     version = following.record.txn
@@ -217,7 +217,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
 
 
 def encode_new_file(first: NextVersion) -> bytes:
-    """Return the `_txn` of a new table, which holds version 0 and nothing else (docs/format.md)."""
+    """Return the `_txn` of a new table, with only version 0 (docs/format.md)."""
     assert first.record.txn == 0
     base = layout.BaseHeader(
         version=0,
@@ -235,7 +235,7 @@ def encode_new_file(first: NextVersion) -> bytes:
 
 
 def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[WordStore]:
-    """Yield the stores of `size_bytes` each that put `content` at an aligned offset."""
+    """Yield the stores of `size_bytes` each that write `content` at an aligned offset."""
     assert size_bytes in (4, 8) and offset_bytes % size_bytes == len(content) % size_bytes == 0
     for start in range(0, len(content), size_bytes):
         value = int.from_bytes(content[start : start + size_bytes], "little")
@@ -243,16 +243,16 @@ def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[Wo
 
 
 def _position_beside(live: Area, size_bytes: int) -> int:
-    """Return where the free area goes: before the live one if it fits there, else right behind it."""
+    """Return the offset of the free area: before the live one if it fits there, else right behind it."""
     fits_before = HEADER_BYTES + size_bytes <= live.record_offset
     return HEADER_BYTES if fits_before else live.record_offset + live.size_bytes
 
 
 def _area_stores(area: Area, content: bytes) -> Iterator[WordStore]:
-    """Yield the stores of an area: all but the gap, in words that its alignment allows.
+    """Yield the stores of an area, without the gap, in words that its alignment allows.
 
-    TXN comes last: until then a version that reached the disk too early finds another number there and is refused.
-    This only narrows the window, because blocks reach the disk in any order; the barrier closes it.
+    TXN comes last: a version that reaches the disk too early is rejected as long as TXN has another number. This only
+    narrows the window, because blocks reach the disk in any order; the barrier closes it.
     """
     body, lag, gap, symbols = (
         _RECORD.offset_of(name) for name in ("transient_row_count", "lag_checksum", "left_over", "symbol_column_count")
@@ -275,12 +275,12 @@ def _slot_stores(area: Area) -> Iterator[WordStore]:
 
 
 def _word_at(content: Buffer, offset_bytes: int, size_bytes: int) -> int:
-    """Return a word as it is once the file has grown, with zeros, to hold it."""
+    """Return a word of the file, extended with zeros if necessary."""
     return int.from_bytes(content[offset_bytes : offset_bytes + size_bytes], "little")
 
 
 def _without_last_row_count(partitions: Sequence[PartitionState]) -> tuple[PartitionState, ...]:
-    """Leave out the one number of the table that every reader loads anew: it stands in the record."""
+    """Return the partitions without the last row count, which is in the record and reloaded by every reader."""
     return (*partitions[:-1], *(replace(partition, row_count=0) for partition in partitions[-1:]))
 
 

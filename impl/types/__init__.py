@@ -1,4 +1,4 @@
-"""QuestDB's column types, what they are in Parquet and in Arrow, and their values as plain bytes.
+"""QuestDB's column types, their Parquet and Arrow types, and raw arrays.
 
-It imports the rooms before it. Begin with `questdb.py`.
+It imports the packages before it. Begin with `questdb.py`.
 """

@@ -1,4 +1,4 @@
-"""QuestDB's column types as Arrow types: those that the server's own Parquet export has when pyarrow reads it."""
+"""QuestDB's column types as Arrow types: those with which pyarrow reads the server's own Parquet exports."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _PLAIN_TYPES: dict[int, pa.DataType] = {
 def arrow_type(column_type: int, *, physical_type: int, fixed_byte_len: int = 0) -> pa.DataType:
     """Return the Arrow type of a column.
 
-    What is not known here (type -1, other tags, arrays of anything but doubles, impossible decimals) gets the plain
-    type of its physical type. Source: docs/format.md, and the exports of the releases.
+    Unknown types (-1, other tags, arrays of anything but doubles, impossible decimals) get the plain type of their
+    physical type. Source: docs/format.md, and exports of the releases.
     """
     tag = tag_of(column_type)
     if tag is TypeTag.TIMESTAMP:
@@ -76,14 +76,14 @@ def arrow_type(column_type: int, *, physical_type: int, fixed_byte_len: int = 0)
 
 
 def plain_type(physical_type: int, fixed_byte_len: int) -> pa.DataType:
-    """Return the Arrow type of a physical type without any meaning; `null` for one that Parquet does not know."""
+    """Return the Arrow type of a physical type without annotation; `null` for unknown ones."""
     if physical_type == PhysicalType.FIXED_LEN_BYTE_ARRAY:
         return pa.binary(max(fixed_byte_len, 0))
     return _PLAIN_TYPES.get(physical_type, pa.null())
 
 
 def list_type(dimensions: int) -> pa.DataType:
-    """Return the type of an array of doubles; only the outermost list and the elements can be null."""
+    """Return the type of an array of doubles, in which only the outermost list and the elements can be null."""
     nested = pa.list_(pa.field("element", pa.float64()))
     for _ in range(dimensions - 1):
         nested = pa.list_(pa.field("list", nested, nullable=False))
@@ -96,7 +96,7 @@ def is_double_array(column_type: int) -> bool:
 
 
 def valid_decimal_shape(column_type: int) -> DecimalShape | None:
-    """Return precision and scale, or None for other types and for digits that the decimal's tag cannot hold."""
+    """Return precision and scale, or None for other types and for a precision that does not fit the decimal's tag."""
     tag = tag_of(column_type)
     if tag is None or tag not in DECIMAL_DIGITS_MAX:
         return None
@@ -112,7 +112,7 @@ def is_nullable(column_type: int) -> bool:
 
 
 def missing_value(column_type: int, *, physical_type: int, fixed_byte_len: int = 0) -> pa.Scalar:
-    """Return what a row holds in a column that its partition predates: null, or false and 0 where there is none."""
+    """Return the value of rows in a column that is newer than the partition: null, or false and 0 for types without."""
     result = arrow_type(column_type, physical_type=physical_type, fixed_byte_len=fixed_byte_len)
     if tag_of(column_type) not in _NEVER_NULL_TAGS:
         return pa.scalar(None, type=result)

@@ -1,7 +1,7 @@
-"""pyarrow's functions by their names, for what also runs on small tables.
+"""pyarrow's compute functions without importing `pyarrow.compute`, for code that also runs on small tables.
 
-`pyarrow.compute` makes a documented wrapper for each of some 250 functions as it is imported, which takes longer than
-verifying a small table; the functions themselves are there without it.
+On import `pyarrow.compute` creates a documented wrapper for each of some 250 functions, which takes longer than
+verifying a small table; the functions themselves exist without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""QuestDB's column types as SQL spells them."""
+"""The names of QuestDB's column types in SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DECIMAL = re.compile(r"DECIMAL\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def type_name(column_type: int) -> str:
-    """Return the name of a type code, or `?` for -1 and codes that are not known here."""
+    """Return the name of a type code, or `?` for -1 and unknown codes."""
     tag = tag_of(column_type)
     if tag is None:
         return "?"
@@ -49,7 +49,7 @@ def type_name(column_type: int) -> str:
 
 
 def type_code(name: str) -> int | None:
-    """Return the code of a type by its name, in upper or lower case, or None for what no type is called.
+    """Return the code of a type by its name, in upper or lower case, or None for an unknown name.
 
     Geohashes are named by digits or bits (`GEOHASH(8c)`, `GEOHASH(40b)`), arrays by their dimensions (`DOUBLE[][]`).
     """

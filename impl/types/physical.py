@@ -1,4 +1,4 @@
-"""How Parquet stores values: the physical types, by the numbers that Parquet and `_pm` have for them."""
+"""The physical types of Parquet, by the numbers that Parquet and `_pm` use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class PhysicalType(IntEnum):
-    """How values of a leaf are stored."""
+    """How a leaf's values are stored."""
 
     BOOLEAN = 0
     INT32 = 1
@@ -27,4 +27,4 @@ PHYSICAL_WIDTH_BYTES: Mapping[int, int] = {
     PhysicalType.FLOAT: 4,
     PhysicalType.DOUBLE: 8,
 }
-"""Of one value as a bound or in memory; those of the others vary."""
+"""The bytes of one value as a bound or in memory; other types have variable width."""

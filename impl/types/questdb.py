@@ -97,7 +97,7 @@ GEOHASH_BITS = {
     TypeTag.GEOINT: range(16, 32),
     TypeTag.GEOLONG: range(32, 61),
 }
-"""The geohash types, and how many bits each is for."""
+"""The geohash types, and the largest number of bits of each."""
 DECIMAL_DIGITS_MAX = {
     TypeTag.DECIMAL8: 2,
     TypeTag.DECIMAL16: 4,
@@ -106,7 +106,7 @@ DECIMAL_DIGITS_MAX = {
     TypeTag.DECIMAL128: 38,
     TypeTag.DECIMAL256: 76,
 }
-"""The decimal types, and how many digits each holds."""
+"""The decimal types, and the largest precision of each."""
 
 TIMESTAMP_NS = NANOSECOND.put(TypeTag.TIMESTAMP, 1)
 DIMENSIONS_MAX = 32
@@ -114,7 +114,7 @@ DIMENSIONS_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecimalShape:
-    """Digits of a decimal, and how many of them stand after the point."""
+    """The digits of a decimal, and how many of them are after the point."""
 
     precision: int
     scale: int
@@ -126,7 +126,7 @@ def _tag(value: int) -> TypeTag | None:
 
 
 def tag_of(column_type: int) -> TypeTag | None:
-    """Return the tag of a type code, or None for -1 and for tags that are not known here."""
+    """Return the tag of a type code, or None for -1 and unknown tags."""
     return None if column_type < 0 else _tag(TAG.get(column_type))
 
 
@@ -136,7 +136,7 @@ def decimal_shape(column_type: int) -> DecimalShape:
 
 
 def decimal_type(precision: int, scale: int) -> int | None:
-    """Return the type code of a decimal, by the smallest tag that holds its digits; None where there is none."""
+    """Return the type code of a decimal with the smallest sufficient tag, or None if there is none."""
     tag = next((tag for tag, digits_max in DECIMAL_DIGITS_MAX.items() if precision <= digits_max), None)
     if tag is None or not scale <= precision > 0:
         return None

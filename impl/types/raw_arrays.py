@@ -1,6 +1,6 @@
-"""QuestDB's own form of arrays in data.parquet: one BYTE_ARRAY value an array (docs/format.md, Bytes).
+"""QuestDB's own form of arrays in data.parquet: one BYTE_ARRAY value per array (docs/format.md).
 
-A value is a u32 length per dimension, zeros up to a multiple of 8 bytes, then the doubles in row-major order.
+A value consists of a u32 length per dimension, zeros up to a multiple of 8 bytes, and the doubles in row-major order.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tornproof.impl.types.compute import compute
 
 LENGTH_BYTES = 4
 ELEMENT_BYTES = 8
-# Lists of no elements cost no bytes in the file, so their count in all levels together needs a limit of its own.
+# Empty lists take no bytes in the file, so their total number on all levels needs a limit of its own.
 LIST_COUNT_MAX = 1 << 22
-# Exact in a double, and so is its product with any smaller count; more elements than any chunk can hold.
+# More elements than any chunk can hold; exact as a double, as is its product with any smaller count.
 ELEMENT_COUNT_CEILING = 2.0**40
-# What the offsets of an Arrow binary array can count.
+# The limit of the offsets of an Arrow binary array.
 BINARY_MAX_BYTES = (1 << 31) - 1
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset_bytes: int) -> pa.Array:
-    """Return the lists that a binary array of raw arrays holds; nulls stay null.
+    """Return a binary array of raw arrays as lists; nulls stay null.
 
-    `field` and `offset_bytes` are where errors say that the values stand. Raises CorruptError for a value whose length
-    does not fit its dimensions, UnsupportedError for more than 2^22 lists inside of arrays.
+    `field` and `offset_bytes` are used in errors. Raises CorruptError for a value whose length does not fit its
+    dimensions, UnsupportedError for more than 2^22 lists inside arrays.
     """
     header_bytes = _header_bytes(dimensions)
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)
@@ -61,7 +61,7 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
             expected=f"at most {LIST_COUNT_MAX} lists inside of arrays",
             actual=f"{inner:.0f} or more",
         )
-    # Every value is whole words by now, and pyarrow's builders put no bytes behind a null.
+    # Every value has been checked to be whole words, and pyarrow's builders store no bytes for a null.
     assert sizes.sum() == len(data)
     words = data.view("<f8")
     is_header = (starts[:, None] + np.arange(0, header_bytes, ELEMENT_BYTES)) // ELEMENT_BYTES
@@ -69,10 +69,10 @@ def lists_of(values: pa.Array, dimensions: int, *, file: str, field: str, offset
 
 
 def raw_of(lists: pa.Array, dimensions: int, *, column: str) -> pa.Array:
-    """Return the binary array that holds the lists, the inverse of `lists_of`; nulls stay null.
+    """Return lists as a binary array of raw arrays, the inverse of `lists_of`; nulls stay null.
 
     `lists` has the type `list_type(dimensions)`. A null element becomes NaN, which is QuestDB's null of a double.
-    Raises RowsRefusedError, naming `column`, for lists that are no array and for more than 2^31 - 1 bytes together.
+    Raises RowsRejectedError, naming `column`, for ragged lists and for more than 2^31 - 1 bytes together.
     """
     is_valid = lists.is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(is_valid)
@@ -106,7 +106,7 @@ def _header_bytes(dimensions: int) -> int:
 def _lengths_and_elements(
     lists: pa.Array, dimensions: int, rows: Integers, column: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Return each array's lengths and all elements; `rows` are the places of the arrays that are not null."""
+    """Return each array's lengths and all elements; `rows` are the indices of the arrays that are not null."""
     lengths = np.zeros((len(rows), dimensions), np.int64)
     level, arrays = lists.drop_null(), np.arange(len(rows))
     for dimension in range(dimensions):
@@ -116,7 +116,7 @@ def _lengths_and_elements(
                 column, rows[position], expected="no null inside of an array", actual="a null list"
             )
         sizes = compute("list_value_length", level).to_numpy().astype(np.int64)
-        # Backwards, so that an array's first list has the last word.
+        # Backwards, so that an array's first list determines the length.
         lengths[arrays[::-1], dimension] = sizes[::-1]
         if (ragged := np.flatnonzero(lengths[arrays, dimension] != sizes)).size:
             array, size = arrays[ragged[0]], sizes[ragged[0]]
@@ -128,7 +128,7 @@ def _lengths_and_elements(
 
 
 def _offsets_and_data(values: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:
-    """Return the bounds of all values, from 0, and the bytes that they cut up."""
+    """Return the bounds of all values, from 0, and the bytes that they divide."""
     _, bounds, content = values.buffers()
     if len(values) == 0 or content is None:
         return np.zeros(len(values) + 1, np.int64), np.zeros(0, np.uint8)
@@ -137,9 +137,9 @@ def _offsets_and_data(values: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]
 
 
 def _list_counts(lengths: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-    """Return, for each array, how many parts each dimension divides it into; the last are its elements.
+    """Return, for each array, the number of parts in each dimension; the last is the number of elements.
 
-    Counts above ELEMENT_COUNT_CEILING are cut to it, so that no product overflows.
+    Counts are limited to ELEMENT_COUNT_CEILING, so that no product overflows.
     """
     counts = np.empty(lengths.shape, np.float64)
     running = np.ones(len(lengths), np.float64)
@@ -170,7 +170,7 @@ def _nest(
 
 
 def _bounds(counts: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-    """Return where each list starts, and where the last one ends; there are fewer parts than a chunk has bytes."""
+    """Return where each list starts and the last one ends; there are fewer parts than a chunk has bytes."""
     bounds = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, dtype=np.int32, out=bounds[1:])
     return bounds

@@ -1,4 +1,4 @@
-"""Whether a table on disk is sound, and if not, which field of which file at which byte.
+"""Verification of a table on disk; every problem names file, field and byte offset.
 
-It imports `read` and the rooms before it. Begin with `verify.py`.
+It imports `read` and the packages before it. Begin with `verify.py`.
 """

@@ -1,4 +1,4 @@
-"""The pages of one generation, all of them: by their checksums where these say enough, else by their values."""
+"""Verification of all pages of one generation, by checksums if these are sufficient, else by decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tornproof.impl.types.arrow import valid_decimal_shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkFilter:
-    """The filter of a chunk; `offset_bytes` is where it lies in `file`, the name of `_pm`, None for data.parquet."""
+    """The filter of a chunk; `offset_bytes` is its position in `file`, the name of `_pm`, None if in data.parquet."""
 
     column: Column
     ordinal: int
@@ -36,7 +36,7 @@ class ChunkFilter:
     offset_bytes: int | None
 
     def problem(self, values: pa.Array) -> Problem | None:
-        """Return what is wrong for a chunk of these values, of the column's `arrow_type`."""
+        """Return what is wrong with the filter for these values of the column's `arrow_type`, or None."""
         stored = _stored(values, self.column)
         missing = 0 if stored is None else missing_values(stored, self.bitset)
         if not missing:
@@ -48,16 +48,16 @@ class ChunkFilter:
 
 
 def missing_values(stored: pa.Array, bitset: bytes | memoryview) -> int:
-    """Return how many values of an array as Parquet stores it, nulls left out, are not in the filter."""
+    """Return how many non-null values of an array in stored form are not in the filter."""
     return int(np.count_nonzero(~probe(bitset, hashes_of(stored))))
 
 
 def chunk_filter(
     content: Buffer, metadata: Metadata, ordinal: int, column_index: int, *, read_data: ReadData, file: str
 ) -> ChunkFilter | None:
-    """Return the filter of a column in a row group, None without one; the arguments are those of `bitset_of`.
+    """Return the filter of a column in a row group, or None; the arguments are those of `bitset_of`.
 
-    Raises CorruptError as that does.
+    Raises as that does.
     """
     bitset = bitset_of(content, metadata, ordinal, column_index, read_data=read_data, file=file)
     if bitset is None:
@@ -74,11 +74,11 @@ def chunk_filter(
 
 
 def _stored(values: pa.Array, column: Column) -> pa.Array | None:
-    """Return decoded values as they are stored, None for columns that are not stored as QuestDB does."""
+    """Return decoded values in stored form, None for columns that are not stored as QuestDB stores them."""
     if physical_form(column.type) != (column.physical_type, column.fixed_byte_len) or column.max_rep_level:
         return None
     if valid_decimal_shape(column.type) is not None:
-        # Only here: all that writes comes with it, and few columns are decimals with a filter.
+        # Imported here because it imports the writer, and few columns are decimals with a filter.
         from tornproof.impl.write.stored_arrays import stored_array
 
         values = stored_array(values, column).array
@@ -87,7 +87,7 @@ def _stored(values: pa.Array, column: Column) -> pa.Array | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedChunk:
-    """A chunk of so many bytes, whether its values were looked at, and what is wrong with it."""
+    """A chunk's size, whether its values were decoded, and what is wrong with it."""
 
     size_bytes: int
     is_decoded: bool
@@ -97,7 +97,7 @@ class CheckedChunk:
 def page_checks(
     resolved: ResolvedPartition, footer: ParquetFooter | None, decoding: Decoding
 ) -> Iterator[CheckedChunk]:
-    """Yield every chunk once it is checked, in the order of row groups and columns; raises StorageError."""
+    """Yield every chunk after checking it, in the order of row groups and columns; raises StorageError."""
     metadata = resolved.metadata
     groups = zip(metadata.blocks, _uncompressed_sizes(metadata, footer), strict=True)
     chunks = (
@@ -119,7 +119,7 @@ def page_checks(
 
 
 def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> list[list[int | None]]:
-    """Return for each row group what the Thrift footer says that each chunk takes with its pages' headers."""
+    """Return for each row group the chunks' uncompressed sizes, page headers included, in the Thrift footer."""
     sizes: list[list[int | None]] = []
     if footer is not None:
         sizes = [[chunk.total_uncompressed_size for chunk in group.chunks] for group in footer.row_groups]
@@ -129,7 +129,7 @@ def _uncompressed_sizes(metadata: Metadata, footer: ParquetFooter | None) -> lis
 
 
 def filter_of(resolved: ResolvedPartition, handle: ReadableFile, ordinal: int, index: int) -> ChunkFilter | None:
-    """Return the filter of a column in a row group, None without one; raises CorruptError."""
+    """Return the filter of a column in a row group, or None; raises CorruptError."""
     content, label = resolved.published.content, resolved.files.pm_label
     return chunk_filter(content, resolved.metadata, ordinal, index, read_data=handle.pread, file=label)
 
@@ -157,7 +157,7 @@ def _check(
         is_decoded = False
         try:
             checked = check_pages(content, column, chunk, file=file)
-            # A page's header is under no checksum: the sizes in it are confirmed by the footer's.
+            # No checksum covers a page's header: the sizes in it are confirmed by the footer's.
             size = sum(page.header_length_bytes + page.uncompressed_size_bytes for page in checked.pages)
             is_vouched = size == uncompressed_size and are_vouched(checked.pages, chunk)
             if bloom_problem is not None or (bloom_filter is None and is_vouched):

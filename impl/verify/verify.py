@@ -1,4 +1,4 @@
-"""Is this table on disk sound? All that can be known without changing it, with the counts of what was looked at."""
+"""Verification of a table on disk without changing it, with counts of what was checked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Progress = Callable[[str], None]
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """The denominators of a verdict: how many of each were looked at."""
+    """How many of each were checked."""
 
     partitions: int = 0
     generations: int = 0
@@ -53,7 +53,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """What is known of one partition; `format` is "parquet" or "native", sizes are bytes."""
+    """The report on one partition; `format` is "parquet" or "native", sizes are in bytes."""
 
     name: str
     format: str
@@ -68,7 +68,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """The verdict on a table; `problems` are those that belong to no partition."""
+    """The report on a table; `problems` are those that belong to no partition."""
 
     table: str
     version: int | None
@@ -80,12 +80,12 @@ class TableReport:
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
-        """Every problem, those of the table first."""
+        """All problems, those of the table first."""
         return self.problems + tuple(problem for partition in self.partitions for problem in partition.problems)
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.all_problems
 
 
@@ -96,10 +96,10 @@ def verify_table(
     progress: Progress = lambda _: None,
     decoding: Decoding = AT_ONCE,
 ) -> TableReport:
-    """Verify the committed version of `table`; with `quick` the pages are left out.
+    """Verify the committed version of `table`; with `quick` without the pages.
 
-    Damage becomes problems of the report. Raises StorageError and BusyError, which say nothing about the table, and
-    UnsupportedError when all that is wrong is that a partition uses what this release does not know.
+    Damage is reported as problems. Raises StorageError and BusyError, which are no verdict on the table, and
+    UnsupportedError if there are no problems but a partition uses features that this release does not know.
     """
     counts = Counts()
     try:
@@ -133,7 +133,7 @@ def verify_table(
         else:
             reports.append(_report(name, "native", partition, check_native(files, partition)))
     if unsupported and sum(len(report.problems) for report in reports) == len(unsupported):
-        # Nothing is known to be wrong, but not all could be judged: that is no verdict.
+        # Nothing is known to be wrong, but not everything could be checked, so there is no verdict.
         raise unsupported[0]
     return TableReport(
         table=table.path,
@@ -154,7 +154,7 @@ def verify_partition(
     metadata: TableMetadata | None = None,
     decoding: Decoding = AT_ONCE,
 ) -> PartitionReport:
-    """Verify one parquet partition, where given against the table's columns.
+    """Verify one parquet partition, also against the table's columns if `metadata` is given.
 
     Raises StorageError, and UnsupportedError for a generation that this release cannot read.
     """
@@ -180,10 +180,10 @@ def verify_partition(
 def check_thrift_footer(
     resolved: ResolvedPartition, known: Known | None = None
 ) -> tuple[ParquetFooter | None, list[Problem] | None]:
-    """Return the Thrift footer of data.parquet, and where it is broken or contradicts `_pm`.
+    """Return the Thrift footer of data.parquet, and where it is damaged or contradicts `_pm`.
 
-    No problems but None when it was not compared: it would take too much memory, or uses what this release does not
-    know. Nothing that is read depends on it.
+    The problems are None if it was not compared, because it would take too much memory or uses features that this
+    release does not know. Reading does not depend on it.
     """
     fixed, label = resolved.metadata.generation.position.fixed, resolved.files.data_label
     if fixed.parquet_footer_length > THRIFT_LIMIT_BYTES:
@@ -213,7 +213,7 @@ def _report(
 
 @dataclass(slots=True, kw_only=True)
 class _Survey:
-    """What the chain of older generations adds to a report."""
+    """What the chain of generations adds to a report."""
 
     generations: int = 0
     dead_bytes: int = 0
@@ -221,7 +221,7 @@ class _Survey:
 
 
 def _survey(resolved: ResolvedPartition) -> _Survey:
-    """Walk the chain from the resolved generation on; where it breaks off, dead bytes stay uncounted."""
+    """Walk the chain from the resolved generation on; if it is broken, dead bytes are not counted."""
     survey = _Survey()
     content, label = resolved.published.content, resolved.files.pm_label
     try:
@@ -236,7 +236,7 @@ def _survey(resolved: ResolvedPartition) -> _Survey:
 
 
 def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metadata]:
-    """Yield the resolved generation and the older ones, which are checked here: under its CRC, but by their writer."""
+    """Yield the resolved generation and the older ones, which are checked here."""
     content, label = resolved.published.content, resolved.files.pm_label
     newer: Metadata | None = None
     end_bytes, blocks = resolved.resolved.position.end_bytes, resolved.metadata.blocks
@@ -250,12 +250,12 @@ def _generations(resolved: ResolvedPartition, survey: _Survey) -> Iterator[Metad
 
 
 def _newest_problems(resolved: ResolvedPartition, counts: Counts, quick: bool, decoding: Decoding) -> Iterator[Problem]:
-    """Yield all problems of the resolved generation itself."""
+    """Yield the problems of the resolved generation itself."""
     try:
         for problem in check_partition(resolved):
             yield problem
             if problem.field == SIZE_FIELD:
-                # A file that ends too early has no Thrift footer and no newest pages; once is enough said.
+                # A file that ends too early has no Thrift footer and no newest pages, which is reported once.
                 return
         footer, compared = check_thrift_footer(resolved)
         counts.thrift_footers += compared is not None

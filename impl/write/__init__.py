@@ -1,4 +1,4 @@
-"""Commits: rows that are merged, partitions that grow or are rewritten, the order of syncs, and recovery.
+"""Commits: merging rows, growing and rewriting partitions, the order of syncs, recovery and purging.
 
-It imports `read` and the rooms before it. Begin with `table_writer.py`; the order of syncs is in `commit.py`.
+It imports `read` and the packages before it. Begin with `table_writer.py`; the order of syncs is in `commit.py`.
 """

@@ -1,4 +1,4 @@
-"""Prepared partitions: directories with complete files, made away from the writer, that a commit gives their names."""
+"""Prepared partitions: directories with complete files, written without the writer, which a commit renames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITTEN_FLAGS = layout.PARQUET_FORMAT.put(layout.PARQUET_GENERATED.put(0, 1), 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPartition:
-    """A directory in the table's own with a durable data.parquet of `token` bytes and its `_pm`.
+    """A directory in the table's directory, with a durable data.parquet of `token` bytes and its `_pm`.
 
     `timestamp` is the start of the partition; no version names the directory yet.
     """
@@ -35,13 +35,13 @@ class PreparedPartition:
 def adopted(
     table: Table, transaction: Transaction, prepared: PreparedPartition, files: PartitionFiles
 ) -> PartitionChange:
-    """Return the change that makes a prepared directory the partition in `files`.
+    """Return the change that renames a prepared directory to the partition in `files`.
 
-    What the directory holds is checked like any partition: raises CorruptError and UnsupportedError, and
-    RowsRefusedError where the table has a partition with that start already.
+    The directory is checked like any partition: raises CorruptError and UnsupportedError, and RowsRejectedError if the
+    table already has a partition with that start.
     """
     if any(partition.timestamp == prepared.timestamp for partition in transaction.partitions):
-        raise RowsRejectedError(f"{files.name}: there is a partition already that starts at {prepared.timestamp}")
+        raise RowsRejectedError(f"{files.name}: there is already a partition that starts at {prepared.timestamp}")
     entry = Partition(
         timestamp=prepared.timestamp,
         row_count=prepared.row_count,

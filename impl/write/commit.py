@@ -1,7 +1,7 @@
-"""The commit as data: ordered tuples of named actions, and the one function that carries them out.
+"""The commit as data: ordered tuples of named actions, and the one function that executes them.
 
-Everything is encoded before the first action, so an action only moves bytes. Acknowledged is what `execute` returned
-from; after an error the storage is left to the next writer's recovery (design, sections 4, 5).
+Everything is encoded before the first action, so an action only writes or syncs. A commit is acknowledged when
+`execute` returns; after an error the files are left to the next writer's recovery (docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Action(enum.Enum):
 
 
 class RecoveryAction(enum.Enum):
-    """One step of what a writer does before it goes on from the files of another life (`recovery.py`)."""
+    """One step of what a writer does first with the files of an earlier process (`recovery.py`)."""
 
     REPUBLISH_PARTITIONS = "publish each committed generation again, as the newest"
     STORE_VERSION_AGAIN = "store the committed version again"
@@ -55,10 +55,10 @@ class RecoveryAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWrite:
-    """All bytes that a commit puts into one partition's directory.
+    """All bytes that a commit writes into one partition's directory.
 
-    `published_bytes` is what the header of `_pm` says afterwards; a new directory's `pm` is whole and says it already.
-    Where `prepared_path` names a directory that holds complete, durable files, there are no bytes left to write.
+    `published_bytes` is the size that the header of `_pm` has afterwards; a new directory's `pm` is complete and
+    already has it. If `prepared_path` names a directory with complete, durable files, there are no bytes to write.
     """
 
     directory_path: str
@@ -76,13 +76,12 @@ ADOPTION = (Action.NAME_DIRECTORY, Action.SYNC_TABLE_DIRECTORY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What a commit does in order, and what else releases differ in (docs/presets.md).
+    """The order of a commit's actions, and other differences between releases (docs/presets.md).
 
-    `update` is done to each partition that grows in place, `rewrite` to each new directory, `adoption` to each that was
-    prepared, then `publish` to `_txn`.
-    `base` finds the row groups that a commit goes on from, and a life that `remembers` its own does so once; `token_of`
-    says, before a write, what `_txn` will call the size of data.parquet; `undo` follows a partition's failed write; and
-    `replaced`, with the new version, says what becomes of directories that it no longer names.
+    `update` is executed for each partition that grows in place, `rewrite` for each new directory, `adoption` for each
+    prepared one, then `publish` for `_txn`. `base` finds the generation that a commit continues, only once in a process
+    that `remembers` its own; `token_of` computes before a write which size of data.parquet `_txn` will name; `undo` is
+    called after a partition's failed write; `replaced`, with the new version, for directories that it no longer names.
     """
 
     update: tuple[Action, ...]
@@ -97,23 +96,23 @@ class Protocol:
     adoption: tuple[Action, ...] = ADOPTION
 
     def actions(self, write: PartitionWrite) -> tuple[Action, ...]:
-        """Return what is done to a partition's directory."""
+        """Return the actions for a partition's directory."""
         if write.prepared_path is not None:
             return self.adoption
         return self.rewrite if write.is_new else self.update
 
 
 def encoded_end(_: Storage, write: PartitionWrite) -> int:
-    """Name the size that the encoder has reckoned, whatever lies behind it."""
+    """Return the size that the encoder computed, ignoring bytes behind it."""
     return write.data_offset_bytes + len(write.data)
 
 
 def leave_dead_bytes(_storage: Storage, _write: PartitionWrite) -> None:
-    """Undo nothing, because readers may live: the next writer's recovery goes on past it."""
+    """Undo nothing, because there may be readers: the next writer's recovery appends behind it."""
 
 
 def leave_to_purger(_storage: Storage, _lock: WriterLock, _version: int, _files: Iterable[PartitionFiles]) -> None:
-    """Remove nothing: pinned readers may need it, and the purger asks them."""
+    """Remove nothing: pinned readers may need it, which the purge checks."""
 
 
 HARDENED = Protocol(
@@ -154,7 +153,7 @@ HARDENED = Protocol(
 def execute(
     protocol: Protocol, storage: Storage, table_path: str, writes: Sequence[PartitionWrite], plan: StorePlan
 ) -> None:
-    """Carry out a commit; raises StorageError, after which the writer must not go on (docs/how-it-works.md)."""
+    """Execute a commit; raises StorageError, after which the writer must not continue (docs/how-it-works.md)."""
     for write in writes:
         try:
             with ExitStack() as opened:
@@ -172,9 +171,9 @@ def execute(
 
 
 def publish(pm: File, published_bytes: int, opened: ExitStack) -> Mapping:
-    """Store the size of a `_pm` that readers go by, and return the mapping that makes the store durable.
+    """Store the published size of a `_pm`, and return the mapping for making the store durable.
 
-    One aligned store, because a write of eight bytes can end after some of them, and then no chain has a root.
+    One aligned store, because an eight-byte write can be interrupted in between, which would lose the whole chain.
     """
     field = layout.Header.layout.field("parquet_meta_file_size")
     mapping = opened.enter_context(pm.map(field.end_bytes))
@@ -183,7 +182,7 @@ def publish(pm: File, published_bytes: int, opened: ExitStack) -> Mapping:
 
 
 class _PartitionRun:
-    """The actions on one partition's directory; each file is opened when an action first needs it."""
+    """The actions on one partition's directory; files are opened when they are first needed."""
 
     def __init__(self, storage: Storage, table_path: str, write: PartitionWrite, opened: ExitStack) -> None:
         self._storage = storage
@@ -246,7 +245,7 @@ class _Publication:
         if self._file.size_bytes() < self._plan.file_size_bytes:
             self._file.truncate(self._plan.file_size_bytes)
             if is_synced:
-                # msync does not promise the new size (docs/format.md, B10).
+                # msync does not guarantee that the new size is durable.
                 self._file.fsync()
         self._mapping = self._opened.enter_context(self._file.map(self._plan.file_size_bytes))
 

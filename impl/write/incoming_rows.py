@@ -1,6 +1,6 @@
-"""Rows on their way into a table: in the table's columns and types, in time order, one row for each key, by partition.
+"""Preparing rows for a commit: the table's columns and types, time order, deduplication, division by partition.
 
-Of rows with equal keys the last one written wins and stands where the first one stood (docs/format.md, DEDUP_KEY).
+Of rows with equal keys the last one written wins, at the position of the first one (docs/format.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POSITION = "position of a row"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Rows of one partition; `timestamp` is the start of it, whether or not the partition is there yet."""
+    """Rows of one partition; `timestamp` is its start, whether or not the partition exists."""
 
     timestamp: int
     rows: pa.Table
@@ -31,9 +31,9 @@ class Portion:
 
 
 def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: str) -> pa.Table:
-    """Return rows in the table's columns and types; columns that are not given hold nulls, or 0 where there are none.
+    """Return rows in the table's columns and types; missing columns get nulls, or false and 0 for types without null.
 
-    Raises RowsRefusedError for unknown columns, values that do not fit the type and times that are missing.
+    Raises RowsRejectedError for unknown columns, values that do not fit the type and missing timestamps.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
@@ -54,7 +54,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, timestamp_name: 
 
 
 def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
-    """Return rows by ascending time; rows of one time stay in the order in which they came."""
+    """Return rows by ascending time; rows with equal times keep their order."""
     timestamps = timestamps_of(rows, timestamp_name)
     if len(timestamps) < 2 or not (timestamps[1:] < timestamps[:-1]).any():
         return rows
@@ -62,7 +62,7 @@ def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
 
 
 def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return one row for each key, the last one, at the place of the first; nulls are equal here."""
+    """Return one row for each key, the last one, at the position of the first; nulls count as equal."""
     positions = pa.array(np.arange(len(rows)))
     try:
         groups = (
@@ -81,10 +81,10 @@ def without_duplicates(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 def portions(
     rows: pa.Table, timestamp_name: str, metadata: TableMetadata, partitions: Sequence[Partition]
 ) -> Iterator[Portion]:
-    """Yield rows, which stand in time order, partition by partition.
+    """Yield rows, given in time order, partition by partition.
 
-    A row belongs to the last partition that starts at or before it inside of the same interval, because partitions
-    may have been split (docs/format.md).
+    A row belongs to the last partition of its interval that starts at or before it, because partitions may have been
+    split (docs/format.md).
     """
     timestamps = timestamps_of(rows, timestamp_name)
     starts = [partition.timestamp for partition in partitions]
@@ -112,7 +112,7 @@ def _interval(timestamp: int, metadata: TableMetadata) -> tuple[int, int]:
     nanoseconds = metadata.counts_nanoseconds
     start = interval_start(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
     end = interval_end(timestamp, metadata.partition_by, nanoseconds=nanoseconds)
-    # The server takes no row from before 1970, so it would not go on from such a partition.
+    # The server accepts no rows from before 1970, so it could not continue such a partition.
     if start is None or end is None or timestamp < 0:
         raise RowsRejectedError(f"a row at {timestamp} lies in no partition that the table can have")
     return start, end
@@ -136,7 +136,7 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.Array:
 
 
 def _reject_overflow(column: pa.Array, fitting: pa.Array, field: pa.Field) -> None:
-    """Refuse finite numbers that a narrower float can only hold as infinity, which a cast lets pass."""
+    """Reject finite numbers that a narrower float can only hold as infinity, which a cast accepts."""
     row = pc.index(pc.and_not(pc.is_finite(column), pc.is_finite(fitting)), True).as_py()
     if row >= 0:
         raise RowsRejectedError.at(field.name, row, f"a number that {field.type} holds", column[row])

@@ -1,4 +1,4 @@
-"""Where new rows go among the row groups of a partition: pure arithmetic on sorted timestamps (docs/format.md)."""
+"""Where new rows are merged into the row groups of a partition: arithmetic on sorted timestamps (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The row groups [first, end) stay as they are."""
+    """The row groups [first, end) stay unchanged."""
 
     first: int
     end: int
@@ -49,12 +49,12 @@ Step: TypeAlias = Keep | Merge | Insert
 
 
 def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool) -> tuple[Step, ...]:
-    """Return, in the order of the file, what becomes of every row group and of every new row.
+    """Return, in file order, what happens to every row group and every new row.
 
-    `spans` ascend and may touch; `timestamps` ascend. New rows stand behind old ones of the same time. With keys a row
-    that shares its time with a row group must meet it, and with all other groups of that time at once.
+    `spans` ascend and may share a bound; `timestamps` ascend. New rows come after old ones of the same time. With keys,
+    a row is merged with all row groups that contain its time, at once.
     """
-    # A commit must not cost more the longer the file is, so only arithmetic is done for each row group.
+    # The cost of a commit must hardly grow with the file, so there is only arithmetic for each row group.
     bounds = np.array(spans, np.int64).reshape(-1, 2)
     starts = np.searchsorted(timestamps, bounds[:, 0], "left").tolist()
     ends = np.searchsorted(timestamps, bounds[:, 1], "right" if has_keys else "left").tolist()
@@ -66,7 +66,7 @@ def plan_merge(spans: Sequence[Span], timestamps: Timestamps, *, has_keys: bool)
             position = start
         previous = steps[-1] if steps else None
         if has_keys and isinstance(previous, Merge) and start < previous.end:
-            # A row of the merge before has the very time at which this row group starts.
+            # A row of the previous merge has the same time as the start of this row group.
             steps[-1] = Merge(previous.first, ordinal, previous.start, max(position, end))
         elif end > position:
             steps.append(Merge(ordinal, ordinal, position, end))

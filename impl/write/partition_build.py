@@ -1,6 +1,6 @@
-"""A new partition written row group by row group, away from the writer, into a directory that no version names.
+"""A new partition written by row groups, without the writer, into a directory that no version names.
 
-Memory is bound by a row group, not by the partition. A commit makes the directory part of the table (`adoption.py`).
+Memory is bounded by a row group, not by the partition. A commit adds the directory to the table (`adoption.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tornproof.impl.write.writer_options import DEFAULT_OPTIONS, WriterOptions, 
 class PartitionBuild(AbstractContextManager["PartitionBuild"]):
     """Writes the files of one new partition, without bloom filters; leaving its `with` block closes them.
 
-    Encoding (`encoded`) may go on in several threads; `append` is called in the order of time, one at a time.
+    `encoded` may run in several threads; `append` must be called in time order, by one thread at a time.
     """
 
     def __init__(
         self, storage: Storage, directory_path: str, metadata: TableMetadata, options: WriterOptions, *, table_name: str
     ) -> None:
-        """Make the directory, with an empty data.parquet; raises StorageError, OptionsRefusedError."""
+        """Create the directory, with an empty data.parquet; raises StorageError, OptionsRejectedError."""
         check_options(options, metadata)
         self._storage = storage
         self._path = directory_path
@@ -53,15 +53,15 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         self._end_bytes = len(MAGIC)
 
     def encoded(self, rows: pa.Table) -> EncodedRowGroup:
-        """Encode rows, which are in the table's columns and types and in time order, as one row group.
+        """Encode rows, in the table's columns and types and in time order, as one row group.
 
-        Raises RowsRefusedError for what cannot be stored.
+        Raises RowsRejectedError for what cannot be stored.
         """
         stored, bounds = stored_table(rows, self._header.columns)
         return encode_row_group(stored, bounds=bounds, options=self._options)
 
     def append(self, group: EncodedRowGroup) -> None:
-        """Write a row group behind those that are there."""
+        """Append a row group."""
         placed = group.position(self._end_bytes, sorting=self._sorting)
         self._data.pwrite(placed.content, self._end_bytes)
         self._end_bytes += len(placed.content)
@@ -69,7 +69,7 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
         self._row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=placed.chunks))
 
     def finish(self, timestamp: int) -> PreparedPartition:
-        """Write both footers and make all of the directory durable; `timestamp` is the start of the partition."""
+        """Write both footers and make the whole directory durable; `timestamp` is the start of the partition."""
         row_count = sum(group.num_rows for group in self._row_groups)
         encoded = new_footer(self._header, self._table_name).with_row_groups(self._thrift, row_count).encode()
         tail = file_tail(encoded)

@@ -1,4 +1,4 @@
-"""What a commit makes of one partition: rows merged into it in place, the whole of it written anew, or a first file."""
+"""A commit's change of one partition: rows merged in place, a rewrite, or a new partition."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RowGroupEncoder = Callable[..., EncodedRowGroup]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """The bytes to write, and the partition as it will be once they are committed."""
+    """The bytes to write, and the partition after they are committed."""
 
     write: PartitionWrite
     partition: OpenPartition
@@ -58,9 +58,9 @@ class PartitionChange:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionChanger:
-    """Plans changes of one table's partitions; reads old rows where they merge with new ones, writes nothing.
+    """Plans changes of one table's partitions; reads old rows to merge them with new ones, writes nothing.
 
-    `keys` are the columns by which rows replace each other, none in a table without deduplication.
+    `keys` are the deduplication keys, empty in a table without deduplication.
     """
 
     name: str
@@ -75,7 +75,7 @@ class PartitionChanger:
     symbols_of: Callable[[str], SymbolTable] = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Raise OptionsRefusedError for options that do not fit the columns."""
+        """Raise OptionsRejectedError for options that do not fit the columns."""
         check_options(self.options, self.metadata)
 
     def must_rewrite(self, partition: OpenPartition, portion: Portion | None) -> bool:
@@ -87,7 +87,7 @@ class PartitionChanger:
         return ratio > self.options.rewrite_unused_ratio or partition.unused_bytes > self.options.rewrite_unused_bytes
 
     def grow(self, partition: OpenPartition, portion: Portion) -> PartitionChange:
-        """Merge rows into a partition's row groups where they belong, and append what comes after them."""
+        """Merge rows into the row groups that overlap them in time, and append the others."""
         row_groups: list[NextRowGroups] = []
         for step in plan_merge(partition.spans, portion.timestamps, has_keys=bool(self.keys)):
             match step:
@@ -103,7 +103,7 @@ class PartitionChanger:
         return PartitionChange(write=write, partition=after)
 
     def rewrite(self, partition: OpenPartition, portion: Portion | None, files: PartitionFiles) -> PartitionChange:
-        """Write all rows, old and new, into a new directory, with the table's columns of now."""
+        """Write all rows, old and new, into a new directory, with the table's current columns."""
         rows = pa.concat_tables(self._old_rows(partition, range(len(partition.metadata.blocks))))
         header = self._header(partition.metadata.header)
         return self._create(self._joined(rows, portion.rows) if portion else rows, header, files)
@@ -113,14 +113,14 @@ class PartitionChanger:
         return self._create(portion.rows, self._header(None), files)
 
     def _header(self, before: FileHeader | None) -> FileHeader:
-        """Return the header of a new directory, with the bloom filters that are asked for or were there `before`."""
+        """Return the header of a new directory, with the bloom filters in the options or in the file `before`."""
         asked, known = self.options.blooms, {column.id: column for column in self.metadata.columns}
         if asked is not None:
             ids = {column.id for column in known.values() if column.name in asked.columns}
             return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.position is BloomPosition.EXTERNAL)
         if before is None:
             return new_header(self.metadata)
-        # By id, because the columns of now may stand at other places.
+        # By id, because the current columns may have other positions.
         ids = {before.columns[index].id for index in before.bloom_columns}
         ids = {key for key in ids & known.keys() if has_hashes(known[key].type)}
         return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
@@ -149,7 +149,7 @@ class PartitionChanger:
 
     def _encoded(self, rows: pa.Table, header: FileHeader) -> Iterator[EncodedRowGroup]:
         names = {column.id: column.name for column in self.metadata.columns}
-        # A renamed column keeps its first name in the files.
+        # A renamed column keeps its original name in the files.
         in_file_order = pa.Table.from_arrays(
             [rows[names[column.id]] for column in header.columns], names=[column.name for column in header.columns]
         )
@@ -167,7 +167,7 @@ class PartitionChanger:
             settings: dict[str, Any] = {} if options is None else {"options": options}
             if bitsets and (header.blooms_external or self._also_in_data()):
                 settings["bitsets"] = bitsets
-            # By default nothing but bounds is given, so that any encoder of row groups will do.
+            # By default only bounds are passed, so that simpler row group encoders can be used.
             group = self.encode(stored, bounds=bounds, **settings)
             return replace(group, bitsets=bitsets) if bitsets else group
 
@@ -186,7 +186,7 @@ class PartitionChanger:
             start += part.num_rows
 
     def _bitsets(self, stored: pa.Table, header: FileHeader, names: Mapping[int, str]) -> dict[int, bytes]:
-        """Return filters for the bloom columns of the file, which are the same in all of its generations."""
+        """Return filters for the bloom columns of the file, which are the same in all generations."""
         rates = self.options.blooms.columns if self.options.blooms else {}
         return {
             index: bitset_of_values(
@@ -201,13 +201,13 @@ class PartitionChanger:
         return self.options.blooms is not None and self.options.blooms.position is BloomPosition.BOTH
 
     def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
-        """Whether rows hold other text in a column that its file promises to be ASCII: no update changes the header."""
+        """Whether rows have other text in a column that is marked as ASCII in the header, which no update changes."""
         names = {column.id: column.name for column in self.metadata.columns}
         promised = [column.id for column in header.columns if layout.IS_ASCII.get(column.flags)]
         return any(pc.any(pc.invert(pc.string_is_ascii(rows[names[key]]))).as_py() for key in promised)
 
     def _has_columns_of_now(self, header: FileHeader) -> bool:
-        """Whether the file has the table's columns, in a form that new row groups are written in."""
+        """Whether the file has the table's current columns, in the form of new row groups."""
         types = {column.id: column.type for column in self.metadata.columns}
         return types.keys() == {column.id for column in header.columns} and all(
             is_same_type(column, types[column.id])

@@ -1,7 +1,7 @@
-"""The bytes of a partition's next generation, from the one that is committed and the row groups that change.
+"""The bytes of a partition's next generation, from the committed one and the row groups that change.
 
-Nothing here touches a file: the result is a `PartitionWrite` for the commit and the state to go on from after it.
-The cost does not grow with the file, but for the names of its row groups, which every footer repeats.
+Nothing is written here: the result is a `PartitionWrite` for the commit and the state after it. The cost does not grow
+with the file, except for its row groups' entries, which every footer repeats.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATED_BY = "tornproof"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPartition:
-    """A parquet partition's committed generation as its writer remembers it; `point` is where the next one goes."""
+    """A parquet partition's committed generation as its writer remembers it; the next one is appended at `point`."""
 
     files: PartitionFiles
     metadata: Metadata
@@ -80,7 +80,7 @@ NextRowGroups: TypeAlias = KeptRowGroups | EncodedRowGroup
 
 
 def load_state(resolved: ResolvedPartition) -> OpenPartition:
-    """Remember a resolved partition; reads the footer of data.parquet; raises CorruptError, UnsupportedError."""
+    """Return the state of a resolved partition; reads the Thrift footer; raises CorruptError, UnsupportedError."""
     fixed = resolved.metadata.generation.position.fixed
     label = resolved.files.data_label
     with resolved.files.open_data() as handle:
@@ -103,14 +103,14 @@ def load_state(resolved: ResolvedPartition) -> OpenPartition:
 
 
 def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> tuple[PartitionWrite, OpenPartition]:
-    """Return what grows the committed files by new row groups and by the footers that name all of `row_groups`."""
+    """Return the write that appends new row groups and footers with all of `row_groups`, and the state after it."""
     kept = [range(group.first, group.end) for group in row_groups if isinstance(group, KeptRowGroups)]
     dropped = set(range(len(state.footer.row_groups))).difference(*kept)
     footer_length = state.metadata.generation.position.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
     placed = _position(state.metadata.header, row_groups, state.token, state)
-    # What a footer says beyond its row groups belongs to its own snapshot, but for the scratchpad (docs/format.md).
+    # Of a footer's optional sections only the scratchpad is copied to the next generation (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
     data, footer, laid_out = _lay_out(
         state.metadata.header, state.footer, state.point, placed, unused_bytes, scratchpad
@@ -128,7 +128,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
 
 
 def new_footer(header: FileHeader, table_name: str) -> FooterParts:
-    """Return the footer of a new data.parquet without row groups, with the schema and what QuestDB wants to know."""
+    """Return the footer of a new data.parquet without row groups, with the schema and the `questdb` JSON."""
     json = new_json(
         [
             JsonColumn(column.type, False, bool(layout.LOCAL_KEY_IS_GLOBAL.get(column.flags)), None)
@@ -141,7 +141,7 @@ def new_footer(header: FileHeader, table_name: str) -> FooterParts:
 def next_in_new_directory(
     files: PartitionFiles, header: FileHeader, footer: FooterParts, row_groups: Sequence[EncodedRowGroup]
 ) -> tuple[PartitionWrite, OpenPartition]:
-    """Return the whole files of a new partition or of a rewrite; `footer` gives the schema and the key-values."""
+    """Return the complete files of a new partition or of a rewrite; `footer` has the schema and the key-values."""
     head, point = start_file(header)
     placed = _position(header, row_groups, len(MAGIC), None)
     data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
@@ -160,7 +160,7 @@ def next_in_new_directory(
 
 @dataclass(slots=True)
 class _Placed:
-    """Row groups at their places: the new bytes, how both footers name each group, and the blocks kept from before."""
+    """Row groups at their offsets: the new bytes, each group's entries in both footers, and the kept blocks."""
 
     end_bytes: int
     content: list[bytes] = field(default_factory=list)
@@ -203,7 +203,7 @@ def _position(
 def _blooms(
     header: FileHeader, group: EncodedRowGroup, there: PlacedRowGroup
 ) -> tuple[bytes | BloomReference | None, ...]:
-    """Return for each bloom column of the file the bitset to inline, or where it stands in data.parquet."""
+    """Return for each bloom column of the file the bitset to inline, or its position in data.parquet."""
     if not header.blooms_external:
         return tuple(map(group.bitsets.get, header.bloom_columns))
     return tuple(
@@ -255,7 +255,7 @@ def _state(
 
 
 def _span(header: FileHeader, block: Block, files: PartitionFiles) -> Span:
-    """Return a row group's first and last timestamp; CorruptError where `_pm` does not say."""
+    """Return a row group's first and last timestamp; raises CorruptError if `_pm` does not have them."""
     position = header.designated_timestamp
     bounds = bounds_of(header.columns[position], block.chunks[position]) if position >= 0 else None
     if not isinstance(bounds, tuple) or not isinstance(bounds[0], int) or not isinstance(bounds[1], int):

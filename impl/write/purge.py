@@ -1,4 +1,4 @@
-"""Removing partition directories that neither the committed version nor any pinned one names (docs/writing.md)."""
+"""Removing partition directories that neither the committed nor any pinned version names (docs/writing.md)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tornproof.impl.write.recovery import remove_directory
 
 
 def purge(storage: Storage, table: Table, transaction: Transaction, lock: WriterLock) -> tuple[str, ...]:
-    """Remove what no pin needs and return the names, sorted; `transaction` is the committed version, and durable.
+    """Remove directories that no pin needs; return their names, sorted. `transaction` is the durable committed version.
 
-    A directory that a later one replaced at version N is needed by readers below N only. Raises StorageError.
+    A directory that was replaced at version N is only needed by readers below N. Raises StorageError.
     """
     removed: list[str] = []
     for needed_below, names in _by_need(table, transaction):
@@ -31,12 +31,12 @@ def purge(storage: Storage, table: Table, transaction: Transaction, lock: Writer
 
 
 def _by_need(table: Table, transaction: Transaction) -> Iterator[tuple[int, list[str]]]:
-    """Yield unreferenced directories by the version from which on nobody needs them."""
+    """Yield unreferenced directories with the version from which on they are not needed."""
     unreferenced = [split_name(name) for name in table.unreferenced_directories(transaction)]
     born = unreferenced + [split_name(table.directory_of(partition)) for partition in transaction.partitions]
     needs = []
     for interval, name_txn in unreferenced:
-        # A directory's name is the version before the commit that made it, so its successor was there one later.
+        # A directory is named by the version before its commit, so its successor exists from one version later on.
         successors = [other + 1 for name, other in born if name == interval and other > name_txn]
         name = interval if name_txn < 0 else f"{interval}.{name_txn}"
         needs.append((min([*successors, transaction.version]), name))

@@ -1,6 +1,6 @@
-"""The `questdb` key-value of a Parquet footer: JSON that tells QuestDB what its columns are (docs/format.md).
+"""The `questdb` key-value of a Parquet footer: JSON that describes the columns for QuestDB (docs/format.md).
 
-Servers write it without spaces and keep it on every update; so does this. Members that are not known here stay.
+Servers write it without spaces and keep it on every update; so does this. Unknown members are kept.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 QUESTDB_KEY = "questdb"
 VERSION = 1
 LOCAL_KEY_IS_GLOBAL = 1
-"""The only `format`: a symbol's dictionary has the keys of the table."""
+"""The only `format`: symbol dictionaries have the keys of the table."""
 COLUMN_TYPE_MAX = 0x7FFFFFFF
 UNUSED_BYTES = "unused_bytes"
 
 
 class JsonColumn(NamedTuple):
-    """What the JSON says of a column; `column_type` has its designated bit, `id` is None where a release has none."""
+    """A column in the JSON; `column_type` includes the designated bit, `id` is None if the release writes none."""
 
     column_type: int
     is_ascii: bool
@@ -31,7 +31,7 @@ class JsonColumn(NamedTuple):
 
 
 def new_json(columns: Sequence[JsonColumn]) -> str:
-    """Return the JSON of a new file, as conversions and rewrites of the releases write it."""
+    """Return the JSON of a new file, as QuestDB's conversions and rewrites write it."""
     schema = []
     for column in columns:
         members: dict[str, Any] = {"column_type": column.column_type, "column_top": 0}
@@ -46,9 +46,9 @@ def new_json(columns: Sequence[JsonColumn]) -> str:
 
 
 def updated_json(text: str, *, unused_bytes: int, file: str = DATA_FILE) -> str:
-    """Return the JSON after an update in place: other unused bytes, left out where 0, and no column tops.
+    """Return the JSON after an update in place: new unused bytes, left out if 0, and no column tops.
 
-    A top says that a column begins with rows that are not stored, which an update stores. Raises CorruptError, or
+    A column top counts rows at the start that are not stored, which an update stores. Raises CorruptError, or
     UnsupportedError for another version of the JSON, naming the member.
     """
     updated: dict[str, Any] = {}
@@ -63,11 +63,11 @@ def updated_json(text: str, *, unused_bytes: int, file: str = DATA_FILE) -> str:
 
 
 def _parse(text: str, file: str) -> dict[str, Any]:
-    """Return the members once all that is known of them is right."""
+    """Return the members after checking all known ones."""
     check = _Check(file)
     try:
         members = json.loads(text, object_pairs_hook=_distinct, parse_constant=_reject)
-        # Numbers beyond a double and halves of surrogate pairs can be read but not written again.
+        # Numbers beyond a double and lone surrogates can be read but not written again.
         _text(members).encode()
     except (ValueError, RecursionError) as error:
         raise check.error(CorruptError, QUESTDB_KEY, "JSON", error) from None
@@ -95,7 +95,7 @@ def _check_column(check: _Check, field: str, column: Any) -> None:
 
 
 class _Check:
-    """Raises errors that name a member of one file's JSON."""
+    """Raises errors that name a member of a file's JSON."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -113,7 +113,7 @@ class _Check:
 
 
 def _is_integer(value: object) -> bool:
-    """Return whether this is a JSON integer that is not negative; Python's booleans are integers."""
+    """Return whether this is a JSON integer of 0 or more, and not a boolean, which Python counts as an integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

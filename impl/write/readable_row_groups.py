@@ -1,8 +1,7 @@
-"""Row groups that every reader of this library takes, however well their values compress.
+"""Row groups that every reader of this library accepts, however well their values compress.
 
-A reader bounds what a page, a chunk, and all columns of a row group together may cost in memory by their bytes on disk,
-so that a few hostile bytes cannot stand for gigabytes (format document, "Limits"). Rows that would look like that to it
-are written as more row groups.
+A reader bounds the memory for a page, a chunk, and a whole row group by their bytes on disk, so that a few hostile
+bytes cannot decode to gigabytes (docs/format.md). Rows that would exceed these bounds are written as more row groups.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from tornproof.impl.table.partition import CHUNK_LIMIT_BYTES
 
 
 def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowGroup]) -> Iterator[EncodedRowGroup]:
-    """Yield rows as one row group, or as halves and their halves until each can be read.
+    """Yield rows as one row group, or halved repeatedly until each part can be read.
 
-    The columns are in the order of the chunks. Raises as `encode`, and RowsRefusedError for a row that no reader takes.
+    The columns are in the order of the chunks. Raises as `encode` does, and RowsRejectedError for a row that is too
+    large.
     """
     group = encode(rows)
     if _is_readable(rows, group):
@@ -43,7 +43,7 @@ def readable_row_groups(rows: pa.Table, encode: Callable[[pa.Table], EncodedRowG
 
 
 def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
-    """Whether readers are sure to take a row group of these rows."""
+    """Whether every reader accepts a row group of these rows."""
     row_count = rows.num_rows
     if row_count > VALUE_COUNT_MAX:
         return False
@@ -55,8 +55,8 @@ def _is_readable(rows: pa.Table, group: EncodedRowGroup) -> bool:
 
 
 def _is_readable_chunk(size_bytes: int, row_count: int, chunk: Chunk, group: EncodedRowGroup) -> bool:
-    # The values, the pages that they come from, and eight bytes a value for levels, offsets and narrow types. One
-    # value repeats no other, so it is measured by its page alone.
+    # The values, their pages, and eight bytes a value for levels, offsets and narrow types. A single value repeats
+    # no other, so only its page counts.
     cost_bytes = size_bytes * min(row_count, 2) + VARIABLE_WIDTH_BYTES * row_count
     if cost_bytes > bound_bytes(chunk) or chunk.total_compressed > CHUNK_LIMIT_BYTES:
         return False

@@ -1,7 +1,7 @@
-"""What a writer does before it goes on from files that another life left, at any moment of its work.
+"""What a writer does first with files that an earlier process left, in any state.
 
-The committed version becomes what the disk holds, not only the page cache: after a failed sync the cache shows bytes
-that were never written (docs/how-it-works.md). Nothing is cut, because readers may live (docs/how-it-works.md).
+The committed version is made durable, because after a failed sync the page cache has bytes that were never written to
+the disk. Nothing is truncated, because there may be readers (docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tornproof.impl.write.commit import HARDENED, RecoveryAction, publish
 def recover_for_writing(
     storage: Storage, table: Table, actions: Sequence[RecoveryAction] = HARDENED.recovery
 ) -> Transaction:
-    """Make the committed version durable and the newest of every `_pm`, and free the names that its successor needs.
+    """Make the committed version durable and the newest in every `_pm`, and free the names that its successor needs.
 
-    Running it twice, or again after it was interrupted, ends in the same state. Raises CorruptError where the
-    committed version is damaged, UnsupportedError, StorageError; the caller holds the writer's lock.
+    It is idempotent, also after an interruption. Raises CorruptError if the committed version is damaged,
+    UnsupportedError, StorageError; the caller holds the writer's lock.
     """
     transaction = table.transaction()
     for action in actions:
@@ -39,7 +39,7 @@ def recover_for_writing(
 
 
 def remove_directory(storage: Storage, path: str) -> None:
-    """Remove a directory with all that is in it; what an interruption leaves can be removed again."""
+    """Remove a directory and its contents; can be repeated after an interruption."""
     for name in storage.listdir(path):
         entry_path = f"{path}/{name}"
         if storage.kind(entry_path) is EntryKind.DIRECTORY:
@@ -57,19 +57,19 @@ def _republish_partitions(storage: Storage, table: Table, transaction: Transacti
 
 
 def _republish(storage: Storage, resolved: ResolvedPartition) -> None:
-    """Publish the committed generation again: as it stands or, past an orphan, in a footer that restates it."""
+    """Publish the committed generation again: unchanged or, if there is an orphan, restated in a footer behind that."""
     files, published = resolved.files, resolved.published.content
     with ExitStack() as opened:
         handle = opened.enter_context(storage.open_for_writing(f"{files.path}/{PM_FILE}"))
         end_bytes = len(published)
         if resolved.resolved.orphan_count:
             committed_bytes = resolved.resolved.position.end_bytes
-            # The new CRC spans the orphan, which may stand in the page cache alone, so it is written once more.
+            # The new CRC covers the orphan, which may only be in the page cache, so it is written again.
             again = published[committed_bytes:] + _restate(resolved)
             handle.pwrite(again, committed_bytes)
             handle.fdatasync()
             end_bytes = committed_bytes + len(again)
-        # An equal value too makes the block pending again, so that the sync has something to write.
+        # Storing an equal value also marks the block as dirty, so that the sync writes it.
         publish(handle, end_bytes, opened).msync()
 
 
@@ -91,14 +91,14 @@ def _store_version_again(storage: Storage, table_path: str, version: int) -> Non
     with storage.open_for_writing(f"{table_path}/{TXN_FILE}") as handle, handle.map(handle.size_bytes()) as mapping:
         mapping.store_u64(0, version)
         mapping.msync()
-        # A killed commit may have made the file longer, and msync does not promise the size (docs/format.md, B10).
+        # A killed commit may have extended the file, and msync does not guarantee that the size is durable.
         handle.fsync()
 
 
 def _remove_uncommitted(storage: Storage, table: Table, transaction: Transaction) -> None:
-    """Remove the directories of commits that never came about: their names carry the committed version or a later one.
+    """Remove the directories of uncommitted writes: their names have the committed version or a later one.
 
-    Older ones that nothing names may still be pinned, so they are the purger's (`tornproof.impl.write.purge`).
+    Older unreferenced directories may still be pinned, so only `purge.py` removes them.
     """
     uncommitted = [
         name for name in table.unreferenced_directories(transaction) if split_name(name)[1] >= transaction.version

@@ -1,6 +1,6 @@
-"""Rows in a table's types as the arrays that Parquet stores, so that pages and statistics are QuestDB's.
+"""Rows in a table's types as the arrays that Parquet stores, so that pages and statistics are as QuestDB's.
 
-The inverse of what `chunk/chunk.py` makes of decoded pages. Sources: docs/format.md; orders of statistics as in
+The inverse of the conversion in `chunk/chunk.py`. Source: docs/format.md; orders of statistics as in
 `pm/statistics.py`.
 """
 
@@ -29,18 +29,18 @@ NO_SYMBOLS: Mapping[str, SymbolTable] = {}
 
 
 class Computed(enum.Enum):
-    """Marks bounds that pyarrow computes in QuestDB's order by itself."""
+    """Marks bounds that pyarrow computes in QuestDB's order."""
 
     BY_PYARROW = "by pyarrow"
 
 
 ReplacedBounds: TypeAlias = tuple[bytes, bytes] | None
-"""The bytes of minimum and maximum, or None for no bounds at all."""
+"""The bytes of minimum and maximum, or None for no bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredColumn:
-    """A column as pyarrow is to write it, and its minimum and maximum where pyarrow's would be others."""
+    """A column as pyarrow is to write it, and its minimum and maximum if pyarrow's would differ."""
 
     array: pa.Array
     bounds: ReplacedBounds | Literal[Computed.BY_PYARROW] = Computed.BY_PYARROW
@@ -49,10 +49,9 @@ class StoredColumn:
 def stored_table(
     rows: pa.Table | pa.RecordBatch, columns: Sequence[Column], symbols: Mapping[str, SymbolTable] = NO_SYMBOLS
 ) -> tuple[pa.Table, dict[str, ReplacedBounds]]:
-    """Return all columns as stored, in file order and with the file's nullability, and the bounds to be replaced.
+    """Return all columns in stored form, in file order and with the file's nullability, and the bounds to be replaced.
 
-    `rows` has a column of each name, in any order; `symbols` are the dictionaries by the same names. Raises as
-    `stored_array` does.
+    `rows` has the columns in any order; `symbols` are the dictionaries by column name. Raises as `stored_array` does.
     """
     arrays, bounds = [], {}
     for column in columns:
@@ -72,11 +71,11 @@ def stored_table(
 
 
 def stored_array(values: pa.Array, column: Column, *, symbols: SymbolTable | None = None) -> StoredColumn:
-    """Return values of the column's `arrow_type` as they are stored.
+    """Return values of the column's `arrow_type` in stored form.
 
-    `symbols` is the dictionary of a symbol column. Raises RowsRefusedError, naming column and row, for values of other
-    types, nulls that the column cannot hold, symbols that the table does not know and lists that are no array; and for
-    columns that are not stored as QuestDB stores its types.
+    `symbols` is the dictionary of a symbol column. Raises RowsRejectedError, naming column and row, for values of other
+    types, nulls in a column without null, unknown symbols and ragged lists; and for columns that are not stored as
+    QuestDB stores its types.
     """
     _check(values, column)
     tag = tag_of(column.type)
@@ -112,7 +111,7 @@ def _check(values: pa.Array, column: Column) -> None:
 
 
 def symbol_keys(values: pa.Array, name: str, symbols: SymbolTable) -> pa.Array:
-    """Return the table's own keys of a column's values; RowsRefusedError for a symbol that the table does not know."""
+    """Return the table's keys of a column's values; raises RowsRejectedError for an unknown symbol."""
     keys = pc.index_in(values, value_set=pa.array(symbols.symbols, pa.string()))
     if keys.null_count > values.null_count:
         row = pc.index(pc.and_(keys.is_null(), values.is_valid()), True).as_py()
@@ -121,7 +120,7 @@ def symbol_keys(values: pa.Array, name: str, symbols: SymbolTable) -> pa.Array:
 
 
 def _by_keys(values: pa.Array, column: Column, symbols: SymbolTable | None) -> pa.DictionaryArray:
-    """Return the values with a dictionary of all the table's symbols up to the largest key that is used."""
+    """Return the values with a dictionary of the table's symbols up to the largest key in use."""
     table = symbols or SymbolTable(())
     keys = symbol_keys(values, column.name, table)
     key_count = (pc.max(keys).as_py() if keys.null_count < len(keys) else -1) + 1
@@ -129,7 +128,7 @@ def _by_keys(values: pa.Array, column: Column, symbols: SymbolTable | None) -> p
 
 
 def _text_bounds(values: pa.Array) -> ReplacedBounds:
-    """Return bounds of the rows' own values: with nulls, pyarrow may count symbols that no row has."""
+    """Return bounds of the values in rows: with nulls, pyarrow may include symbols that no row has."""
     extremes = pc.min_max(values)
     if not extremes["min"].is_valid:
         return None
@@ -138,7 +137,7 @@ def _text_bounds(values: pa.Array) -> ReplacedBounds:
 
 
 def _decimals(values: pa.Array, size_bytes: int) -> StoredColumn:
-    """Return decimals as big-endian two's complement of so many bytes; their order is that of the numbers."""
+    """Return decimals as big-endian two's complement of `size_bytes`, and their bounds."""
     validity = pa.py_buffer(np.packbits(values.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
     content = pa.py_buffer(_big_endian(values, size_bytes))
     array = pa.Array.from_buffers(pa.binary(size_bytes), len(values), [validity, content])
@@ -150,7 +149,7 @@ def _decimals(values: pa.Array, size_bytes: int) -> StoredColumn:
 
 
 def _big_endian(values: pa.Array, size_bytes: int) -> npt.NDArray[np.uint8]:
-    """Return a row of bytes for each decimal; Arrow's are wider, and all that falls off repeats the sign."""
+    """Return a row of bytes for each decimal; the dropped bytes of Arrow's wider form only repeat the sign."""
     width_bytes = values.type.bit_width // 8
     content = values.buffers()[1] or b""
     little = np.frombuffer(content, np.uint8, len(values) * width_bytes, values.offset * width_bytes)

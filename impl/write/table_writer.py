@@ -1,6 +1,6 @@
-"""The one writer of a table: rows are staged, and `commit` makes all of them a version, or none.
+"""The only writer of a table: rows are staged, and `commit` makes them a version atomically.
 
-What a commit does to the files is in `commit.py`; what becomes of each partition is in `partition_change.py`.
+How a commit writes files is in `commit.py`, how it changes each partition in `partition_change.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tornproof.impl.write.stored_arrays import symbol_keys
 
 
 class WriterDeadError(TornproofError):
-    """A commit of this writer failed half-way; opening a new writer recovers the table."""
+    """A commit of this writer has failed; opening a new writer recovers the table."""
 
 
 def open_writer(
@@ -46,10 +46,10 @@ def open_writer(
     protocol: Protocol = HARDENED,
     encode: RowGroupEncoder = encode_row_group,
 ) -> TableWriter:
-    """Become the one writer of the table in the directory `path`, after recovery from whatever the last one left.
+    """Become the only writer of the table in the directory `path`, and recover the table.
 
-    Raises BusyError while another writer has it; NotATableError for what is no table, or has no `_meta` or no
-    designated timestamp; CorruptError where the committed version is damaged; UnsupportedError, StorageError.
+    Raises BusyError if there is another writer; NotATableError without a table, a `_meta` or a designated timestamp;
+    CorruptError if the committed version is damaged; UnsupportedError, StorageError.
     """
     table = open_table(storage, path)
     if table.metadata is None or table.metadata.timestamp_id < 0:
@@ -76,7 +76,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         protocol: Protocol,
         encode: RowGroupEncoder,
     ) -> None:
-        """Go on from a recovered version; `lock` is given back by `close`. Use `open_writer`."""
+        """Continue from a recovered version; `close` releases `lock`. Use `open_writer` instead."""
         assert table.metadata is not None
         self.table = table
         self.transaction = transaction
@@ -108,11 +108,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow names and types of the table's columns, which written rows are brought to."""
+        """The table's columns as an Arrow schema, to which written rows are converted."""
         return self._changer.schema
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Stage rows of any times in any order; RowsRefusedError where the table cannot take them."""
+        """Stage rows of any times in any order; raises RowsRejectedError if the table cannot take them."""
         self._check_alive()
         taken = conform(rows, self.schema, self._timestamp_name)
         for column in self._metadata.columns:
@@ -121,7 +121,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._staged.append(taken)
 
     def drop_partition(self, timestamp: int) -> None:
-        """Stage the removal of the partition that starts at `timestamp`; rows staged with it make it anew."""
+        """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""
         self._dropped.add(self._partition_at(timestamp).timestamp)
 
     def rewrite_partition(self, timestamp: int) -> None:
@@ -131,23 +131,23 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._rewritten.add(partition.timestamp)
 
     def adopt(self, prepared: PreparedPartition) -> None:
-        """Stage a new partition whose files are complete in a directory beside; `commit` gives it its name."""
+        """Stage a new partition whose files are complete in a prepared directory, which `commit` renames."""
         self._check_alive()
         change = adopted(self.table, self.transaction, prepared, self._new_files(prepared.timestamp))
         self._adopted[prepared.timestamp] = change
 
     def rollback(self) -> None:
-        """Forget what is staged; nothing of it has reached a file, and prepared directories stay."""
+        """Discard what is staged; none of it has been written, and prepared directories stay."""
         self._staged: list[pa.Table] = []
         self._adopted: dict[int, PartitionChange] = {}
         self._dropped: set[int] = set()
         self._rewritten: set[int] = set()
 
     def commit(self) -> int:
-        """Make all that is staged the next version and return its number; returning acknowledges it.
+        """Commit everything staged as the next version and return its number, which acknowledges it.
 
-        With nothing staged there is no new version. Rows that are refused, or old rows that cannot be read, leave the
-        table and the stage as they were. Any StorageError kills the writer: `open_writer` recovers.
+        If nothing is staged there is no new version. If rows are rejected or old rows cannot be read, neither the table
+        nor the staged rows change. After a StorageError this writer cannot be used any more; `open_writer` recovers.
         """
         self._check_alive()
         changes = self._plan()
@@ -156,7 +156,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             return self.transaction.version
         following = self._following(changes)
         with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
-            # The free area holds the version before the committed one: this writer's own from its third commit on.
+            # The free area has the version before the committed one, written by this writer from its third commit on.
             plan = plan_store(handle.pread(handle.size_bytes(), 0), following, area_is_durable=self._commit_count >= 2)
         self._is_dead = True
         execute(self._protocol, self._storage, self.table.path, [change.write for change in changes.values()], plan)
@@ -169,17 +169,17 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self.transaction = self.table.transaction()
         self._protocol.replaced(self._storage, self._lock, self.transaction.version, map(self.table.files_of, unnamed))
         self.rollback()
-        # Only now: a writer that cannot read its own version would commit the same rows once more.
+        # Only now, because a writer that cannot read its own version would commit the same rows again.
         self._is_dead = False
         return self.transaction.version
 
     def purge(self) -> tuple[str, ...]:
-        """Remove the partition directories that no version names that is committed or pinned; return their names."""
+        """Remove the partition directories that neither the committed nor a pinned version names; return the names."""
         self._check_alive()
         return purge(self._storage, self.table, self.transaction, self._lock)
 
     def close(self) -> None:
-        """Forget what is staged and let other writers in; closing twice is harmless."""
+        """Discard what is staged and release the lock; closing twice is harmless."""
         self.rollback()
         self._is_dead = True
         self._lock.release()
@@ -189,7 +189,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self.close()
 
     def _plan(self) -> dict[int, PartitionChange]:
-        """Return the changes of partitions, by their timestamps, in order."""
+        """Return the changes of partitions by their timestamps, ascending."""
         remaining = {p.timestamp: p for p in self.transaction.partitions if p.timestamp not in self._dropped}
         staged = {portion.timestamp: portion for portion in self._portions(tuple(remaining.values()))}
         for timestamp in sorted(staged.keys() & self._adopted.keys()):
@@ -283,7 +283,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
     def _symbols_of(self, name: str) -> SymbolTable:
         if self._symbols is None:
-            # New symbols are refused, so those that are there when the writer opens are all that it needs.
+            # New symbols are rejected, so it is enough to read them once.
             self._symbols = read_table_symbols(self.table, self.transaction)
         return self._symbols[name]
 
@@ -295,7 +295,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
 
 def _reject_unless_writable(table: Table, partition: Partition) -> None:
-    """Raise RowsRefusedError for a partition that only a server writes to."""
+    """Raise RowsRejectedError for a partition that only a server can write to."""
     name = table.directory_of(partition)
     if not partition.is_parquet:
         raise RowsRejectedError(f"{name}: its rows are not in Parquet; only the server writes to it")

@@ -1,4 +1,4 @@
-"""What a writer decides by: sizes, how pages are encoded, which columns of new files have bloom filters."""
+"""The options of a writer: sizes, encoding of pages, bloom filters of new files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 
 DEFAULT_OPTIONS = EncodeOptions()
 DEFAULT_FALSE_POSITIVE_RATE = 0.01
-"""What QuestDB's own filters are sized for (measured on real files of release 9.4.2)."""
+"""The rate of QuestDB's own filters (measured on real files of release 9.4.2)."""
 
 
 class OptionsRejectedError(TornproofError, ValueError):
-    """Options that no writer, or not one of this table, can follow."""
+    """Options that are invalid, or invalid for this table."""
 
 
 class BloomPosition(enum.Enum):
-    """Where the bloom filters of a new file lie."""
+    """Where the bloom filters of a new file are stored."""
 
     INLINED = "in _pm"
     EXTERNAL = "in data.parquet, where _pm leads"
@@ -34,7 +34,7 @@ class BloomPosition(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomOptions:
-    """Columns of new files that have bloom filters: their names, and how often a filter may be wrong about a value."""
+    """The columns of new files that have bloom filters, by name, with their false-positive rates."""
 
     columns: Mapping[str, float]
     position: BloomPosition = BloomPosition.INLINED
@@ -42,12 +42,12 @@ class BloomOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """Sizes by which a writer decides, and what it writes; the defaults of sizes are QuestDB's (docs/format.md).
+    """Limits of sizes, and what is written; the default sizes are QuestDB's (docs/format.md).
 
-    A row group ends before either of its bounds; its bytes are those of its rows in Arrow's form, and one row may
-    have more. A partition is written anew, into a new directory, once its unused bytes exceed either bound. Without
-    `blooms` new partitions have no filters, and what is written anew has those that it had. Columns are called as the
-    table calls them. Raises OptionsRefusedError for what is impossible in any table.
+    A row group exceeds neither of its limits, unless a single row does; its size is that of its rows in Arrow's form. A
+    partition is rewritten into a new directory once its unused bytes exceed either limit. Without `blooms` new
+    partitions have no filters, and rewritten ones keep theirs. Column names are those of the table. Raises
+    OptionsRejectedError for options that are invalid for any table.
     """
 
     row_group_row_count_max: int = 100_000
@@ -58,13 +58,13 @@ class WriterOptions:
     blooms: BloomOptions | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is impossible."""
+        """Reject invalid options."""
         for problem in _problems(self):
             raise OptionsRejectedError(problem)
 
 
 def check_options(options: WriterOptions, metadata: TableMetadata) -> None:
-    """Raise OptionsRefusedError for options that do not fit the table's columns."""
+    """Raise OptionsRejectedError for options that do not fit the table's columns."""
     columns = {column.name: column for column in metadata.columns}
     for name, own in options.encoding.columns.items():
         column = _column(columns, name)
@@ -84,10 +84,10 @@ def has_hashes(column_type: int) -> bool:
 
 
 def encode_options(options: WriterOptions, file_names: Mapping[str, str], timestamp: str) -> EncodeOptions | None:
-    """Return how to encode a file's row groups, or None where all is as the encoder does by itself.
+    """Return how to encode a file's row groups, or None for the encoder's defaults.
 
-    `file_names` are the columns' names in the file by those in the table; `timestamp` is the table's name for the
-    designated timestamp, which has statistics in any case, because rows are found by them.
+    `file_names` maps the columns' names in the table to those in the file; `timestamp` is the table's name for the
+    designated timestamp, which always has statistics, because readers search by them.
     """
     asked = options.encoding
     if asked == DEFAULT_OPTIONS:

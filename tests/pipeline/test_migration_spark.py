@@ -228,7 +228,7 @@ def test_a_pm_that_appeared_after_the_conversion_is_not_overwritten(
     first = Outcome.REJECTED if has_appeared else Outcome.MIGRATED
     assert [partition.outcome for partition in done.partitions] == [first, Outcome.MIGRATED]
     if has_appeared:
-        assert "2024-01-01.0/_pm: it was made meanwhile" in done.partitions[0].reason
+        assert "2024-01-01.0/_pm: another process created it meanwhile" in done.partitions[0].reason
         assert (path / "2024-01-01.0" / "_pm").read_bytes() == b"of somebody else"
 
 

@@ -110,7 +110,7 @@ def test_a_new_table_of_a_module_cannot_be_forgotten(monkeypatch: pytest.MonkeyP
 def test_a_new_module_cannot_be_forgotten(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(document, "layout_modules", lambda: {**layout_modules(), "brand_new": pm})
     assert main([str(FORMAT), "--check"]) == 2
-    assert "no place for layout brand_new" in capsys.readouterr().err
+    assert "no marker for layout brand_new" in capsys.readouterr().err
 
 
 def test_rewriting_replaces_what_stands_between_the_markers_and_nothing_else() -> None:
@@ -125,13 +125,13 @@ def test_rewriting_replaces_what_stands_between_the_markers_and_nothing_else() -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- layout: a -->\n<!-- end -->\n", "no place for layout b"),
+        ("<!-- layout: a -->\n<!-- end -->\n", "no marker for layout b"),
         (BOTH + "<!-- layout: c -->\n<!-- end -->\n", "line 9: no layout is called c; there are a, b"),
-        (BOTH + "<!-- layout: a -->\n<!-- end -->\n", "line 9: layout a stands twice"),
-        (BOTH + "<!-- end -->\n", "line 9: an end that closes no layout"),
+        (BOTH + "<!-- layout: a -->\n<!-- end -->\n", "line 9: layout a occurs twice"),
+        (BOTH + "<!-- end -->\n", "line 9: an end without a layout before it"),
         (
             "<!-- layout: a -->\n<!-- layout: b -->\n<!-- end -->\n",
-            "line 2: layout b starts before layout a has its end",
+            "line 2: layout b starts before the end of layout a",
         ),
         ("<!-- layout: a -->\n<!-- end -->\n<!-- layout: b -->\n", "layout b has no end"),
     ],

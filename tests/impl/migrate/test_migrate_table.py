@@ -187,7 +187,7 @@ def test_a_directory_that_no_version_names_has_no_committed_end(questdb_data: Pa
     done = migrate_table(storage, path, only="2023-01-01")
     assert (done.is_complete, done.reason) == (
         False,
-        "_txn names no partition 2023-01-01, so nobody knows where its data.parquet ends",
+        "_txn names no partition 2023-01-01, so the end of its data.parquet is not known",
     )
 
 

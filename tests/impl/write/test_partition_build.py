@@ -116,7 +116,7 @@ def test_a_prepared_partition_is_rejected_where_one_is_or_rows_are_staged() -> N
         writer.rollback()
         writer.write(rows(range(5)))
         writer.commit()
-        with pytest.raises(RowsRejectedError, match="there is a partition already that starts at 0"):
+        with pytest.raises(RowsRejectedError, match="there is already a partition that starts at 0"):
             writer.adopt(prepared)
 
 

@@ -20,8 +20,8 @@ class Problem:
     actual: str
 
     def __str__(self) -> str:
-        position = "" if self.offset_bytes is None else f" at byte {self.offset_bytes}"
-        return f"{self.file}: {self.field}{position}: expected {self.expected}, found {self.actual}"
+        offset = "" if self.offset_bytes is None else f" at byte {self.offset_bytes}"
+        return f"{self.file}: {self.field}{offset}: expected {self.expected}, found {self.actual}"
 
 
 class TornproofError(Exception):
@@ -84,8 +84,8 @@ class RowsRejectedError(TornproofError):
     @classmethod
     def at(cls, column: str, row: int | None, expected: object, actual: object) -> Self:
         """Return the error about one value, or about a whole column where `row`, counted from 0, is None."""
-        position = "" if row is None else f", row {row}"
-        return cls(f"column {column!r}{position}: expected {expected}, found {actual}")
+        row_text = "" if row is None else f", row {row}"
+        return cls(f"column {column!r}{row_text}: expected {expected}, found {actual}")
 
 
 class UsageError(TornproofError):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tornproof.impl.chunk.expansion import PYARROW_ERRORS, bound_bytes, check_expansion
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
-from tornproof.impl.chunk.statistics import check_bounds, check_counts, refuse, reject
+from tornproof.impl.chunk.statistics import check_bounds, check_counts, raise_corrupt, raise_unsupported
 from tornproof.impl.parquet.fields import BY_DICTIONARY, Codec, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
@@ -93,11 +93,13 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
     """Check everything but the values: type, page headers, checksums, memory; raises as `decode_chunk`."""
     leaf = _leaf(column, chunk, file)
     if len(content) != chunk.total_compressed:
-        reject(column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed)
+        raise_corrupt(
+            column, chunk, file, "TOTAL_COMPRESSED", f"{len(content)}, the bytes there", chunk.total_compressed
+        )
     if chunk.num_values > VALUE_COUNT_MAX:
-        refuse(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
+        raise_unsupported(column, chunk, file, "NUM_VALUES", f"at most {VALUE_COUNT_MAX}", chunk.num_values)
     if chunk.codec == Codec.LZO:
-        refuse(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
+        raise_unsupported(column, chunk, file, "CODEC", "a codec that pyarrow knows", "LZO")
     pages = pages_of(content, chunk, file=file)
     return CheckedPages(
         leaf=leaf, pages=pages, as_dictionary=check_expansion(content, leaf, pages, column, chunk, file)
@@ -151,9 +153,9 @@ def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
     """Return how to read the column, after checking that type, physical type and levels are consistent."""
     tag, dimensions = tag_of(column.type), column.max_rep_level
     if tag is not None and column.physical_type not in _PHYSICAL_TYPES[tag]:
-        reject(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
+        raise_corrupt(column, chunk, file, "PHYSICAL_TYPE", f"one that {tag.name} is stored as", column.physical_type)
     if tag in _FIXED_BYTE_LENS and column.fixed_byte_len != _FIXED_BYTE_LENS[tag]:
-        reject(column, chunk, file, "FIXED_BYTE_LEN", str(_FIXED_BYTE_LENS[tag]), column.fixed_byte_len)
+        raise_corrupt(column, chunk, file, "FIXED_BYTE_LEN", str(_FIXED_BYTE_LENS[tag]), column.fixed_byte_len)
     if dimensions == 0 and column.max_def_level <= 1 and not _is_nested_array(column):
         return Leaf(
             physical_type=column.physical_type,
@@ -168,7 +170,9 @@ def _leaf(column: Column, chunk: Chunk, file: str) -> Leaf:
         or column.max_def_level not in (all_optional, only_outer_optional)
     ):
         levels = f"type {column.type}, repetition level {dimensions}, definition level {column.max_def_level}"
-        refuse(column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels)
+        raise_unsupported(
+            column, chunk, file, "levels", "a flat column or lists of doubles, one level a dimension", levels
+        )
     return Leaf(
         physical_type=PhysicalType.DOUBLE, dimensions=dimensions, lists_optional=column.max_def_level == all_optional
     )
@@ -183,7 +187,7 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
     try:
         metadata = chunk_metadata(leaf, chunk.codec, chunk.num_values, chunk.total_compressed)
     except PYARROW_ERRORS as error:
-        reject(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
+        raise_corrupt(column, chunk, file, "TYPE", "a type that its physical type can hold", f"{column.type} ({error})")
     try:
         column_read = (
             pq.ParquetFile(
@@ -199,7 +203,7 @@ def _read(content: bytes, leaf: Leaf, column: Column, chunk: Chunk, file: str, *
         # pyarrow made the offsets, but indices and numbers with too many digits come from the file.
         values.validate(full=not pa.types.is_binary(values.type))
     except PYARROW_ERRORS as error:
-        reject(column, chunk, file, "page", "pages that decode", error)
+        raise_corrupt(column, chunk, file, "page", "pages that decode", error)
     return _expand(values, column, chunk, file) if pa.types.is_dictionary(values.type) else values
 
 
@@ -208,7 +212,7 @@ def _expand(values: pa.DictionaryArray, column: Column, chunk: Chunk, file: str)
     lengths = compute("binary_length", values.dictionary).cast(pa.int64())
     expanded_bytes = compute("sum", lengths.take(values.indices)).as_py() or 0
     if expanded_bytes > bound_bytes(chunk):
-        refuse(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
+        raise_unsupported(column, chunk, file, "pages", f"at most {bound_bytes(chunk)} bytes of values", expanded_bytes)
     return values.dictionary_decode()
 
 
@@ -232,7 +236,7 @@ def _final(stored: pa.Array, column: Column, chunk: Chunk, file: str) -> pa.Arra
             return stored.view(final)
         return stored.cast(final)
     except PYARROW_ERRORS as error:
-        reject(column, chunk, file, "values", f"values of type {final}", error)
+        raise_corrupt(column, chunk, file, "values", f"values of type {final}", error)
 
 
 def _is_ascii(stored: pa.Array) -> bool:
@@ -248,4 +252,4 @@ def _check_inner_lists(lists: pa.ListArray, column: Column, chunk: Chunk, file: 
     while pa.types.is_list(lists.type.value_type):
         lists = lists.values
         if lists.null_count:
-            reject(column, chunk, file, "values", "no null inside an array except elements", "a null list")
+            raise_corrupt(column, chunk, file, "values", "no null inside an array except elements", "a null list")

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.chunk.shared_prefixes import shared_byte_count
-from tornproof.impl.chunk.statistics import refuse, reject
+from tornproof.impl.chunk.statistics import raise_corrupt, raise_unsupported
 from tornproof.impl.parquet.fields import BY_DICTIONARY, PageEncoding, PageType
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
@@ -39,7 +39,9 @@ def check_expansion(
     dictionary = pages[0] if pages and pages[0].kind is PageType.DICTIONARY else None
     dictionary_bytes = dictionary.uncompressed_size_bytes if dictionary else 0
     if dictionary is not None and dictionary.value_count > dictionary_bytes:
-        reject(column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count)
+        raise_corrupt(
+            column, chunk, file, "dictionary page", f"values in {dictionary_bytes} bytes", dictionary.value_count
+        )
     data_pages = pages[1:] if dictionary else pages
     by_dictionary = [
         page for page in data_pages if physical == PhysicalType.BYTE_ARRAY and page.encoding in BY_DICTIONARY
@@ -60,12 +62,12 @@ def check_expansion(
         try:
             shared_bytes = shared_byte_count(content, sharing, chunk, is_optional=leaf.is_optional)
         except PYARROW_ERRORS as error:
-            reject(column, chunk, file, "page", "pages that decode", error)
+            raise_corrupt(column, chunk, file, "page", "pages that decode", error)
         if plain_bytes + by_dictionary_bytes + shared_bytes <= bound:
             return False
     # pyarrow builds dictionaries from plain pages too, but not from the other encodings.
     has_other_pages = any(page.encoding not in {PageEncoding.PLAIN, *BY_DICTIONARY} for page in data_pages)
     if plain_bytes > bound or has_other_pages:
         expected = f"pages that cannot decode to more than {bound} bytes"
-        refuse(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)
+        raise_unsupported(column, chunk, file, "pages", expected, plain_bytes + by_dictionary_bytes + shared_bytes)
     return True

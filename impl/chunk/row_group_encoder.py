@@ -91,7 +91,7 @@ class EncodedRowGroup:
     bitsets: Mapping[int, bytes] = field(default_factory=dict)
     bitset_offsets: Mapping[int, int] = field(default_factory=dict)
 
-    def position(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
+    def place(self, offset_bytes: int, *, sorting: Sequence[SortingColumn] = ()) -> PlacedRowGroup:
         """Return the row group for `offset_bytes`, at least `HOME_BYTES`, with `sorting` as its sorting columns."""
         assert offset_bytes >= HOME_BYTES, offset_bytes
         delta_bytes = offset_bytes - HOME_BYTES
@@ -146,16 +146,16 @@ def encode_row_group(
         parts += column.pages
         position += sum(map(len, column.pages))
     bitset_offsets = {}
-    for location, bitset in sorted(bitsets.items()):
+    for index, bitset in sorted(bitsets.items()):
         bloom_filter = encode_filter_header(len(bitset)) + bitset
-        trees[location] = _with_filter(trees[location], position, len(bloom_filter))
+        trees[index] = _with_filter(trees[index], position, len(bloom_filter))
         parts.append(bloom_filter)
         position += len(bloom_filter)
-        bitset_offsets[location] = position - len(bitset)
-    for location, column in enumerate(written.columns):
+        bitset_offsets[index] = position - len(bitset)
+    for index, column in enumerate(written.columns):
         reference = _reference("column_index", position, len(column.column_index))
-        tree = trees[location]
-        trees[location] = with_fields(tree, *reference) if column.column_index else without(tree, *COLUMN_INDEX_IDS)
+        tree = trees[index]
+        trees[index] = with_fields(tree, *reference) if column.column_index else without(tree, *COLUMN_INDEX_IDS)
         parts.append(column.column_index)
         position += len(column.column_index)
     views = [read(tree, COLUMN_CHUNK)["meta_data"] for tree in trees]

@@ -27,9 +27,11 @@ UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
     """Raise CorruptError unless the chunk's counts are those of its values, which are flat and in stored form."""
     if len(values) != chunk.num_values:
-        reject(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
+        raise_corrupt(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
     if chunk.null_count is not None and values.null_count != chunk.null_count:
-        reject(column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count)
+        raise_corrupt(
+            column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count
+        )
 
 
 def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -> None:
@@ -64,19 +66,21 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
         is_exact = statistic.exact and may_be_exact
         if value is None or _is_nan(value):
             if is_exact:
-                reject(column, chunk, file, name, "none, because the pages hold no value to compare", repr(bound))
+                raise_corrupt(
+                    column, chunk, file, name, "none, because the pages hold no value to compare", repr(bound)
+                )
         elif not holds(bound, value):
-            reject(column, chunk, file, name, f"a bound of {value!r}, which is in the pages", repr(bound))
+            raise_corrupt(column, chunk, file, name, f"a bound of {value!r}, which is in the pages", repr(bound))
         elif is_exact and bound != value and not _is_truncation(bound, value):
-            reject(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
+            raise_corrupt(column, chunk, file, name, f"{value!r}, the outermost value in the pages", repr(bound))
 
 
-def reject(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
+def raise_corrupt(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
     """Raise CorruptError about a column's chunk, at its start offset."""
     raise _about(CorruptError, column, chunk, file, field, expected, actual)
 
 
-def refuse(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
+def raise_unsupported(column: Column, chunk: Chunk, file: str, field: str, expected: str, actual: object) -> NoReturn:
     """Raise UnsupportedError about a column's chunk, at its start offset."""
     raise _about(UnsupportedError, column, chunk, file, field, expected, actual)
 
@@ -98,7 +102,7 @@ def _bound(statistic: Statistic | None, column: Column, chunk: Chunk, file: str)
         return None
     bound = value_of(column, statistic.value)
     if bound is None:
-        reject(column, chunk, file, "statistics", "bytes of the physical type's width", statistic.value.hex())
+        raise_corrupt(column, chunk, file, "statistics", "bytes of the physical type's width", statistic.value.hex())
     if isinstance(bound, bytes) and valid_decimal_shape(column.type) is not None:
         return int.from_bytes(bound, "big", signed=True)
     return bound

@@ -23,23 +23,23 @@ def check_row_groups(footer: FileMetaData, column_count: int) -> None:
     ):
         if count > count_max:
             raise RejectionError(Cause.BUDGET, f"at most {count_max}, which readers of `_pm` take", count, step=name)
-    for position, row_group in enumerate(footer.row_groups):
+    for index, row_group in enumerate(footer.row_groups):
         try:
             _check_row_group(row_group, column_count)
         except RejectionError as rejection:
-            raise rejection.at(f"[{position}]", "row_groups") from None
+            raise rejection.at(f"[{index}]", "row_groups") from None
     _not_negative(footer.num_rows, "num_rows")
 
 
 def check_file_paths(row_groups: Sequence[RowGroup]) -> None:
     """Reject chunks in other files, even if their path is empty; raises RejectionError."""
-    for position, row_group in enumerate(row_groups):
-        for index, column in enumerate(row_group.columns):
+    for index, row_group in enumerate(row_groups):
+        for column_index, column in enumerate(row_group.columns):
             if column.file_path is not None:
                 rejection = RejectionError(
                     Cause.FILE_PATH, "chunks in this file", repr(column.file_path), step="file_path"
                 )
-                raise rejection.at(f"columns[{index}]", f"row_groups[{position}]")
+                raise rejection.at(f"columns[{column_index}]", f"row_groups[{index}]")
 
 
 def chunk_of(meta: ColumnMetaData, *, as_questdb: bool) -> Chunk:

@@ -82,7 +82,7 @@ class _Conversion:
         self.blooms = BloomFilters(source.read, source.physical_size_bytes)
 
     def content(self) -> bytes:
-        offset_bytes, length_bytes = self.position_of_footer()
+        offset_bytes, length_bytes = self.footer_range()
         content = self.source.read(length_bytes + TAIL_SIZE_BYTES, offset_bytes)
         footer = read_footer(content, offset_bytes=offset_bytes, as_questdb=not self.is_careful)
         del content
@@ -93,11 +93,11 @@ class _Conversion:
         order = order_of(leaves, footer.row_groups, questdb)
         header = header_of(leaves, order, questdb)
         row_groups, bitsets = [], []
-        for position, row_group in enumerate(footer.row_groups):
+        for index, row_group in enumerate(footer.row_groups):
             try:
                 chunks, found = self.block(row_group, header)
             except RejectionError as rejection:
-                raise rejection.at(f"row_groups[{position}]") from None
+                raise rejection.at(f"row_groups[{index}]") from None
             row_groups.append((row_group.num_rows, chunks))
             bitsets.append(found)
         bloom_columns = tuple(sorted(set().union(*bitsets)))
@@ -113,7 +113,7 @@ class _Conversion:
         ]
         return encode_file(header_of(leaves, order, questdb, bloom_columns), blocks, facts)
 
-    def position_of_footer(self) -> tuple[int, int]:
+    def footer_range(self) -> tuple[int, int]:
         """Return offset and length of the footer."""
         size_bytes = self.source.size_bytes
         if size_bytes < PARQUET_SIZE_MIN_BYTES:

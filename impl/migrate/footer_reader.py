@@ -84,7 +84,7 @@ class StructReader:
     def struct(self, shape: Shape, depth_left: int = SKIP_DEPTH_MAX) -> Any:
         """Return the struct's record, or UNKNOWN if a required union is unknown."""
         self.spend(STRUCT_COST)
-        data, positions, as_questdb = self.data, shape.positions, self.as_questdb
+        data, members, as_questdb = self.data, shape.members, self.as_questdb
         start = self.position
         values: list[Any] = [None] * shape.width
         missing = shape.required
@@ -97,23 +97,23 @@ class StructReader:
             if kind == STOP:
                 break
             field_id = self.field_id(header, kind, field_id)
-            location = positions.get(field_id)
-            if location is None or not (as_questdb or self.fits(kind, location.form)):
+            member = members.get(field_id)
+            if member is None or not (as_questdb or self.fits(kind, member.form)):
                 self.skip(kind, depth_left)
                 continue
-            if location.is_integer and (byte := data[self.position]) < 128:
+            if member.is_integer and (byte := data[self.position]) < 128:
                 value: Any = (byte >> 1) ^ -(byte & 1)
                 self.position += 1
             else:
-                value = self.named(location.form, location.name)
+                value = self.named(member.form, member.name)
             if value is UNKNOWN:
-                is_unknown |= bool(location.required_bit)
+                is_unknown |= bool(member.required_bit)
                 value = None
-            missing &= ~location.required_bit
-            if location.slot >= 0:
-                values[location.slot] = value
+            missing &= ~member.required_bit
+            if member.slot >= 0:
+                values[member.slot] = value
         if missing:
-            names = [location.name for location in positions.values() if location.required_bit & missing]
+            names = [member.name for member in members.values() if member.required_bit & missing]
             raise RejectionError(Cause.FIELD_MISSING, "a required field", "none", self.base + start, step=names[0])
         return UNKNOWN if is_unknown else shape.record._make(values)
 
@@ -126,11 +126,11 @@ class StructReader:
         while (header := self.byte()) & 15 != STOP:
             kind = header & 15
             field_id = self.field_id(header, kind, field_id)
-            location = shape.positions.get(field_id)
+            member = shape.members.get(field_id)
             count += 1
-            if location is not None and (self.as_questdb or self.fits(kind, location.form)):
-                value = self.named(location.form, location.name)
-                found = UNKNOWN if value is UNKNOWN else Union(location.name, value)
+            if member is not None and (self.as_questdb or self.fits(kind, member.form)):
+                value = self.named(member.form, member.name)
+                found = UNKNOWN if value is UNKNOWN else Union(member.name, value)
                 continue
             self.skip(kind, SKIP_DEPTH_MAX)
             found = found or UNKNOWN

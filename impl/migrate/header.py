@@ -70,13 +70,11 @@ def header_of(
 
 def _common_sorting(row_groups: Sequence[RowGroup]) -> tuple[SortingColumn, ...]:
     common: tuple[SortingColumn, ...] = ()
-    for position, row_group in enumerate(row_groups):
+    for index, row_group in enumerate(row_groups):
         if row_group.sorting_columns and common and row_group.sorting_columns != common:
             expected = f"{_order_text(common)}, as in the row groups before"
             actual = _order_text(row_group.sorting_columns)
-            raise RejectionError(Cause.SORTING, expected, actual, step="sorting_columns").at(
-                f"[{position}]", "row_groups"
-            )
+            raise RejectionError(Cause.SORTING, expected, actual, step="sorting_columns").at(f"[{index}]", "row_groups")
         common = common or row_group.sorting_columns or ()
     return common
 

@@ -87,7 +87,7 @@ def problems_of_existing(files: PartitionFiles, partition: Partition, table: Tab
     return verify_partition(files, partition, counts=Counts(), quick=True, metadata=table.metadata).problems
 
 
-def demand_unchanged(table: Table, converted: Converted, version: int) -> None:
+def check_unchanged(table: Table, converted: Converted, version: int) -> None:
     """Raise BusyError unless `_txn` still names the partition and token, and data.parquet still has that footer.
 
     `version` is the one in which the partition was found; entries change only with the version.

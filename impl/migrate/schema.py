@@ -43,7 +43,7 @@ class Leaf:
 @dataclass(slots=True)
 class _Group:
     element: SchemaElement
-    position: int
+    index: int
     children_left: int
     max_rep: int
     max_def: int
@@ -71,13 +71,13 @@ class _Walk:
         self.leaves: list[Leaf] = []
         self.groups: list[_Group] = []
         self.root_count = 0
-        for position, element in enumerate(elements):
+        for index, element in enumerate(elements):
             try:
-                self.take(position, element)
+                self.take(index, element)
                 while self.groups and self.groups[-1].children_left <= 0:
                     self.close(self.groups.pop())
             except RejectionError as rejection:
-                raise rejection.at(f"[{position}]", "schema") from None
+                raise rejection.at(f"[{index}]", "schema") from None
         if self.groups:
             missing = sum(group.children_left for group in self.groups)
             raise RejectionError(
@@ -86,18 +86,18 @@ class _Walk:
         if self.root_count != 1:
             raise RejectionError(Cause.SCHEMA, "exactly one root", self.root_count, step="schema")
 
-    def take(self, position: int, element: SchemaElement) -> None:
+    def take(self, index: int, element: SchemaElement) -> None:
         """Open a group, or add a leaf."""
         parent = self.groups[-1] if self.groups else None
         if parent is None:
             self.root_count += 1
-            group = _Group(element, position, element.num_children or 0, 0, 0, None)
+            group = _Group(element, index, element.num_children or 0, 0, 0, None)
         else:
             parent.children_left -= 1
             repetition = element.repetition_type
             group = _Group(
                 element=element,
-                position=position,
+                index=index,
                 children_left=element.num_children or 0,
                 max_rep=parent.max_rep + (repetition == Repetition.REPEATED),
                 max_def=parent.max_def + (repetition in (Repetition.REPEATED, Repetition.OPTIONAL)),
@@ -117,7 +117,7 @@ class _Walk:
     def close(self, group: _Group) -> None:
         """Check a group after its children, as the converter does."""
         element = group.element
-        if group.position == 0:
+        if group.index == 0:
             return
         if element.repetition_type is None:
             raise RejectionError(Cause.SCHEMA, "a repetition_type", "none")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tornproof.impl.parquet.records import INTEGER_KINDS, Form, Table, UnionTable
 
 
-class Position(NamedTuple):
+class ShapeMember(NamedTuple):
     """One member of a struct; `slot` is its index in the record, -1 for one that is only skipped."""
 
     name: str
@@ -26,7 +26,7 @@ class Shape(NamedTuple):
 
     name: str
     is_union: bool
-    positions: dict[int, Position]
+    members: dict[int, ShapeMember]
     required: int
     record: Any
     width: int
@@ -183,13 +183,13 @@ def shape_of(table: Table | None) -> Shape:
         return NO_MEMBERS
     record = _RECORDS.get(table.name, Nothing)
     kept: tuple[str, ...] = record._fields
-    positions: dict[int, Position] = {}
+    members: dict[int, ShapeMember] = {}
     for number, member in table.by_id.items():
         if number in _UNKNOWN.get(table.name, ()):
             continue
         is_required = member.required and (table.name, member.name) not in _NOT_REQUIRED
         slot = kept.index(member.name) if member.name in kept else -1
         bit = 1 << number if is_required else 0
-        positions[number] = Position(member.name, slot, bit, member.form.kind in INTEGER_KINDS, member.form)
-    required = sum(position.required_bit for position in positions.values())
-    return Shape(table.name, isinstance(table, UnionTable), positions, required, record, len(kept))
+        members[number] = ShapeMember(member.name, slot, bit, member.form.kind in INTEGER_KINDS, member.form)
+    required = sum(each.required_bit for each in members.values())
+    return Shape(table.name, isinstance(table, UnionTable), members, required, record, len(kept))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tornproof.impl.errors import BusyError, CorruptError, TornproofError
 from tornproof.impl.migrate.convert import ConversionMode
-from tornproof.impl.migrate.partition_migration import Conversion, Converted, convert_partition, demand_unchanged
+from tornproof.impl.migrate.partition_migration import Conversion, Converted, check_unchanged, convert_partition
 from tornproof.impl.migrate.partition_publish import (
     has_unfinished,
     make_directories,
@@ -101,8 +101,8 @@ def publish_table(
 
     Only this writes, so conversion needs no lock. Raises BusyError if another writer holds the table, StorageError.
     """
-    with _Positions(storage, plan.table, plan.version, out, dry_run=dry_run).open() as positions:
-        done = tuple(map(positions.put, plan.partitions, converted))
+    with _Destination(storage, plan.table, plan.version, out, dry_run=dry_run).open() as destination:
+        done = tuple(map(destination.put, plan.partitions, converted))
     return Migration(path=plan.table.path, version=plan.version, partitions=done, native_count=plan.native_count)
 
 
@@ -117,7 +117,7 @@ def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool
     return Outcome.MIGRATED if kind is EntryKind.MISSING else Outcome.REPLACED
 
 
-class _Positions:
+class _Destination:
     """Where results are written: into the table, under a lock that is taken when it is first needed, or elsewhere."""
 
     def __init__(self, storage: Storage, table: Table, version: int, out: str | None, *, dry_run: bool) -> None:
@@ -131,7 +131,7 @@ class _Positions:
         self._lock: WriterLock | None = None
 
     @contextmanager
-    def open(self) -> Iterator[_Positions]:
+    def open(self) -> Iterator[_Destination]:
         with self._held:
             yield self
 
@@ -152,7 +152,7 @@ class _Positions:
         files, table = converted.files, self._table
         outcome, kept_as = Outcome.MIGRATED, None
         if not self._is_dry_run:
-            demand_unchanged(table, converted, self._version)
+            check_unchanged(table, converted, self._version)
         if self._out is not None:
             target = f"{self._out}/{files.name}{OUTPUT_SUFFIX}"
             outcome = publish_output(self._storage, target, converted.content, dry_run=self._is_dry_run)

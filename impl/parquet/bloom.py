@@ -59,8 +59,8 @@ def hashes_of(stored: pa.Array) -> Hashes:
         stored = stored.drop_null()
     if isinstance(stored, pa.DictionaryArray):
         # A symbol column's dictionary may hold many values that no row uses.
-        used, positions = np.unique(np.asarray(stored.indices), return_inverse=True)
-        return hashes_of(stored.dictionary.take(pa.array(used)))[positions]
+        used, inverse = np.unique(np.asarray(stored.indices), return_inverse=True)
+        return hashes_of(stored.dictionary.take(pa.array(used)))[inverse]
     assert can_be_hashed(stored.type), stored.type
     if pa.types.is_fixed_size_binary(stored.type):
         return _hashes_of_rows(_fixed_rows(stored, stored.type.byte_width))
@@ -83,8 +83,8 @@ def build_bitset(hashes: Hashes, size_bytes: int) -> bytes:
     """Return a filter of `size_bytes`, a multiple of 32, that contains all values with these hashes."""
     assert size_bytes > 0 and size_bytes % BLOCK_BYTES == 0, size_bytes
     words = np.zeros(size_bytes // 4, np.uint32)
-    positions, masks = _bits(hashes, size_bytes)
-    np.bitwise_or.at(words, positions, masks)
+    word_indices, masks = _bits(hashes, size_bytes)
+    np.bitwise_or.at(words, word_indices, masks)
     return words.astype("<u4", copy=False).tobytes()
 
 
@@ -101,8 +101,8 @@ def may_contain(bitset: bytes | memoryview, value_hash: int) -> bool:
 def probe(bitset: bytes | memoryview, hashes: Hashes) -> npt.NDArray[np.bool_]:
     """Return `may_contain` for every hash."""
     words = np.frombuffer(bitset, "<u4")
-    positions, masks = _bits(hashes, len(bitset))
-    return np.asarray((words[positions] & masks == masks).all(axis=0))
+    word_indices, masks = _bits(hashes, len(bitset))
+    return np.asarray((words[word_indices] & masks == masks).all(axis=0))
 
 
 def _bits(hashes: Hashes, size_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
@@ -128,8 +128,8 @@ def _hashes_of_rows(rows: npt.NDArray[np.uint8]) -> Hashes:
     if width_bytes - position >= 4:
         hashes = _rotated(hashes ^ _lane(rows, position, "<u4") * PRIME_1, 23) * PRIME_2 + PRIME_3
         position += 4
-    for location in range(position, width_bytes):
-        hashes = _rotated(hashes ^ rows[:, location].astype(np.uint64) * PRIME_5, 11) * PRIME_1
+    for index in range(position, width_bytes):
+        hashes = _rotated(hashes ^ rows[:, index].astype(np.uint64) * PRIME_5, 11) * PRIME_1
     hashes = (hashes ^ hashes >> np.uint64(33)) * PRIME_2
     hashes = (hashes ^ hashes >> np.uint64(29)) * PRIME_3
     return np.asarray(hashes ^ hashes >> np.uint64(32))

@@ -313,9 +313,9 @@ class FooterParts:
 
     def encode(self) -> bytes:
         """Return the encoded footer; one that was only split is unchanged up to its stop byte."""
-        position = next(field for field in self.fields.fields if field.id == FOOTER["row_groups"])
-        assert isinstance(position.value, Items)
-        row_groups = position._replace(value=position.value._replace(elements=self.row_groups))
+        old = next(field for field in self.fields.fields if field.id == FOOTER["row_groups"])
+        assert isinstance(old.value, Items)
+        row_groups = old._replace(value=old.value._replace(elements=self.row_groups))
         return encode(with_fields(self.fields, row_groups))
 
     def with_row_groups(self, row_groups: Sequence[bytes], row_count: int) -> FooterParts:
@@ -326,10 +326,10 @@ class FooterParts:
         known = dict(zip(self.row_groups, self.ordinals, strict=True))
         ordinals = [known[raw] if raw in known else _ordinal_of(raw) for raw in row_groups]
         placed = list(row_groups)
-        for position, (raw, ordinal) in enumerate(zip(row_groups, ordinals, strict=True)):
-            stays = position < len(self.row_groups) and raw == self.row_groups[position]
-            if ordinal is not None and ordinal != position and not stays:
-                placed[position], ordinals[position] = _with_ordinal(raw, position)
+        for index, (raw, ordinal) in enumerate(zip(row_groups, ordinals, strict=True)):
+            stays = index < len(self.row_groups) and raw == self.row_groups[index]
+            if ordinal is not None and ordinal != index and not stays:
+                placed[index], ordinals[index] = _with_ordinal(raw, index)
         fields = with_fields(self.fields, Field(FOOTER["num_rows"], Kind.I64, row_count))
         if len(placed) != len(self.row_groups):
             fields = with_fields(fields, struct_list(FOOTER["row_groups"], ()))
@@ -343,10 +343,8 @@ class FooterParts:
     def with_key_value(self, key: str, value: str) -> FooterParts:
         """Return the footer with this pair replacing the first one with the key, or appended."""
         pairs = self._pairs()
-        position = next(
-            (position for position, pair in enumerate(pairs) if read(pair, KEY_VALUE)["key"] == key), len(pairs)
-        )
-        pairs[position : position + 1] = [make(KEY_VALUE, key=key, value=value)]
+        index = next((index for index, pair in enumerate(pairs) if read(pair, KEY_VALUE)["key"] == key), len(pairs))
+        pairs[index : index + 1] = [make(KEY_VALUE, key=key, value=value)]
         return replace(self, fields=with_fields(self.fields, struct_list(FOOTER["key_value_metadata"], pairs)))
 
     def same_schema(self, other: FooterParts) -> bool:
@@ -463,9 +461,9 @@ def _ordinal_of(row_group: bytes) -> int | None:
     return _ordinal_in(decode(row_group, file=DATA_FILE)[0])
 
 
-def _with_ordinal(row_group: bytes, position: int) -> tuple[bytes, int | None]:
+def _with_ordinal(row_group: bytes, index: int) -> tuple[bytes, int | None]:
     """Return the row group with `index` as its ordinal, or without an ordinal if that has more than 16 bits."""
     tree, _ = decode(row_group, file=DATA_FILE)
-    if position > ORDINAL_MAX:
+    if index > ORDINAL_MAX:
         return encode(without(tree, ORDINAL)), None
-    return encode(with_fields(tree, Field(ORDINAL, Kind.I16, position))), position
+    return encode(with_fields(tree, Field(ORDINAL, Kind.I16, index))), index

@@ -138,13 +138,13 @@ def _descend(groups: list[_Group], element: SchemaElement, leaves: list[SchemaLe
         leaves.append(_leaf(element, group, element.physical_type, element.repetition))
 
 
-def _leaf(element: SchemaElement, position: _Group, physical_type: PhysicalType, repetition: Repetition) -> SchemaLeaf:
+def _leaf(element: SchemaElement, group: _Group, physical_type: PhysicalType, repetition: Repetition) -> SchemaLeaf:
     return SchemaLeaf(
         element=element,
-        top=position.top or element,
-        path=position.path,
+        top=group.top or element,
+        path=group.path,
         physical_type=physical_type,
         repetition=repetition,
-        max_rep=position.max_rep,
-        max_def=position.max_def,
+        max_rep=group.max_rep,
+        max_def=group.max_def,
     )

@@ -470,8 +470,8 @@ def with_fields(struct: Struct, *fields: Field) -> Struct:
     new = {field.id: field for field in fields}
     kept = [new.pop(field.id, field) for field in struct.fields]
     for field in new.values():
-        location = next((index for index, other in enumerate(kept) if other.id > field.id), len(kept))
-        kept.insert(location, field)
+        insert_at = next((index for index, other in enumerate(kept) if other.id > field.id), len(kept))
+        kept.insert(insert_at, field)
     return Struct(tuple(kept), struct.offset_bytes)
 
 

@@ -147,7 +147,7 @@ def lay_out_generation(
             continue
         appended.extend(bytes(-(point.base_bytes + len(appended)) % layout.BLOCK_ALIGNMENT_BYTES))
         offset_bytes = point.base_bytes + len(appended)
-        block, references = _position(header, row_group, offset_bytes)
+        block, references = _place(header, row_group, offset_bytes)
         appended.extend(block)
         end_bytes = point.base_bytes + len(appended)
         new_blocks.append(
@@ -157,7 +157,7 @@ def lay_out_generation(
         blooms.append(references)
     footer_offset = point.base_bytes + len(appended)
     generation = Generation(
-        position=_position_of_footer(footer_offset, len(row_groups), point.prev, facts),
+        position=_footer_position(footer_offset, len(row_groups), point.prev, facts),
         block_offsets=tuple(offsets),
         blooms=tuple(blooms),
         sections=facts.sections,
@@ -181,7 +181,7 @@ def patch_header(parquet_meta_file_size: int) -> bytes:
     return parquet_meta_file_size.to_bytes(field.wire.size_bytes, "little")
 
 
-def _position(
+def _place(
     header: FileHeader, row_group: NewRowGroup, offset_bytes: int
 ) -> tuple[bytes, tuple[BloomReference | None, ...]]:
     blooms = row_group.blooms or (None,) * len(header.bloom_columns)
@@ -197,7 +197,7 @@ def _position(
     return block, references
 
 
-def _position_of_footer(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPosition:
+def _footer_position(footer_offset: int, row_group_count: int, prev: int, facts: FooterFacts) -> FooterPosition:
     # The trailer is unknown until the footer is encoded, and encode_footer does not use it.
     return FooterPosition(
         end_bytes=footer_offset,

@@ -45,7 +45,7 @@ def parse_predicate(text: str, columns: Sequence[SnapshotColumn]) -> Predicate:
     try:
         return _Parser(columns).predicate(sqlglot.parse_one(text, read=DIALECT, into=exp.Condition))
     except ParseError as error:
-        raise PredicateError(f"the condition cannot be read{_position(error)}; {SUPPORTED}") from error
+        raise PredicateError(f"the condition cannot be read{_near(error)}; {SUPPORTED}") from error
     except SqlglotError as error:
         raise PredicateError(f"the condition cannot be read: a quote or a comment does not end; {SUPPORTED}") from error
     except RecursionError as error:
@@ -132,7 +132,7 @@ def _unsupported(node: Any) -> PredicateError:
     return PredicateError(f"{shown!r} is not supported; {SUPPORTED}")
 
 
-def _position(error: ParseError) -> str:
+def _near(error: ParseError) -> str:
     """Say near which word the syntax error is; SQL keywords must be quoted as column names."""
     for found in error.errors:
         if word := found.get("highlight"):

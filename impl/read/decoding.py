@@ -63,12 +63,12 @@ class InOrder(Generic[T]):
         return result()
 
 
-def _at_once(work: Callable[[], T]) -> Callable[[], T]:
+def _synchronous(work: Callable[[], T]) -> Callable[[], T]:
     result = work()
     return lambda: result
 
 
-AT_ONCE = Decoding(start=_at_once, ahead_count=0)
+SYNCHRONOUS = Decoding(start=_synchronous, ahead_count=0)
 
 
 @contextmanager

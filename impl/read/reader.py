@@ -15,7 +15,7 @@ from tornproof.impl.query.predicate import And, Operator, Predicate
 from tornproof.impl.query.pruning import Pruner
 from tornproof.impl.query.time_search import ALL_TIMES, TimeRange, TimeTextError, time_of_text
 from tornproof.impl.read.counters import ReadCounters
-from tornproof.impl.read.decoding import AT_ONCE, Decoding
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.read.row_selection import kept_ordinals, selected_rows
@@ -81,7 +81,7 @@ class Snapshot:
         times: TimeRange = ALL_TIMES,
         where: Predicate | None = None,
         counters: ReadCounters | None = None,
-        decoding: Decoding = AT_ONCE,
+        decoding: Decoding = SYNCHRONOUS,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the parquet partitions for which `where` is true, ordered by partition and row group.
 
@@ -259,8 +259,8 @@ def _columns_of_partitions(
             continue
         files = table.files_of(partition)
         header = _resolve_migrated(reader, files, partition).metadata.header
-        for position, column in enumerate(header.columns):
-            key = column_key(position, column)
+        for index, column in enumerate(header.columns):
+            key = column_key(index, column)
             found = SnapshotColumn.of(key, column)
             if columns.setdefault(key, found).arrow_type != found.arrow_type:
                 field = f"TYPE of column {column.name!r}"

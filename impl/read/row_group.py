@@ -14,7 +14,7 @@ from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.pm.block import Block, Chunk
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
-from tornproof.impl.read.decoding import AT_ONCE, Decoding, InOrder
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null
 from tornproof.impl.table.partition import PartitionFiles, read_chunk
@@ -41,7 +41,7 @@ def row_group_columns(
     block: Block,
     handle: ReadableFile,
     columns: Sequence[SnapshotColumn],
-    decoding: Decoding = AT_ONCE,
+    decoding: Decoding = SYNCHRONOUS,
 ) -> Iterator[list[pa.Array]]:
     """Yield arrays in the order of `columns`, in one part or several, for all rows of the row group.
 

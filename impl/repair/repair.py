@@ -102,7 +102,7 @@ def repair_table(
                 # Only now, because the lock creates `_pins`, which a table that needs nothing should not get.
                 _lock(storage, path, held)
                 is_locked = True
-                _demand_unchanged(table, transaction)
+                _check_unchanged(table, transaction)
             for action in plan.actions:
                 _execute(storage, path, action, plan.pm)
     return RepairReport(
@@ -207,7 +207,7 @@ def _lock(storage: Storage, path: str, held: ExitStack) -> None:
         raise BusyError(f"{path}: a reader has the table open; try again when it is done")
 
 
-def _demand_unchanged(table: Table, transaction: Transaction) -> None:
+def _check_unchanged(table: Table, transaction: Transaction) -> None:
     if table.transaction() != transaction:
         raise BusyError(f"{table.path}: another writer changed the table meanwhile; try again when it is done")
 

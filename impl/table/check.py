@@ -30,7 +30,7 @@ def check_against_table(resolved: ResolvedPartition, metadata: TableMetadata | N
 def _check_columns(resolved: ResolvedPartition, metadata: TableMetadata) -> Iterator[Problem]:
     """Compare columns by writer index, not by name: a partition keeps the old name of a renamed column."""
     header, label = resolved.metadata.header, resolved.files.pm_label
-    by_key = {column_key(position, column): column for position, column in enumerate(header.columns)}
+    by_key = {column_key(index, column): column for index, column in enumerate(header.columns)}
     for wanted in metadata.columns:
         found = by_key.get(wanted.id)
         if found is not None and not is_same_type(found, wanted.type):

@@ -69,14 +69,14 @@ class SnapshotColumn:
         return missing_value(self.type, physical_type=self.physical_type, fixed_byte_len=self.fixed_byte_len)
 
 
-def column_key(position: int, column: Column) -> int:
+def column_key(index: int, column: Column) -> int:
     """Return the key of a partition's column: its writer index, or a negative number if it has none."""
-    return column.id if column.id >= 0 else -2 - position
+    return column.id if column.id >= 0 else -2 - index
 
 
 def column_positions(header: FileHeader) -> dict[int, int]:
     """Return the indices of a partition's columns by their keys."""
-    return {column_key(location, column): location for location, column in enumerate(header.columns)}
+    return {column_key(index, column): index for index, column in enumerate(header.columns)}
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:

@@ -103,9 +103,9 @@ def new_header(
     a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
-    positions = {column.id: position for position, column in enumerate(columns)}
-    timestamp = positions[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
-    bloom_columns = tuple(position for position, column in enumerate(columns) if column.id in bloom_ids)
+    indices = {column.id: index for index, column in enumerate(columns)}
+    timestamp = indices[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
+    bloom_columns = tuple(index for index, column in enumerate(columns) if column.id in bloom_ids)
     flags = layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0))
     flags = layout.BLOOM_FILTERS.put(flags, int(bool(bloom_columns)))
     flags = layout.BLOOM_FILTERS_EXTERNAL.put(flags, int(bool(bloom_columns) and blooms_external))

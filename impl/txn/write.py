@@ -200,7 +200,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
     check_area(live, len(current_file), file=TXN_FILE)
     area = replace(
         free,
-        record_offset=_position_beside(live, following.size_bytes),
+        record_offset=_offset_beside(live, following.size_bytes),
         symbols_size=following.symbols_size,
         partitions_size=following.partitions_size,
     )
@@ -242,7 +242,7 @@ def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[Wo
         yield WordStore(offset_bytes=offset_bytes + start, size_bytes=size_bytes, value=value)
 
 
-def _position_beside(live: Area, size_bytes: int) -> int:
+def _offset_beside(live: Area, size_bytes: int) -> int:
     """Return the offset of the free area: before the live one if it fits there, else right behind it."""
     fits_before = HEADER_BYTES + size_bytes <= live.record_offset
     return HEADER_BYTES if fits_before else live.record_offset + live.size_bytes

@@ -14,7 +14,7 @@ from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
-from tornproof.impl.read.decoding import AT_ONCE, Decoding
+from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition import (
@@ -94,7 +94,7 @@ def verify_table(
     *,
     quick: bool = False,
     progress: Progress = lambda _: None,
-    decoding: Decoding = AT_ONCE,
+    decoding: Decoding = SYNCHRONOUS,
 ) -> TableReport:
     """Verify the committed version of `table`; with `quick` without the pages.
 
@@ -105,11 +105,11 @@ def verify_table(
     try:
         transaction = table.transaction()
         unreferenced = table.unreferenced_directories(transaction)
-        positions = [table.files_of(partition) for partition in transaction.partitions]
+        directories = [table.files_of(partition) for partition in transaction.partitions]
     except CorruptError as error:
         return TableReport(table=table.path, version=None, problems=(error.problem,), counts=counts)
     reports, notes, unsupported = [], [], []
-    for files, partition in zip(positions, transaction.partitions, strict=True):
+    for files, partition in zip(directories, transaction.partitions, strict=True):
         name = files.name
         progress(name)
         counts.partitions += 1
@@ -152,7 +152,7 @@ def verify_partition(
     counts: Counts,
     quick: bool = False,
     metadata: TableMetadata | None = None,
-    decoding: Decoding = AT_ONCE,
+    decoding: Decoding = SYNCHRONOUS,
 ) -> PartitionReport:
     """Verify one parquet partition, also against the table's columns if `metadata` is given.
 

@@ -62,7 +62,7 @@ class PartitionBuild(AbstractContextManager["PartitionBuild"]):
 
     def append(self, group: EncodedRowGroup) -> None:
         """Append a row group."""
-        placed = group.position(self._end_bytes, sorting=self._sorting)
+        placed = group.place(self._end_bytes, sorting=self._sorting)
         self._data.pwrite(placed.content, self._end_bytes)
         self._end_bytes += len(placed.content)
         self._thrift.append(placed.thrift)

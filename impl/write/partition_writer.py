@@ -109,7 +109,7 @@ def next_in_place(state: OpenPartition, row_groups: Sequence[NextRowGroups]) -> 
     footer_length = state.metadata.generation.position.fixed.parquet_footer_length
     unused_bytes = state.unused_bytes + footer_length + ParquetTail.layout.size_bytes
     unused_bytes += sum(unused_bytes_of(state.footer.row_groups[ordinal]) for ordinal in dropped)
-    placed = _position(state.metadata.header, row_groups, state.token, state)
+    placed = _place(state.metadata.header, row_groups, state.token, state)
     # Of a footer's optional sections only the scratchpad is copied to the next generation (docs/format.md).
     scratchpad = state.metadata.generation.sections.scratchpad
     data, footer, laid_out = _lay_out(
@@ -143,7 +143,7 @@ def next_in_new_directory(
 ) -> tuple[PartitionWrite, OpenPartition]:
     """Return the complete files of a new partition or of a rewrite; `footer` has the schema and the key-values."""
     head, point = start_file(header)
-    placed = _position(header, row_groups, len(MAGIC), None)
+    placed = _place(header, row_groups, len(MAGIC), None)
     data, footer, laid_out = _lay_out(header, footer, point, placed, 0, None)
     published = patch_header(laid_out.generation.position.end_bytes)
     write = PartitionWrite(
@@ -171,7 +171,7 @@ class _Placed:
     row_count: int = 0
 
 
-def _position(
+def _place(
     header: FileHeader, row_groups: Sequence[NextRowGroups], offset_bytes: int, state: OpenPartition | None
 ) -> _Placed:
     placed = _Placed(offset_bytes)
@@ -188,12 +188,12 @@ def _position(
             placed.kept_spans += state.spans[kept]
             placed.row_count += sum(block.num_rows for block in blocks)
             continue
-        there = group.position(placed.end_bytes, sorting=sorting)
-        placed.content.append(there.content)
-        placed.end_bytes += len(there.content)
-        placed.thrift.append(there.thrift)
-        blooms = _blooms(header, group, there)
-        placed.row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=there.chunks, blooms=blooms))
+        written = group.place(placed.end_bytes, sorting=sorting)
+        placed.content.append(written.content)
+        placed.end_bytes += len(written.content)
+        placed.thrift.append(written.thrift)
+        blooms = _blooms(header, group, written)
+        placed.row_groups.append(NewRowGroup(num_rows=group.row_count, chunks=written.chunks, blooms=blooms))
         placed.kept_blocks.append(None)
         placed.kept_spans.append(None)
         placed.row_count += group.row_count
@@ -201,14 +201,14 @@ def _position(
 
 
 def _blooms(
-    header: FileHeader, group: EncodedRowGroup, there: PlacedRowGroup
+    header: FileHeader, group: EncodedRowGroup, written: PlacedRowGroup
 ) -> tuple[bytes | BloomReference | None, ...]:
     """Return for each bloom column of the file the bitset to inline, or its position in data.parquet."""
     if not header.blooms_external:
         return tuple(map(group.bitsets.get, header.bloom_columns))
     return tuple(
-        BloomReference(offset_bytes=there.bitset_offsets[index], length_bytes=len(group.bitsets[index]))
-        if index in there.bitset_offsets
+        BloomReference(offset_bytes=written.bitset_offsets[index], length_bytes=len(group.bitsets[index]))
+        if index in written.bitset_offsets
         else None
         for index in header.bloom_columns
     )

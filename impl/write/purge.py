@@ -33,11 +33,11 @@ def purge(storage: Storage, table: Table, transaction: Transaction, lock: Writer
 def _by_need(table: Table, transaction: Transaction) -> Iterator[tuple[int, list[str]]]:
     """Yield unreferenced directories with the version from which on they are not needed."""
     unreferenced = [split_name(name) for name in table.unreferenced_directories(transaction)]
-    born = unreferenced + [split_name(table.directory_of(partition)) for partition in transaction.partitions]
+    known = unreferenced + [split_name(table.directory_of(partition)) for partition in transaction.partitions]
     needs = []
     for interval, name_txn in unreferenced:
         # A directory is named by the version before its commit, so its successor exists from one version later on.
-        successors = [other + 1 for name, other in born if name == interval and other > name_txn]
+        successors = [other + 1 for name, other in known if name == interval and other > name_txn]
         name = interval if name_txn < 0 else f"{interval}.{name_txn}"
         needs.append((min([*successors, transaction.version]), name))
     for needed_below, group in groupby(sorted(needs), itemgetter(0)):

@@ -1,7 +1,7 @@
-"""One process that fuzzes one target until its time is up or an input ends it: `fuzz_run.py` starts it and reads on.
+"""One process that fuzzes one target until its time is up or an input ends it; `fuzz_run.py` starts it and continues.
 
-Coverage-guided by atheris where that installs; its instrumentation must be on before the project is imported, so
-imports stand inside of functions here.
+Coverage-guided by atheris if that is installed; it must be active before the project is imported, so imports are
+inside functions here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MUTATION = "mutation"
 
 
 def has_atheris() -> bool:
-    """Whether the coverage-guided engine is there."""
+    """Whether the coverage-guided engine is installed."""
     return importlib.util.find_spec(ATHERIS) is not None
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     corpus = given.folder / "corpus"
 
     def report(bug: fuzz_watch.Bug) -> None:
-        save(given.folder / "bugs", bug.name, bug.content, bug.story)
+        save(given.folder / "bugs", bug.name, bug.content, bug.report)
         if bug.kind == "memory":
             # The peak of a process never sinks, so that only a new one can notice the next bug.
             os._exit(fuzz_watch.EXIT_MEMORY)
@@ -76,10 +76,10 @@ def subject(target: str) -> tuple[Callable[[bytes], None], list[bytes], Callable
     return TARGETS[target], seeds_of(target), REPAIRS.get(target, bytes)
 
 
-def save(folder: Path, name: str, content: bytes, story: str) -> None:
+def save(folder: Path, name: str, content: bytes, report: str) -> None:
     """Keep the first input that shows a bug, with its traceback beside it."""
     if not (folder / name).exists():
-        (folder / f"{name}.txt").write_text(story, encoding="utf-8", errors="backslashreplace")
+        (folder / f"{name}.txt").write_text(report, encoding="utf-8", errors="backslashreplace")
         (folder / name).write_bytes(content)
 
 

@@ -1,4 +1,4 @@
-"""What every target starts from: parts of the real files, and few made ones where the real ones lack a feature."""
+"""The initial inputs of every target: parts of the real files, and a few generated ones for features they lack."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _pms() -> Iterator[bytes]:
 
 
 def _parquet_parts() -> Iterator[tuple[bytes, bytes]]:
-    """Yield what stands before the footer, and the footer."""
+    """Yield the bytes before the footer, and the footer."""
     for content in _named(DATA_FILE, ".parquet"):
         try:
             tail = content[-ParquetTail.layout.size_bytes :]
@@ -108,7 +108,7 @@ def _parquet_files() -> Iterator[bytes]:
 
 
 def _chunks() -> Iterator[tuple[Column, Chunk, bytes]]:
-    """Yield the chunks of the real tables and of made ones, each kind of column and pages once."""
+    """Yield the chunks of the real tables and of generated ones, each kind of column and pages once."""
     seen = set()
     for path, content in _files().items():
         data = _files().get(f"{PurePosixPath(path).parent}/{DATA_FILE}")

@@ -54,7 +54,7 @@ def pm(data: bytes) -> None:
 
 
 def inspect(data: bytes) -> None:
-    """What `inspect` finds in a file; the first byte says which file it is, and whether it is printed for people."""
+    """What `inspect` finds in a file; the first byte selects the kind of file and the form of the output."""
     first = data[0] if data else 0
     name = INSPECTED[first % len(INSPECTED)]
     content = parquet_file(data[1:]) if name == DATA_FILE else data[1:]
@@ -89,7 +89,7 @@ def parquet_file(data: bytes) -> bytes:
 
 
 def _probe_filters(data: bytes, metadata: Metadata) -> None:
-    """Ask every filter of a generation; one that lies in data.parquet is looked for in the same bytes."""
+    """Read every filter of a generation; one in data.parquet is read from the same bytes."""
     for ordinal, column in itertools.product(range(len(metadata.blocks)), metadata.header.bloom_columns):
         with suppress(TornproofError):
             filter_bytes = bitset_of(
@@ -105,7 +105,7 @@ def _probe_filters(data: bytes, metadata: Metadata) -> None:
 
 
 def _view(data: bytes, token: int, metadata: Metadata) -> None:
-    """What a view says of a generation is what decoding all of it says, where its CRC holds."""
+    """A view of a generation agrees with decoding all of it, if its CRC is valid."""
     if resolve(data, token, file=PM_FILE).position != metadata.generation.position:
         return
     view = open_view(data, token, file=PM_FILE, verified=VerifiedGenerations())

@@ -1,6 +1,6 @@
-"""How one input of a fuzzer stands for several things: parts in one string of bytes, chunks, damage to a table.
+"""How one input of a fuzzer encodes several things: parts in one string of bytes, chunks, damage to a table.
 
-Any bytes can be taken apart, whatever a mutation did to them, so that no input is spent on the framing.
+Any bytes can be split, whatever a mutation did to them, so that no input is wasted on the framing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def joined(*parts: bytes) -> bytes:
 
 
 def parts_of(data: bytes, count: int) -> list[bytes]:
-    """Return `count` parts; lengths that a mutation made too large end where the bytes do."""
+    """Return `count` parts; lengths that are too large end where the bytes do."""
     parts = []
     for _ in range(count - 1):
         length = LENGTH.unpack(data[: LENGTH.size].ljust(LENGTH.size, b"\0"))[0]
@@ -36,7 +36,7 @@ def parts_of(data: bytes, count: int) -> list[bytes]:
 
 
 def chunk_input(column: Column, chunk: Chunk, content: bytes) -> bytes:
-    """Return a chunk with all that `_pm` says of it."""
+    """Return a chunk with its description in `_pm`."""
     bounds = (chunk.minimum, chunk.maximum)
     flags = (chunk.null_count is not None) | sum(
         (bound is not None) << 2 * location + 1 | (bound is not None and bound.exact) << 2 * location + 2
@@ -57,7 +57,7 @@ def chunk_input(column: Column, chunk: Chunk, content: bytes) -> bytes:
 
 
 def chunk_of(data: bytes) -> tuple[Column, Chunk, bytes]:
-    """Return a chunk with what `_pm` says of it, of which its decoder has checked codec and physical type."""
+    """Return a chunk with its description in `_pm`, of which the decoder has checked codec and physical type."""
     facts, low, high, content = parts_of(data, 4)
     type_, physical, fixed_byte_len, rep, def_, codec, value_count, null_count, flags = FACTS.unpack(
         facts[: FACTS.size].ljust(FACTS.size, b"\0")
@@ -107,7 +107,7 @@ class Edit:
 
 
 def edits_of(data: bytes) -> list[Edit]:
-    """Return all whole edits; what is left over at the end is none."""
+    """Return all complete edits; an incomplete one at the end is ignored."""
     edits = []
     position = 0
     while position + EDIT.size <= len(data):

@@ -18,7 +18,7 @@ class Mutator:
     """Makes inputs out of seeds; equal seeds make equal inputs in equal order."""
 
     def __init__(self, inputs: Sequence[bytes], *, seed: int, size_max_bytes: int) -> None:
-        """Start from `inputs`, of which there must be one."""
+        """Start from `inputs`, at least one."""
         self._inputs = inputs
         self._draw = np.random.default_rng(seed)
         self._size_max_bytes = size_max_bytes
@@ -50,7 +50,7 @@ def _set_byte(data: bytearray, mutator: Mutator) -> None:
 
 
 def _set_word(data: bytearray, mutator: Mutator) -> None:
-    """Put a number at which decoders go wrong into a place where one may stand."""
+    """Write a number at which decoders fail to an aligned offset."""
     size_bytes = WORD_SIZES_BYTES[mutator.below(len(WORD_SIZES_BYTES))]
     number = BOUNDARIES[mutator.below(len(BOUNDARIES))] % (1 << 8 * size_bytes)
     position = mutator.below(len(data)) // size_bytes * size_bytes
@@ -78,7 +78,7 @@ def _repeat(data: bytearray, mutator: Mutator) -> None:
 
 
 def _splice(data: bytearray, mutator: Mutator) -> None:
-    """Put a part of another input over this one, at a place of its own or at the same."""
+    """Overwrite a part with one of another input, from the same or another offset."""
     other = mutator.input()
     start = mutator.below(len(other))
     content = other[start : start + 1 + mutator.below(SLICE_MAX_BYTES)]

@@ -9,7 +9,7 @@ HOARD_BYTES = 350_000_000
 
 
 def leaks_index_error(data: bytes) -> None:
-    """Look at a place that a short input does not have."""
+    """Read an offset that a short input does not have."""
     if data[:1] == b"I":
         data[len(data)]
 
@@ -21,7 +21,7 @@ def hangs(data: bytes) -> None:
 
 
 def hoards_memory(data: bytes) -> None:
-    """Take and touch memory that the input does not account for."""
+    """Allocate and write memory out of proportion to the input."""
     if data[:1] == b"M":
         hoard = bytearray(HOARD_BYTES)
         hoard[:: mmap.PAGESIZE] = b"x" * len(hoard[:: mmap.PAGESIZE])

@@ -81,7 +81,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a target is fuzzed; `inputs` -1 means as many as there is time for."""
+    """How a target is fuzzed; `inputs` -1 means as many as time allows."""
 
     folder: Path
     engine: str
@@ -115,7 +115,7 @@ def fuzz(target: str, plan: Plan) -> Result:
             _confirm_hang(target, content, bugs, plan)
         elif code != EXIT_MEMORY:
             bug = crash(content, code)
-            save(bugs, bug.name, bug.content, bug.story + "\n" + _end_of((folder / "log").read_bytes()))
+            save(bugs, bug.name, bug.content, bug.report + "\n" + _end_of((folder / "log").read_bytes()))
     result.bugs = sorted(path for path in bugs.iterdir() if path.suffix != ".txt")
     return result
 
@@ -151,7 +151,7 @@ def _live(target: str, plan: Plan, folder: Path, seconds: float, result: Result)
 def _confirm_hang(target: str, content: bytes, bugs: Path, plan: Plan) -> None:
     """Keep an input that took too long in an instrumented process only if it takes too long in a plain one."""
     bug = hang(content)
-    save(bugs, bug.name, content, bug.story)
+    save(bugs, bug.name, content, bug.report)
     again = subprocess.run(
         [sys.executable, __file__, target, "--input", str(bugs / bug.name)], capture_output=True, check=False
     )
@@ -193,7 +193,7 @@ def within(kind: type[Number], low: int, high: int) -> Callable[[str], Number]:
 
 
 def main() -> int:
-    """Fuzz what the command line says; exit code 1 where there are bugs."""
+    """Fuzz what the command line selects; exit code 1 if there are bugs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"some of {', '.join(SHARES)}; default: all")
     seconds, jobs, seed = within(float, 1, SECONDS_MAX), within(int, 1, WORKERS_MAX), within(int, 0, SEED_MAX)
@@ -210,7 +210,7 @@ def main() -> int:
     if given.input is not None:
         found = [bug for target in targets for bug in run_one(target, given.input.read_bytes())]
         for bug in found:
-            print(bug.name, bug.story, sep="\n")
+            print(bug.name, bug.report, sep="\n")
         return SOFT_EXIT if found else 0
     share_seconds = given.seconds * given.jobs / sum(SHARES.get(target, 1) for target in targets)
 

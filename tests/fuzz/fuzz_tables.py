@@ -77,7 +77,7 @@ def recovery(data: bytes) -> None:
 
 
 def migration(data: bytes) -> None:
-    """Migrate a damaged table; a second time there is nothing left to be done."""
+    """Migrate a damaged table; the second time there is nothing to do."""
     storage = MemoryStorage.of(damaged(data))
     migrate_table(storage, PATH)
     before = storage.image().files
@@ -86,7 +86,7 @@ def migration(data: bytes) -> None:
 
 
 def damaged(data: bytes) -> DiskImage:
-    """Return the table that the first byte picks, after the edits that the others say."""
+    """Return the table that the first byte selects, after the edits in the other bytes."""
     files = dict(_files()[TABLES[data[0] % len(TABLES)] if data else TABLES[0]])
     names = tuple(name for name in files if is_read(name))
     unrepaired = set()
@@ -106,7 +106,7 @@ def damaged(data: bytes) -> DiskImage:
 
 
 def is_read(name: str) -> bool:
-    """Whether a reader looks into files of that name; those of native partitions are only asked for."""
+    """Whether a reader opens files of that name; for those of native partitions it only checks that they exist."""
     return PurePosixPath(name).name in ("_txn", "_meta", "_cv", PM_FILE, DATA_FILE) or name.endswith(READ_SUFFIXES)
 
 
@@ -149,7 +149,7 @@ def _edited(content: bytes, edit: Edit, other: bytes) -> bytes | None:
 
 @functools.cache
 def _files() -> Mapping[str, Mapping[str, bytes]]:
-    """Return for each table its files by their place below its folder, sorted."""
+    """Return for each table its files by relative path, sorted."""
     tables: dict[str, dict[str, bytes]] = {name: {} for name in TABLES}
     for path, content in sorted(golden_files(f"{name}/table/" for name in TABLES).items()):
         name = next(name for name in TABLES if path.startswith(f"{name}/table/"))

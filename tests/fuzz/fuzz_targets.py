@@ -71,7 +71,7 @@ def pages(data: bytes) -> None:
 
 
 def chunk(data: bytes) -> None:
-    """A chunk with what `_pm` says of it, to an Arrow array that is whole; also without any footer from a file."""
+    """A chunk with its description in `_pm`, decoded to a valid Arrow array; also without any footer from a file."""
     column, facts, content = chunk_of(data)
     file = bytes(CHUNK_START) + content
     with DiskImage.of_files({"data": file}).open_for_reading("data") as handle, suppress(TornproofError):
@@ -94,7 +94,7 @@ def raw_arrays(data: bytes) -> None:
 
 
 def txn(data: bytes) -> None:
-    """`_txn` as bytes, read safely, and mapped; all three say the same."""
+    """`_txn` as bytes, read safely, and mapped; all three agree."""
     files = {"t/_txn": data}
     memory = MemoryStorage.of(DiskImage.of_files(files))
     found = [
@@ -137,7 +137,7 @@ def scenario(data: bytes) -> None:
 
 
 def finding(data: bytes) -> None:
-    """A file that says that it is a finding; what is cheap to see again is seen again."""
+    """A file in the form of a finding; one that is cheap to replay is replayed."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         file.write(data)
         file.flush()
@@ -152,7 +152,7 @@ def finding(data: bytes) -> None:
 
 
 def _outcome(read: Callable[[], object]) -> object:
-    """Return what was read; of a refusal only that it was one, because readers see different parts of a bad file."""
+    """Return what was read; of an error only that it was one, because readers see different parts of a bad file."""
     try:
         return read()
     except ProblemError as error:

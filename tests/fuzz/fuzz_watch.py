@@ -38,17 +38,17 @@ _STATUS = os.open("/proc/self/status", os.O_RDONLY) if sys.platform == "linux" e
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """What an input did: `kind` and `place` together tell bugs apart, `story` is the traceback."""
+    """What an input did: `kind` and `location` identify a bug, `report` is the traceback."""
 
     kind: str
-    position: str
-    story: str
+    location: str
+    report: str
     content: bytes
 
     @property
     def name(self) -> str:
-        """What the input's file is called: the same bug has the same name."""
-        return f"{self.kind}-{self.position}"
+        """The name of the file for the input; the same bug has the same name."""
+        return f"{self.kind}-{self.location}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Board:
 
     @staticmethod
     def read(path: Path) -> State:
-        """Return what the file says; nothing where a process died before it made one."""
+        """Return the contents of the file; nothing if a process died before creating it."""
         raw = path.read_bytes() if path.exists() else bytes(STATE.size)
         length, input_count, slowest_seconds, peak_growth_bytes = STATE.unpack_from(raw)
         return State(input_count, slowest_seconds, peak_growth_bytes, raw[STATE.size : STATE.size + length])
@@ -92,7 +92,7 @@ class Watch:
     def __init__(
         self, target: Callable[[bytes], None], report: Callable[[Bug], None], board: Board | None = None
     ) -> None:
-        """Watch a target; each bug is told to `report`."""
+        """Watch a target; each bug is passed to `report`."""
         self._target = target
         self._report = report
         self._board = board
@@ -126,8 +126,8 @@ class Watch:
         if self._board is not None:
             self._note(len(content))
         if self.is_spent and not was_spent:
-            story = f"memory grew by {self.peak_growth_bytes // 1_000_000} MB"
-            self._report(Bug("memory", _digest(content), story, content))
+            report = f"memory grew by {self.peak_growth_bytes // 1_000_000} MB"
+            self._report(Bug("memory", _digest(content), report, content))
 
     @property
     def is_spent(self) -> bool:
@@ -144,7 +144,7 @@ class TooSlowError(BaseException):
 
 
 def raise_when_slow() -> None:
-    """Make an input that hangs in Python code end with TooSlowError, whose traceback says where."""
+    """End an input that hangs in Python code by TooSlowError, whose traceback shows where."""
 
     def end(signal_number: int, frame: object) -> None:
         raise TooSlowError(f"more than {CPU_SECONDS_MAX:g} s of CPU time")
@@ -163,21 +163,21 @@ def limit_memory() -> None:
 
 def peak_memory_bytes() -> int:
     """Return the most memory that this process has ever had resident."""
-    # On Linux what getrusage says begins with the peak of the process that started this one.
+    # On Linux the peak in getrusage begins with that of the process that started this one.
     if _STATUS is not None and (found := _PEAK.search(os.pread(_STATUS, 4096, 0))):
         return int(found[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT_BYTES
 
 
 def bug_of(error: BaseException, content: bytes) -> Bug:
-    """Return the bug that an error is; its place is the innermost one that is not of the fuzzer."""
+    """Return the bug for an error, located by the innermost frame that is not the fuzzer's."""
     kind = "hang" if isinstance(error, TooSlowError) else type(error).__name__
-    story = "".join(traceback.format_exception(error))
-    return Bug(kind, _position(error.__traceback__), story, content)
+    report = "".join(traceback.format_exception(error))
+    return Bug(kind, _location(error.__traceback__), report, content)
 
 
 def hang(content: bytes) -> Bug:
-    """Return the bug of a process that was killed for its CPU time, of which nobody knows where it was."""
+    """Return the bug of a process that was killed for its CPU time, at an unknown location."""
     return Bug("hang", _digest(content), f"more than {CPU_SECONDS_MAX:g} s of CPU time", content)
 
 
@@ -186,8 +186,8 @@ def crash(content: bytes, code: int) -> Bug:
     return Bug("crash", _digest(content), f"the process ended with {code}", content)
 
 
-def _position(trace: TracebackType | None) -> str:
-    """Return the innermost place of a traceback in the project, or else in a target; library code is nobody's place."""
+def _location(trace: TracebackType | None) -> str:
+    """Return the innermost frame of a traceback in the project, or else in a target; libraries are skipped."""
     frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(trace)]
     in_checkout = [
         (path, line)

@@ -1,4 +1,4 @@
-"""Inputs in which fuzzing found a bug once, as small as they could be made."""
+"""Minimized inputs in which fuzzing once found a bug."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ import json, pathlib, sys
 import fuzz_run
 for path in map(pathlib.Path, sys.argv[1:]):
     bugs = fuzz_run.run_one(path.parent.name, path.read_bytes())
-    print(json.dumps([path.name, [[bug.name, bug.story] for bug in bugs]]))
+    print(json.dumps([path.name, [[bug.name, bug.report] for bug in bugs]]))
 """
 
 

@@ -1,4 +1,4 @@
-"""The runner of the fuzzer finds what is planted, by every engine that is there, and says how to see it again."""
+"""The fuzzer finds planted bugs with every installed engine, and prints how to reproduce them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_bug_of_an_earlier_run_is_tried_again(tmp_path: Path) -> None:
     bugs = tmp_path / "cv" / "bugs"
     bugs.mkdir(parents=True)
     (bugs / "hang-00000000").write_bytes(b"once")
-    (bugs / "hang-00000000.txt").write_text("a story")
+    (bugs / "hang-00000000.txt").write_text("a traceback")
     result = run("cv", MUTATION, tmp_path)
     assert (result.bugs, result.deaths) == ([], 0) and result.input_count >= 40
     assert (tmp_path / "cv" / "corpus" / "hang-00000000").read_bytes() == b"once"

@@ -46,7 +46,7 @@ def test_mutated_real_files_are_decoded_or_rejected(name: str, input_count: int)
         content = mutator.mutated()
         watch(repair(content) if number % 2 else content)
     assert watch.input_count == input_count
-    assert [(bug.name, bug.story, bug.content.hex()) for bug in bugs] == []
+    assert [(bug.name, bug.report, bug.content.hex()) for bug in bugs] == []
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -65,13 +65,13 @@ def test_every_target_has_seeds_and_only_targets_have_them() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "kind"), [("planted_index_error", b"I", "IndexError"), ("planted_hang", b"H", "hang")]
 )
-def test_planted_bug_is_told_with_its_place(name: str, content: bytes, kind: str) -> None:
+def test_planted_bug_is_reported_with_its_location(name: str, content: bytes, kind: str) -> None:
     bugs: list[fuzz_watch.Bug] = []
     watch = fuzz_watch.Watch(PLANTED[name], bugs.append)
     watch(b"harmless")
     assert bugs == []
     watch(content)
-    assert [(bug.kind, bug.position.partition("_1")[0], bug.content) for bug in bugs] == [
+    assert [(bug.kind, bug.location.partition("_1")[0], bug.content) for bug in bugs] == [
         (kind, "fuzz_planted", content)
     ]
 

@@ -1,4 +1,4 @@
-"""The stories that docs/how-it-works.md tells, and invariants of every sequence of operations."""
+"""The executions described in docs/how-it-works.md, and invariants of every sequence of operations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def states(outcomes: Sequence[Outcome]) -> list[State]:
 
 
 def rows_read(state: State, version: Version) -> dict[int, tuple[int, ...] | None]:
-    """What a reader of a version finds by its tokens; None where it is refused."""
+    """What a reader of a version finds by its tokens; None if it is rejected."""
     found = {entry.directory[0]: state.directory(entry.directory).resolve(entry.token) for entry in version.entries}
     return {partition: None if generation is None else generation.rows for partition, generation in found.items()}
 
@@ -69,7 +69,7 @@ def test_a_new_table_reads_as_it_was_given() -> None:
     assert (TABLE.version, TABLE.committed.number, TABLE.slots[0]) == (7, 7, None)
 
 
-def test_a_commit_stores_the_next_version_in_the_other_slot_and_says_its_number() -> None:
+def test_a_commit_stores_the_next_version_in_the_other_slot_and_returns_its_number() -> None:
     (outcome,) = step(TABLE, commit(in_place(120, 1100, (1, 2, 3))))
     assert outcome.answer == 8
     assert outcome.state.slots == (outcome.state.committed, TABLE.committed)
@@ -245,7 +245,7 @@ def test_a_dead_writer_commits_and_purges_nothing_until_recovery() -> None:
     assert only(reopened, commit(in_place(120, 1100, (9,)))).version == 9
 
 
-def test_recovery_says_which_version_it_adopts() -> None:
+def test_recovery_returns_which_version_it_adopts() -> None:
     left = states(step(TABLE, commit(in_place(130, 1100, (9,)), stopped_after=Stage.RECORDED, crash=True)))
     ends = {state.version: tuple((key, end + 100) for key, end in newest_orphans(state).items()) for state in left}
     assert {outcome.answer for state in left for outcome in step(state, Recover(restated=ends[state.version]))} == {

@@ -1,4 +1,4 @@
-"""One chunk's bytes decode to the column's type, or are refused before they can do harm."""
+"""One chunk's bytes decode to the column's type, or are rejected before they can do harm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A chunk that pyarrow wrote, with what `_pm` would say of it."""
+    """A chunk that pyarrow wrote, with its description for `_pm`."""
 
     content: bytes
     column: Column

@@ -1,4 +1,4 @@
-"""What `_pm` says of a chunk's values must be true of them."""
+"""A chunk's statistics in `_pm` must be true of its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A placed row group has the bytes that pyarrow itself writes there, and says in both footers what is in its pages."""
+"""A placed row group has the bytes that pyarrow itself writes there, and both footers describe its pages."""
 
 from __future__ import annotations
 
@@ -180,12 +180,12 @@ def written_by_pyarrow(stored: pa.Table, path: Path, offset_bytes: int, **change
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_placed_row_group_has_the_bytes_that_pyarrow_writes_at_that_place(case: str, tmp_path: Path) -> None:
+def test_placed_row_group_has_the_bytes_that_pyarrow_writes_at_that_offset(case: str, tmp_path: Path) -> None:
     make, options, settings = CASES[case]
     stored = make()
     encoded = encode_row_group(stored, options=options)
     for offset_bytes in OFFSETS:
-        placed = encoded.position(offset_bytes)
+        placed = encoded.place(offset_bytes)
         body, thrift = written_by_pyarrow(stored, tmp_path / "sparse", offset_bytes, **settings)
         assert (placed.offset_bytes, placed.row_count) == (offset_bytes, stored.num_rows)
         assert placed.content == body, offset_bytes
@@ -197,7 +197,7 @@ def test_bloom_filters_are_those_that_pyarrow_writes(tmp_path: Path) -> None:
     asked = {"ts": {"ndv": 50, "fpp": 0.01}, "n": {"ndv": 10, "fpp": 0.01}}
     encoded = encode_row_group(stored, bitsets=filters(stored, *asked))
     for offset_bytes in OFFSETS:
-        placed = encoded.position(offset_bytes)
+        placed = encoded.place(offset_bytes)
         body, thrift = written_by_pyarrow(stored, tmp_path / "sparse", offset_bytes, bloom_filter_options=asked)
         assert placed.content == body
         assert placed.thrift == thrift
@@ -205,7 +205,7 @@ def test_bloom_filters_are_those_that_pyarrow_writes(tmp_path: Path) -> None:
 
 def test_offset_index_grows_where_its_varints_do() -> None:
     encoded = encode_row_group(all_types(20))
-    lengths = [len(encoded.position(offset_bytes).content) for offset_bytes in OFFSETS]
+    lengths = [len(encoded.place(offset_bytes).content) for offset_bytes in OFFSETS]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
 
@@ -213,12 +213,12 @@ def test_offset_index_grows_where_its_varints_do() -> None:
 def test_pieces_of_a_column_become_one_row_group() -> None:
     pieces = pa.concat_tables([with_symbols(20), with_symbols(20)])
     assert pieces.column("s").num_chunks == 2
-    assert encode_row_group(pieces).position(4).content == encode_row_group(pieces.combine_chunks()).position(4).content
+    assert encode_row_group(pieces).place(4).content == encode_row_group(pieces.combine_chunks()).place(4).content
 
 
 def view_of(encoded: EncodedRowGroup, column: int = 0) -> dict[str, Any]:
-    """The ColumnChunk of a column at the place 4, by the names of its members."""
-    tree, _ = decode(encoded.position(4).thrift, file="row group")
+    """The ColumnChunk of a column at offset 4, by the names of its members."""
+    tree, _ = decode(encoded.place(4).thrift, file="row group")
     view: dict[str, Any] = read(tree, ROW_GROUP)["columns"][column]
     return view
 
@@ -230,13 +230,13 @@ def statistics_of(encoded: EncodedRowGroup, column: int = 0) -> dict[str, Any]:
 
 
 def chunk_of(encoded: EncodedRowGroup, column: int = 0) -> Chunk:
-    return encoded.position(4).chunks[column]
+    return encoded.place(4).chunks[column]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_chunks_say_what_the_thrift_struct_says(case: str) -> None:
+def test_chunks_agree_with_the_thrift_struct(case: str) -> None:
     make, options, _ = CASES[case]
-    placed = encode_row_group(make(), options=options).position(1000)
+    placed = encode_row_group(make(), options=options).place(1000)
     tree, _ = decode(placed.thrift, file="row group")
     row_group = read(tree, ROW_GROUP)
     assert row_group["num_rows"] == placed.row_count
@@ -283,7 +283,7 @@ def test_bounds_replace_those_of_pyarrow_in_both_footers_and_drop_its_column_ind
 
 def test_what_stands_behind_a_dropped_column_index_moves_up() -> None:
     stored = all_types(20)
-    whole, shorter = (encode_row_group(stored, bounds=bounds).position(500) for bounds in ({}, {"int32": None}))
+    whole, shorter = (encode_row_group(stored, bounds=bounds).place(500) for bounds in ({}, {"int32": None}))
     chunks = []
     for placed in (whole, shorter):
         tree, _ = decode(placed.thrift, file="row group")
@@ -304,7 +304,7 @@ def index_bytes(content: bytes, chunk: dict[str, Any], name: str) -> bytes:
 def test_bounds_that_are_those_of_pyarrow_change_nothing() -> None:
     stored = pa.table({"a": pa.array([3, None, 1])})
     bounds: Bounds = {"a": ((1).to_bytes(8, "little"), (3).to_bytes(8, "little"))}
-    assert encode_row_group(stored, bounds=bounds).position(4) == encode_row_group(stored).position(4)
+    assert encode_row_group(stored, bounds=bounds).place(4) == encode_row_group(stored).place(4)
 
 
 def test_no_bounds_leave_the_null_count() -> None:
@@ -339,7 +339,7 @@ def test_empty_bound_is_absent_from_pm_alone() -> None:
 
 def dictionary_page_of(encoded: EncodedRowGroup, column: int) -> tuple[list[str], bytes]:
     """The values on a column's dictionary page and the page itself; pages are checked on the way."""
-    placed = encoded.position(4)
+    placed = encoded.place(4)
     chunk = placed.chunks[column]
     raw = placed.content[chunk.byte_range_start - 4 : chunk.byte_range_end - 4]
     codec = Codec(chunk.codec)
@@ -389,7 +389,7 @@ def test_dictionary_is_stored_as_it_is_given(codec: Codec, values: list[str]) ->
     assert chunk_of(encoded, 1).maximum == Statistic(value=used[-1], exact=True)
 
 
-def test_used_empty_symbol_is_told_from_keys_that_are_not_used() -> None:
+def test_used_empty_symbol_is_distinguished_from_unused_keys() -> None:
     stored = pa.table({"s": symbols([1, 3, 1], ["", "", "", "d", ""])})
     encoded = encode_row_group(stored)
     assert dictionary_page_of(encoded, 0)[0] == ["", "", "", "d", ""]
@@ -412,10 +412,10 @@ def test_own_dictionary_page_is_the_one_that_pyarrow_writes(codec: Codec) -> Non
 
 @pytest.mark.parametrize("make", [lambda: with_symbols(300), lambda: with_sparse_symbols(300)])
 @pytest.mark.parametrize("codec", CODECS)
-def test_everything_stands_where_the_row_group_says(make: Callable[[], pa.Table], codec: Codec) -> None:
+def test_everything_is_where_the_row_group_says(make: Callable[[], pa.Table], codec: Codec) -> None:
     stored = make()
     options = EncodeOptions(codec=codec, page_size_bytes=200)
-    placed = encode_row_group(stored, options=options, bitsets=filters(stored, "ts", "n")).position(5000)
+    placed = encode_row_group(stored, options=options, bitsets=filters(stored, "ts", "n")).place(5000)
     tree, _ = decode(placed.thrift, file="row group")
     row_group = read(tree, ROW_GROUP)
     metas = [column["meta_data"] for column in row_group["columns"]]
@@ -470,7 +470,7 @@ BUGS: dict[str, tuple[Callable[[], object], str | None]] = {
     "pieces with other dictionaries": (lambda: encode_row_group(pa.table({"s": OTHER_DICTIONARIES})), "one dictionary"),
     "no rows": (lambda: encode_row_group(ONE.slice(0, 0)), None),
     "bounds of no column": (lambda: encode_row_group(ONE, bounds={"b": None}), None),
-    "a place before the magic bytes end": (lambda: encode_row_group(ONE).position(3), None),
+    "an offset before the magic bytes end": (lambda: encode_row_group(ONE).place(3), None),
 }
 
 

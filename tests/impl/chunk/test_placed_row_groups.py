@@ -1,4 +1,4 @@
-"""Files grown in place from placed row groups read the same with every reader, at every size that was committed."""
+"""Files grown in place from placed row groups read the same with every reader, at every committed size."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def commit(before: Committed, changes: dict[int, EncodedRowGroup], rows_after: p
     unused_bytes = before.unused_bytes + before.footer_length + 8
     row_groups, content = list(before.row_groups), []
     for ordinal, encoded in sorted(changes.items()):
-        placed = encoded.position(position)
+        placed = encoded.place(position)
         position += len(placed.content)
         content.append(placed.content)
         unused_bytes += sum(unused_bytes_of(old.thrift) for old in row_groups[ordinal : ordinal + 1])
@@ -165,7 +165,7 @@ def commit(before: Committed, changes: dict[int, EncodedRowGroup], rows_after: p
 
 @pytest.fixture(scope="module")
 def commits() -> list[Committed]:
-    """Two row groups, one more, the first one merged with new rows so that it lies behind the others, one more."""
+    """Two row groups, one more, the first one merged with new rows and so moved behind the others, one more."""
     new, appended, merged, last = (
         encoded(rows(*at), options, blooms)
         for at, options, blooms in zip([(0, 40), (200, 30), (0, 90), (300, 25)], OPTIONS, BLOOMS, strict=True)
@@ -235,7 +235,7 @@ def test_both_footers_agree_at_every_commit(commits: list[Committed]) -> None:
         assert footer.num_rows == committed.rows.num_rows
 
 
-def test_footer_comparison_notices_a_row_group_at_another_place(commits: list[Committed]) -> None:
+def test_footer_comparison_notices_a_row_group_at_another_offset(commits: list[Committed]) -> None:
     first, *others = commits[1].row_groups
     chunk = first.chunks[0]
     elsewhere = replace(first, chunks=(replace(chunk, byte_range_start=chunk.byte_range_start + 1), *first.chunks[1:]))
@@ -244,7 +244,7 @@ def test_footer_comparison_notices_a_row_group_at_another_place(commits: list[Co
 
 
 def compared(committed: Committed, row_groups: tuple[PlacedRowGroup, ...]) -> tuple[list[str], ParquetFooter]:
-    """What the Thrift footer contradicts in a `_pm` made of the row groups' chunks, and the footer."""
+    """How the Thrift footer contradicts a `_pm` of the row groups' chunks, and the footer."""
     location = len(committed.content) - 8 - committed.footer_length
     facts = FooterFacts(parquet_footer_offset=location, parquet_footer_length=committed.footer_length)
     pm = encode_file(

@@ -1,4 +1,4 @@
-"""The tables of docs/format.md are those of the code, and a document that cannot be rewritten is refused in words."""
+"""The tables of docs/format.md are those of the code; documents that cannot be rewritten are rejected."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_type_codes_come_with_their_arrow_types(tag: TypeTag, arrow: str) -> Non
     assert f"| {tag.value} | {tag.name} | {arrow}" in sections()["types"]
 
 
-def test_tables_stand_in_the_order_in_which_they_are_declared() -> None:
+def test_tables_are_in_the_order_in_which_they_are_declared() -> None:
     declared = declared_tables(pm)
     assert declared[:3] == [pm.Header, pm.ColumnDescriptor, pm.SortingColumn]
     assert declared[-1] is pm.ENCODINGS
@@ -113,7 +113,7 @@ def test_a_new_module_cannot_be_forgotten(monkeypatch: pytest.MonkeyPatch, capsy
     assert "no marker for layout brand_new" in capsys.readouterr().err
 
 
-def test_rewriting_replaces_what_stands_between_the_markers_and_nothing_else() -> None:
+def test_rewriting_replaces_only_the_text_between_the_markers() -> None:
     first = rewrite(BOTH, CONTENTS)
     assert first == (
         "Top\n<!-- layout: a -->\n\ntable a\n\n<!-- end -->\nbetween\n"

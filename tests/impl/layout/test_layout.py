@@ -71,7 +71,7 @@ def test_offsets_follow_from_the_order_of_the_fields() -> None:
         Sample.layout.offset_of("nothing")
 
 
-def test_annotated_lines_carry_place_hex_name_and_value() -> None:
+def test_annotated_lines_have_offset_hex_name_and_value() -> None:
     assert list(Sample.layout.annotate(b"??" + SAMPLE_BYTES, 2)) == [
         (2, "07", "SMALL", "7"),
         (3, "aa bb cc", "LEFT_OVER", "aabbcc"),
@@ -81,7 +81,7 @@ def test_annotated_lines_carry_place_hex_name_and_value() -> None:
 
 
 @pytest.mark.parametrize("offset_bytes", [1, -1, 16, 1 << 64])
-def test_a_record_outside_of_the_bytes_is_annotated_for_nobody(offset_bytes: int) -> None:
+def test_a_record_outside_of_the_bytes_is_not_annotated(offset_bytes: int) -> None:
     with pytest.raises(AssertionError):
         list(Sample.layout.annotate(SAMPLE_BYTES, offset_bytes))
 
@@ -136,7 +136,7 @@ def test_fields_that_do_not_add_up_to_the_declared_size_are_noticed_at_import() 
 
 
 def test_a_name_that_is_declared_twice_is_noticed_at_import() -> None:
-    # The second annotation takes the place of the first, so its bytes are missing.
+    # The second annotation replaces the first, so its bytes are missing.
     with pytest.raises(AssertionError, match="add up to 4, not 8"):
 
         @layout_of(title="Twice", size_bytes=8, source="this test")

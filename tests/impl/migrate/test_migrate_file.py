@@ -1,4 +1,4 @@
-"""Migration of Parquet files that belong to no table: where `_pm` goes, when it is written again, what is refused."""
+"""Migration of Parquet files outside of tables: where `_pm` goes, when it is written again, what is rejected."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_file_that_changes_meanwhile_is_rejected(
     assert SIDECAR not in storage.image().files
 
 
-def test_a_place_that_cannot_be_written_to_is_an_error(data: bytes) -> None:
+def test_a_path_that_cannot_be_written_to_is_an_error(data: bytes) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({FILE: data}))
     fault = Fault(at=0, reason=StorageReason.READ_ONLY, among=frozenset({CallKind.OPEN_FOR_WRITING}))
     with pytest.raises(StorageError, match="read-only"):

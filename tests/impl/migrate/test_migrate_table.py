@@ -1,4 +1,4 @@
-"""Migration of tables on a storage: what is written, left alone and refused, and what a later run finds."""
+"""Migration of tables on a storage: what is written, left alone and rejected, and what a later run finds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def only_one(done: Migration) -> PartitionMigration:
 
 
 def demand_rejected(storage: MemoryStorage, path: str, words: str, **settings: Any) -> None:
-    """The one partition is refused with these words, and nothing changes but `_pins`."""
+    """The one partition is rejected with this message, and nothing changes but `_pins`."""
     before = files_below(path, storage)
     done = migrate_table(storage, path, **settings)
     assert outcomes(done) == [Outcome.REJECTED]
@@ -162,7 +162,7 @@ def test_a_lost_pm_of_a_newer_release_is_made_again(questdb_data: Path, name: st
     assert rows_of(snapshot_of(path, storage)).equals(rows)
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(questdb_data: Path) -> None:
+def test_a_dry_run_reports_the_same_and_changes_nothing(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     before = storage.image().files
     planned = migrate_table(storage, path, dry_run=True)
@@ -192,7 +192,7 @@ def test_a_directory_that_no_version_names_has_no_committed_end(questdb_data: Pa
 
 
 @pytest.mark.parametrize("tail", [TAIL, b"PAR1", bytes(4096)], ids=["text", "magic", "zeros"])
-def test_bytes_behind_the_token_are_not_looked_at(questdb_data: Path, tail: bytes) -> None:
+def test_bytes_behind_the_token_are_not_examined(questdb_data: Path, tail: bytes) -> None:
     path, storage = opened(questdb_data)
     file = f"{DAY}/{DATA_FILE}"
     data = files_below(path, storage)[file]
@@ -203,7 +203,7 @@ def test_bytes_behind_the_token_are_not_looked_at(questdb_data: Path, tail: byte
     assert after[file] == data + tail
 
 
-def test_a_whole_update_that_was_never_committed_is_not_looked_at(questdb_data: Path) -> None:
+def test_a_complete_update_that_was_never_committed_is_not_examined(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     file = f"{DAY}/{DATA_FILE}"
     committed = files_below(path, storage)[file]
@@ -259,7 +259,7 @@ def test_a_sound_pm_in_the_table_does_not_keep_one_from_being_made_beside_it(que
     assert storage.image().files[f"out/{DAY}.pm"] == golden != storage.image().files[f"{path}/{DAY}/{PM_FILE}"]
 
 
-# A _pm that is there and is worth nothing
+# An existing `_pm` that is invalid
 
 
 def txn_base(path: str, storage: MemoryStorage) -> txn_layout.BaseHeader:
@@ -330,7 +330,7 @@ def test_a_generation_that_recovery_can_publish_is_left_to_it(questdb_data: Path
     assert outcomes(migrate_table(storage, path)) == [Outcome.ALREADY]
 
 
-def test_a_pm_of_an_unknown_release_is_not_touched(questdb_data: Path) -> None:
+def test_a_pm_of_an_unknown_release_is_not_changed(questdb_data: Path) -> None:
     (file, golden), *_ = golden_pm(questdb_data, LEGACY).items()
     path, storage = opened(questdb_data)
     demand_rejected(
@@ -351,7 +351,7 @@ def test_a_row_count_that_no_pm_agrees_with_is_rejected(questdb_data: Path) -> N
     demand_rejected(changed(storage, path, TXN_FILE, txn), path, "no _pm agrees with both")
 
 
-# What is refused
+# What is rejected
 
 
 def test_data_that_ends_before_the_token_is_rejected(questdb_data: Path) -> None:
@@ -442,7 +442,7 @@ def test_a_version_that_changes_the_partition_meanwhile_makes_it_busy(
     record_offset = area_of(txn_base(path, storage), transaction.version).record_offset
 
     def commit(file: File) -> None:
-        # Two versions later the record stands in the same area.
+        # Two versions later the record is in the same area.
         version = (transaction.version + 2).to_bytes(8, "little")
         file.pwrite(version, record_offset + txn_layout.TransactionRecord.layout.offset_of("txn"))
         file.pwrite((partition.token + 1).to_bytes(8, "little"), partition.token_offset_bytes)
@@ -543,7 +543,7 @@ def test_a_pm_that_is_a_directory_is_rejected(questdb_data: Path) -> None:
     demand_rejected(storage, path, "it is a directory")
 
 
-def test_a_table_that_cannot_be_read_says_nothing(questdb_data: Path) -> None:
+def test_a_table_that_cannot_be_read_is_not_reported_as_damaged(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     fault = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.PREAD}))
     with pytest.raises(StorageError):

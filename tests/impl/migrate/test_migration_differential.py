@@ -1,4 +1,4 @@
-"""Random files that pyarrow writes, converted, say what pyarrow reads in them; random damage never escapes."""
+"""Random files of pyarrow, converted, agree with what pyarrow reads in them; random damage raises only known errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ OPTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=50)
 @given(tables(), OPTIONS)
-def test_converted_file_says_what_pyarrow_reads(table: pa.Table, options: dict[str, Any]) -> None:
+def test_converted_file_has_what_pyarrow_reads(table: pa.Table, options: dict[str, Any]) -> None:
     content = written(table, **options)
     read = pq.read_metadata(io.BytesIO(content))
     pm = mf.converted(content, SERVER)
@@ -113,7 +113,7 @@ def test_converted_file_says_what_pyarrow_reads(table: pa.Table, options: dict[s
     start = metadata.generation.position.fixed.parquet_footer_offset
     footer = decode_footer(content[start:], file=mf.FILE, offset_bytes=start)
     assert list(compare_footer(footer, metadata, file=mf.FILE)) == []
-    # Unsigned integers become signed ones, whose bounds may then stand the other way round.
+    # Unsigned integers become signed ones, whose bounds may then be reversed.
     unsigned = {f"c{index}" for index, field in enumerate(table.schema) if "uint" in str(field.type)}
     problems = check_metadata(pm, metadata, file="_pm")
     assert [problem for problem in problems if not any(f"'{name}'" in problem.field for name in unsigned)] == []
@@ -146,7 +146,7 @@ SEED = written(
 
 
 def outcome(content: bytes, mode: ConversionMode, *, as_questdb: bool) -> bytes | Cause:
-    """The `_pm`, or the cause of its refusal; anything else is raised."""
+    """The `_pm`, or the cause of its rejection; anything else is raised."""
     try:
         return mf.converted(content, mode, as_questdb=as_questdb)
     except (RejectedCorruptError, RejectedUnsupportedError) as error:

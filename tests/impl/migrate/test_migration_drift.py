@@ -15,14 +15,14 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
-# Of these the two generators differ in what FLAGS says of the repetition.
+# For these the two generators write different repetitions in FLAGS.
 ALWAYS_STORED = frozenset(
     {TypeTag.TIMESTAMP, TypeTag.BOOLEAN, TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR, TypeTag.SYMBOL}
 )
 
 
 def alike(metadata: Metadata) -> tuple[object, ...]:
-    """All that a generation says, less the points in which the two generators differ."""
+    """The contents of a generation, without the points in which the two generators differ."""
     header = metadata.header
     fixed = metadata.generation.position.fixed
     return (
@@ -86,7 +86,7 @@ def test_the_known_differences_are_there(questdb_data: Path) -> None:
 
 
 def changes(metadata: Metadata) -> list[Metadata]:
-    """Generations that differ in one thing that nobody may ignore."""
+    """Generations that differ in one thing that must not be ignored."""
     header, (block, *blocks) = metadata.header, metadata.blocks
     (first, *columns), (chunk, *chunks) = header.columns, block.chunks
     fixed = metadata.generation.position.fixed

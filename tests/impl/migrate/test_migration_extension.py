@@ -1,4 +1,4 @@
-"""The valid files that QuestDB's converter refuses are converted here, and say what pyarrow reads in them."""
+"""Valid files that QuestDB's converter rejects are converted here, and agree with what pyarrow reads in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def columns_in(metadata: pq.FileMetaData) -> list[tuple[Any, ...]]:
 
 
 def file_with_footer(source: Source) -> pa.BufferReader:
-    """The file for pyarrow, with zeros in place of its pages."""
+    """The file for pyarrow, with zeros instead of its pages."""
     return pa.BufferReader(bytes(source.size_bytes - len(source.tail)) + source.tail)
 
 

@@ -11,7 +11,7 @@ from migrated_files import SERVER, TOOL, converted
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.rejections import Cause
 
-# What QuestDB's converter says, by class; the first that is found counts.
+# Messages of QuestDB's converter, by class; the first match counts.
 ERRORS = {
     "The file must end with PAR1|at least 12 bytes|footer size must be smaller": Cause.TAIL,
     "could not read parquet bloom filter": Cause.BLOOM,

@@ -22,12 +22,12 @@ UNKNOWN = 99
 
 
 def causes(content: bytes) -> tuple[Cause | None, Cause | None]:
-    """Why QuestDB refuses, and why we do without its limits."""
+    """The cause of rejection by QuestDB, and by us without its limits."""
     return mf.cause_of(content, as_questdb=True), mf.cause_of(content)
 
 
 def careful(content: bytes) -> FileMetaData:
-    """What the footer says to a reader that looks at wire types."""
+    """The footer as read by a reader that checks wire types."""
     length = int.from_bytes(content[-8:-4], "little")
     return read_footer(content[-8 - length :], offset_bytes=0, as_questdb=False)
 
@@ -251,7 +251,7 @@ def test_readers_of_footers_agree(questdb_data: Any) -> None:
             ]
 
 
-def test_errors_name_file_field_and_place() -> None:
+def test_errors_name_file_field_and_offset() -> None:
     problem = rejection(lambda: mf.converted(mf.edited(PLAIN, (*META, 4), None)), RejectedCorruptError)
     assert (problem.file, problem.field) == (mf.FILE, "row_groups[0].columns[0].meta_data.codec")
     assert problem.offset_bytes is not None

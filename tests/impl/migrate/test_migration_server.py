@@ -50,7 +50,7 @@ def with_bloom(filter_bytes: bytes, *, length: int | None = 47, after: bool = Fa
 
 
 def inlined(source: mf.Source, mode: ConversionMode = SERVER) -> bytes:
-    """The `_pm` of a file of which the bytes behind its end are there too."""
+    """The `_pm` of a file with more bytes behind its end."""
     return convert(
         lambda size, offset: source.tail[offset : offset + size],
         size_bytes=source.size_bytes,

@@ -37,7 +37,7 @@ from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMe
 from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.write.stored_arrays import stored_array
 
-# The bits of the file bloom_filter.xxhash.bin of Apache's parquet-testing, which holds four words: place and byte.
+# The bits of the file bloom_filter.xxhash.bin of Apache's parquet-testing, which holds four words: offset and byte.
 PUBLIC_WORDS = ("hello", "parquet", "bloom", "filter")
 PUBLIC_BITS = {
     130: 0x10, 133: 0x02, 137: 0x04, 140: 0x80, 145: 0x02, 151: 0x80, 155: 0x10, 159: 0x08,

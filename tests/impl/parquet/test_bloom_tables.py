@@ -1,4 +1,4 @@
-"""Tables with bloom filters: those of QuestDB, and those that our own writer makes, grows and writes anew."""
+"""Tables with bloom filters: those of QuestDB, and those that our own writer creates, grows and rewrites."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_new_partitions_have_the_filters_that_are_asked_for_and_others_keep_thei
 
 
 def bloom_columns_after_a_drop() -> list[str]:
-    """Return the columns with filters after the column before them was dropped and the partition written anew."""
+    """Return the columns with filters after the column before them was dropped and the partition rewritten."""
     storage, _ = new_table(NewColumn(name="u", type=TypeTag.LONG))
     write(storage, rows(range(3), u=[7, 8, 9]), options=options({"n": 0.01}))
     alter(
@@ -271,7 +271,7 @@ def test_filters_follow_their_columns_when_these_are_renamed_dropped_and_added()
     assert header.bloom_columns == (1,)
     (found,) = sound_filters(storage)
     assert (found.column.id, found.stored.to_pylist()) == (2, ["n0", "n1", "n2", "new"])
-    # A column that was renamed keeps its first name in the file, and has the rate of its name of now.
+    # A renamed column keeps its original name in the file, and has the rate of its current name.
     altered[2] = TableColumn(id=2, name="heading", type=TypeTag.VARCHAR)
     alter(storage, *altered)
     texts = [f"t{number}" for number in range(100)]

@@ -159,7 +159,7 @@ def test_real_updates_are_predicted_byte_for_byte_from_their_row_groups(
 
 
 def simple_footer(*ordinals: int | None) -> FooterParts:
-    """A footer whose row groups are told by their row counts, 100 and up, and have these ordinals."""
+    """A footer whose row groups have the row counts 100 and up, and these ordinals."""
     groups = [group(100 + position, ordinal) for position, ordinal in enumerate(ordinals)]
     parts = empty_footer(schema_with("a"), {}, "tests")
     row_groups = tuple(encode(group) for group in groups)
@@ -225,7 +225,7 @@ def test_ordinals_follow_row_groups_that_move() -> None:
     assert stated(moved.with_row_groups(moved.row_groups[1:], 1)) == [(100, 0), (101, 1), (102, None), (103, 3)]
 
 
-def test_row_groups_that_stay_keep_even_an_ordinal_of_another_place() -> None:
+def test_row_groups_that_stay_keep_even_a_wrong_ordinal() -> None:
     parts = simple_footer(0, 7, 7)
     replaced = parts.with_row_groups([parts.row_groups[0], parts.row_groups[1], encode(group(50, 7))], 1000)
     assert stated(replaced) == [(100, 0), (101, 7), (50, 2)]
@@ -267,7 +267,7 @@ def test_row_count_is_stated(row_count: int) -> None:
     assert decode_footer(parts.encode(), file="data.parquet", offset_bytes=0).num_rows == row_count
 
 
-def test_key_values_are_replaced_where_they_stand() -> None:
+def test_key_values_are_replaced_at_their_position() -> None:
     pairs = [("a", b"1"), ("k", b"first"), ("k", b"second"), ("none", None)]
     structs = [
         Struct((Field(1, Kind.BINARY, key.encode()), *([Field(2, Kind.BINARY, value)] if value else [])))
@@ -287,7 +287,7 @@ def test_key_values_are_replaced_where_they_stand() -> None:
     )
 
 
-def test_key_value_finds_its_place_in_a_footer_without_any() -> None:
+def test_key_value_is_added_to_a_footer_without_any() -> None:
     parts = simple_footer()
     bare = parts_of(encode(without(parts.fields, FOOTER["key_value_metadata"])))
     assert bare.key_value("k") is None
@@ -397,7 +397,7 @@ def test_dropping_a_placed_row_group_frees_all_of_its_bytes() -> None:
     stored = pa.table({"a": pa.array(range(50)), "b": [f"{row}" for row in range(50)]})
     for blooms in ((), (0,), (0, 1)):
         bitsets = {index: bitset_of_values(stored.column(index).combine_chunks(), 0.01) for index in blooms}
-        placed = encode_row_group(stored, bitsets=bitsets).position(777)
+        placed = encode_row_group(stored, bitsets=bitsets).place(777)
         facts = row_group_facts(placed.thrift)
         assert unused_bytes_of(placed.thrift) == facts.unused_bytes == len(placed.content)
         assert (facts.start_bytes, facts.end_bytes) == (777, placed.chunks[-1].byte_range_end)
@@ -437,7 +437,7 @@ def test_new_footer_lets_pyarrow_show_bounds_of_every_leaf() -> None:
     stored = pa.table({"a": pa.array([1, 3]), "l": pa.array([[1.5], [2.5]]), "b": ["x", "y"]})
     parts = empty_footer(schema_of(stored), {"questdb": "{}", "k": "v"}, "tornproof tests")
     assert parts.row_groups == ()
-    placed = encode_row_group(stored).position(4)
+    placed = encode_row_group(stored).place(4)
     footer = parts.with_row_groups([placed.thrift], 2).encode()
     content = b"PAR1" + placed.content + file_tail(footer)
     assert read_footer_tail(content[-8:], file="", token=len(content)) == (4 + len(placed.content), len(footer))

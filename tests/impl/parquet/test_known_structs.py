@@ -65,7 +65,7 @@ def test_known_structs_change_nothing(questdb_data: Path, name: str) -> None:
         plain = outcome_of(damaged, at, None, node_count_max)
         assert outcome_of(damaged, at, known, node_count_max) == plain
         outcomes.add(type(plain))
-    assert str in outcomes, "no case was refused"
+    assert str in outcomes, "no case was rejected"
     assert outcome_of(content, at, known, thrift.NODE_COUNT_MAX) == sound
 
 

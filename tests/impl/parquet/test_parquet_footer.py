@@ -1,4 +1,4 @@
-"""The view of a Parquet footer takes what QuestDB's converter takes and refuses what contradicts the format."""
+"""The view of a Parquet footer accepts what QuestDB's converter accepts and rejects what contradicts the format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tornproof.impl.parquet.thrift import Field, Items, Kind, Padded, Struct, Va
 from tornproof.impl.types.physical import PhysicalType
 
 Steps: TypeAlias = tuple[str | int, ...]
-# What QuestDB's converter refuses for a reason outside of the view: its memory budget, its rules for unknown fields,
+# What QuestDB's converter rejects for a reason outside of the view: its memory budget, its rules for unknown fields,
 # its JSON, and files that point into other files.
 CONVERTER_ALONE_REJECTS = {
     "footer-budget-300-encodings",
@@ -242,7 +242,7 @@ def test_negative_count_is_for_tolerant_callers_alone(path: Steps) -> None:
 
 
 @pytest.mark.parametrize("name", ["bloom_filter_offset", "bloom_filter_length"])
-def test_negative_place_of_a_bloom_filter_is_for_tolerant_callers_alone(name: str) -> None:
+def test_negative_position_of_a_bloom_filter_is_only_for_tolerant_callers(name: str) -> None:
     tree = with_member(META, name, -5)
     assert rejected(tree).field == path_text((*META, name))
     assert getattr(check(tree, tolerant=True).row_groups[0].chunks[0], name) == -5

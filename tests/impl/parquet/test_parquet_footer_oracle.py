@@ -1,4 +1,4 @@
-"""The view of a Parquet footer says what pyarrow says of the same file."""
+"""The view of a Parquet footer agrees with pyarrow's view of the same file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def rich_file() -> bytes:
 
 
 def chunk_facts(chunk: ColumnChunk) -> dict[str, Any]:
-    """What pyarrow says of a chunk too, in its words."""
+    """What pyarrow also knows about a chunk, in its terms."""
     return {
         "path_in_schema": ".".join(chunk.path_in_schema),
         "physical_type": PhysicalType(chunk.physical_type).name,
@@ -165,7 +165,7 @@ def test_ids_and_annotations_are_those_that_arrow_wrote() -> None:
     assert (statistics.deprecated_min, statistics.deprecated_max) == (bytes(8), (19).to_bytes(8, "little"))
 
 
-def test_page_indexes_stand_where_the_footer_says() -> None:
+def test_page_indexes_are_where_the_footer_says() -> None:
     content = rich_file()
     for chunk in footer_of(content).row_groups[0].chunks:
         assert chunk.offset_index_offset is not None and chunk.offset_index_length is not None

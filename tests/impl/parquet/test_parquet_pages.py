@@ -44,7 +44,7 @@ def walk(chunk: bytes, *, codec: Codec = Codec.UNCOMPRESSED, value_count: int = 
 
 
 def rejected(chunk: bytes, kind: type[CorruptError | UnsupportedError] = CorruptError, **options: Any) -> str:
-    """The field that the refusal names."""
+    """The field that the error names."""
     with pytest.raises(kind) as caught:
         walk(chunk, **options)
     assert type(caught.value) is kind
@@ -157,7 +157,7 @@ def test_every_real_chunk_is_tiled_by_its_pages(questdb_data: Path) -> None:
     assert hidden_dictionaries > 0
 
 
-def test_dictionary_and_data_pages_are_told_apart() -> None:
+def test_dictionary_and_data_pages_are_distinguished() -> None:
     chunk = (
         dictionary(b"abcd", 3)
         + v1(b"xy", 5)

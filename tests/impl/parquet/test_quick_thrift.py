@@ -1,4 +1,4 @@
-"""The quick way of reading a page header says what the lossless decoder says, or nothing."""
+"""`quick_read` returns what the lossless decoder returns, or None."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def strict_read(data: bytes) -> tuple[dict[str, Any], int]:
 
 
 def assert_agrees(data: bytes) -> bool:
-    """Whether there was a quick answer, once it is found to be the strict one."""
+    """Whether `quick_read` returned something, after checking that the strict decoder returns the same."""
     quick = quick_read(data, 0, PAGE_HEADER)
     if quick is None:
         return False
@@ -94,7 +94,7 @@ def test_random_bytes_have_no_answer_that_the_strict_decoder_rejects(content: by
         try:
             assert_agrees(content)
         except (ProblemError, BrokenError):
-            pytest.fail("the strict decoder refuses it")
+            pytest.fail("the strict decoder rejects it")
 
 
 @pytest.mark.parametrize(

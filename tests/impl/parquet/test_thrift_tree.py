@@ -1,4 +1,4 @@
-"""The Thrift codec keeps every byte of what it reads, and refuses hostile bytes before they cost anything."""
+"""The Thrift codec keeps every byte that it reads, and rejects hostile bytes before they cost anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rejected(data: bytes, **limits: Any) -> Problem:
 
 
 def without_offsets(value: Any) -> Any:
-    """The same tree with every node at byte 0, to compare with one that was made by hand."""
+    """The same tree with every node at byte 0, for comparison with one written by hand."""
     if isinstance(value, Struct):
         return Struct(tuple(f._replace(offset_bytes=0, value=without_offsets(f.value)) for f in value.fields))
     if isinstance(value, Items):
@@ -155,7 +155,7 @@ def test_any_tree_survives_encoding_and_decoding(tree: Struct, before: bytes, af
         ("05 20 02 00", Field(16, Kind.I32, 1, 0, 1)),
     ],
 )
-def test_each_wire_type_stands_as_the_protocol_says(hex_bytes: str, field: Field) -> None:
+def test_each_wire_type_is_encoded_as_the_protocol_says(hex_bytes: str, field: Field) -> None:
     data = bytes.fromhex(hex_bytes)
     tree, end = decode(data, file="data.parquet")
     assert without_offsets(tree) == Struct((field._replace(offset_bytes=0),))

@@ -18,7 +18,7 @@ from tornproof.impl.pm.footer_comparison import compare_footer, encodings_mask
 from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.types.physical import PhysicalType
 
-# Steps into the Thrift footer: ids of fields, and places in lists as one-element lists.
+# Steps into the Thrift footer: ids of fields, and indices in lists as one-element lists.
 Path_ = tuple[int | list[int], ...]
 Change = Callable[[Value | None], Value | None]
 
@@ -34,7 +34,7 @@ def element(column: int, field: int) -> Path_:
 
 
 def chunk(column: int, *fields: int, row_group: int = 0) -> Path_:
-    """A place in the ColumnMetaData of a column chunk."""
+    """A path in the ColumnMetaData of a column chunk."""
     return (ROW_GROUPS, [row_group], 1, [column], 3, *fields)
 
 
@@ -218,7 +218,7 @@ def test_schema_of_another_width_is_one_problem(questdb_data: Path) -> None:
     assert compared(narrow, footer_bytes) == ["schema"]
 
 
-def test_columns_that_changed_places_are_found(questdb_data: Path) -> None:
+def test_swapped_columns_are_found(questdb_data: Path) -> None:
     def swapped(old: Value | None) -> Value:
         assert isinstance(old, Items)
         first, second, *rest = old.elements

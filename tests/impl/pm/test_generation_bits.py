@@ -1,4 +1,4 @@
-"""Footers with required bits that nobody knows: only reading by such a generation is refused, not its neighbours."""
+"""Footers with unknown required bits: only reading by such a generation is rejected, not its neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row group blocks: statistics in the slot or out of line, bloom bitsets, and what a bad block is refused for."""
+"""Row group blocks: statistics in the slot or out of line, bloom bitsets, and why bad blocks are rejected."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_block_is_decoded_to_what_was_encoded(
 
 
 @pytest.mark.parametrize(("size_bytes", "is_inlined"), [(1, True), (8, True), (9, False), (65_535, False)])
-def test_statistics_of_up_to_eight_bytes_stand_in_the_slot_and_others_behind(size_bytes: int, is_inlined: bool) -> None:
+def test_statistics_of_up_to_eight_bytes_are_inlined(size_bytes: int, is_inlined: bool) -> None:
     value = bytes([0x80]) * size_bytes
     data, _ = encode_block(1, (replace(pm.chunk(), minimum=pm.statistic(value)),), {}, OutOfLineOrder.BY_COLUMN)
     raw = layout.ColumnChunk.unpack(data, 8, file=pm.FILE)

@@ -114,7 +114,7 @@ def test_a_footer_that_restates_its_predecessor_may_repeat_its_token() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("unused_bytes", 1), ("parquet_footer_offset", 29_941), ("row_group_count", 1)]
 )
-def test_a_footer_that_repeats_a_token_and_says_something_else_is_rejected(field: str, value: int) -> None:
+def test_a_footer_that_repeats_a_token_with_other_contents_is_rejected(field: str, value: int) -> None:
     data = pm.append(THREE, footer=pm.facts(30_000))
     changed = pm.set_field(data, layout.Footer, pm.newest(data).offset_bytes, field, value)
     if field == "parquet_footer_offset":

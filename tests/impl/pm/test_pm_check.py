@@ -56,12 +56,12 @@ def test_a_sound_generation_has_no_problems() -> None:
 def test_a_chunk_that_contradicts_itself_or_its_surroundings_is_named(
     field: str, good: int, bad: int, blamed: str
 ) -> None:
-    # The value column of the last row group, alone in its place but for the chunk from byte 204 to 304.
+    # The value column of the last row group; the only other chunk there is from byte 204 to 304.
     data = pm.set_chunk(TWO, "byte_range_start", 304, column=1, row_group=1)
     data = pm.set_chunk(data, "total_compressed", 0, column=0, row_group=0)
     assert fields(pm.set_chunk(data, field, good, column=1, row_group=1)) == []
     if field == "byte_range_start" and bad == 399:
-        # The chunk before is made to end at byte 400.
+        # The chunk before is changed to end at byte 400.
         data = pm.set_chunk(data, "total_compressed", 196, column=0, row_group=1)
     changed = pm.set_chunk(data, field, bad, column=1, row_group=1)
     [problem] = pm.problems(changed)
@@ -97,7 +97,7 @@ def test_row_groups_follow_each_other_by_timestamp() -> None:
     assert fields(pm.set_chunk(TWO, "min_stat", 998, row_group=1)) == ["MIN_STAT of column 'ts' of row group 1"]
 
 
-def test_row_groups_without_order_may_stand_in_any() -> None:
+def test_row_groups_without_order_may_be_in_any() -> None:
     made = pm.header(designated_timestamp=-1)
     assert fields(pm.file(made, pm.row_group(made, 1), pm.row_group(made, 0))) == []
 
@@ -141,7 +141,7 @@ def test_there_are_no_more_distinct_values_than_values(distinct_count: int, is_s
 
 @pytest.mark.parametrize("offset_bytes", [0, 8, 64])
 def test_a_block_inside_of_the_header_is_a_problem(offset_bytes: int) -> None:
-    # Without columns a block is eight bytes, so that it can stand anywhere.
+    # Without columns a block is eight bytes, so that it can be anywhere.
     data = pm.file(pm.header(designated_timestamp=-1))
     empty = pm.set_header(data, "column_count", 0)
     changed = pm.seal(

@@ -1,4 +1,4 @@
-"""Whatever stands in a `_pm`, reading it ends soon, in little memory, with the truth or with a clean refusal."""
+"""Whatever is in a `_pm`, reading it ends soon, in little memory, with correct results or a clean error."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def external_file() -> bytes:
 
 
 def records(data: bytes) -> Iterator[tuple[type[Record], int]]:
-    """Yield layout and place of every record of the newest generation."""
+    """Yield layout and offset of every record of the newest generation."""
     metadata = decode_metadata(data, pm.newest(data), file=pm.FILE)
     header, generation = metadata.header, metadata.generation
     yield layout.Header, 0
@@ -106,7 +106,7 @@ def records(data: bytes) -> Iterator[tuple[type[Record], int]]:
 
 
 def outcome(data: bytes, token: int = TOKEN) -> Metadata | list[Problem] | None:
-    """Read a `_pm` like a reader: None if it is refused, its problems if there are some, else what it says."""
+    """Read a `_pm` like a reader: None if it is rejected, its problems if there are some, else its contents."""
     size_bytes = int.from_bytes(data[:8], "little")
     if size_bytes > len(data):
         return None
@@ -179,7 +179,7 @@ def test_an_extreme_value_under_a_right_checksum_is_rejected_or_named_or_harmles
 @pytest.mark.parametrize("make", [inlined_file, external_file])
 def test_no_extreme_value_costs_memory(make: Callable[[], bytes]) -> None:
     data = make()
-    # Tracing is slow, so each layout is damaged at one place.
+    # Tracing is slow, so each layout is damaged at one offset.
     positions = dict(records(data))
     changed = [damaged for _, damaged in damaged_fields(data, positions.items())]
     changed += [repaired(damaged) for damaged in changed]

@@ -1,4 +1,4 @@
-"""Writing `_pm`: whole files, appended generations, and a checksum that goes on from the stored one."""
+"""Encoding `_pm`: whole files, appended generations, and a checksum that continues the stored one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_reused_row_groups_keep_their_blocks_and_bloom_references() -> None:
     assert pm.problems(second, 20_000) == []
 
 
-def test_what_a_footer_says_is_what_is_read_back() -> None:
+def test_an_encoded_footer_is_read_back() -> None:
     footer = FooterFacts(
         parquet_footer_offset=1 << 40,
         parquet_footer_length=(1 << 32) - 1,

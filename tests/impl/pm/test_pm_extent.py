@@ -103,7 +103,7 @@ def test_jumped_orphans_are_dead_to_the_byte(length_bytes: int, orphan_count: in
 def test_bytes_behind_an_orphan_that_align_nothing_are_dead(length_bytes: int) -> None:
     data, dead_bytes = with_jumped_orphans(length_bytes, 1, junk=b"\xee")
     block = pm.read(data, 30_000).blocks[1].offset_bytes
-    # Nothing tells where what stands there ends, so the alignment counts too.
+    # The end of these bytes is unknown, so the alignment counts too.
     committed_end = pm.newest(data).fixed.prev_parquet_meta_file_size
     assert dead(data, 30_000) == block - committed_end >= dead_bytes
 
@@ -118,7 +118,7 @@ def test_an_orphan_is_found_by_its_checksum() -> None:
     torn = data[: low + 20] + b"\xff" + data[low + 21 :]
     assert find_generation(torn, low, high, file=pm.FILE) is None
     assert find_generation(data, low, high - 8, file=pm.FILE) is None
-    # Below `low` a generation would have to end, and the only footer there is not between the two.
+    # A generation would have to end at `low`, and the only footer is not between the two.
     assert find_generation(data, low + 1, high, file=pm.FILE) is None
     assert find_generation(data, low, low, file=pm.FILE) is None
 
@@ -169,7 +169,7 @@ def test_the_orphan_of_a_killed_server_is_dead_and_the_committed_generation_is_f
     [match] = re.findall(r"data\+(\d+)", state)
     [partition] = (folder / "table").glob("2024-01-01.*")
     data = (partition / "_pm").read_bytes()
-    # The image says how far data.parquet reaches past the committed token.
+    # `expected.json` has the number of bytes behind the committed token.
     token = (partition / "data.parquet").stat().st_size - int(match)
     resolved = resolve(data, token, file=name)
     assert resolved.orphan_count == int("orphan" in state)

@@ -1,4 +1,4 @@
-"""The header of `_pm`: what its optional parts mean, what is kept, and what is refused."""
+"""The header of `_pm`: what its optional parts mean, what is kept, and what is rejected."""
 
 from __future__ import annotations
 

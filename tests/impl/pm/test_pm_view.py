@@ -1,4 +1,4 @@
-"""A generation seen through arrays says what the full decoder says of it, and is refused where that is."""
+"""A view of a generation agrees with the full decoder, and is rejected if that rejects it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_no_flipped_bit_lets_a_view_say_what_the_decoder_does_not(data: st.DataO
     try:
         sealed = pm.seal(flipped(content, 8 * position + data.draw(st.integers(0, 7))))
     except ProblemError:
-        return  # a chain that nobody can walk
+        return  # a chain that cannot be walked
     try:
         metadata = decode_metadata(sealed, resolve(sealed, 20_000, file=pm.FILE).position, file=pm.FILE)
     except ProblemError:

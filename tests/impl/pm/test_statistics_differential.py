@@ -55,7 +55,7 @@ FLOATS = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 1.5]
 
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
-    """Return values of a type, with those at which bounds go wrong drawn often."""
+    """Return values of a type, often those at which bounds go wrong."""
     _, of, values = TYPES[name]
     if pa.types.is_floating(of):
         values = st.sampled_from(FLOATS if of == pa.float64() else [*FLOATS[:5], 2.0**-149]) | values
@@ -87,7 +87,7 @@ def written(values: pa.Table) -> Snapshot:
 
 
 def files_of(snapshot: Snapshot) -> tuple[Metadata, bytes]:
-    """Return what `_pm` says of the only partition in Parquet, and its data.parquet."""
+    """Return the `_pm` of the only partition in Parquet, and its data.parquet."""
     (partition,) = parquet_partitions(snapshot)
     resolved = snapshot.resolve(partition)
     with resolved.files.open_data() as handle:
@@ -102,7 +102,7 @@ def facts_of(chunk: Chunk) -> Facts:
 def assert_equal_facts(chunk: Chunk, statistics: Any, name: str) -> None:
     """Assert that a chunk has pyarrow's statistics, but for an empty value and a very long one, which `_pm` leaves out.
 
-    Pyarrow shows either both bounds or none, so of a chunk with one of them it says nothing.
+    Pyarrow shows either both bounds or none, so it shows nothing for a chunk with one of them.
     """
     low, high, null_count = facts_of(chunk)
     assert null_count == statistics.null_count, name
@@ -156,7 +156,7 @@ def test_statistics_of_all_types_that_arrow_orders_alike_are_those_that_pyarrow_
 
 @EXAMPLES
 @given(drawn_rows([*ORDERED_BY_PYARROW, *WITHOUT_BOUNDS]))
-def test_statistics_and_footer_of_all_types_in_our_data_file_are_those_that_pyarrow_reads_and_pm_says(
+def test_statistics_and_footer_of_all_types_in_our_data_file_are_those_that_pyarrow_reads_and_pm_has(
     values: pa.Table,
 ) -> None:
     metadata, content = files_of(written(values))

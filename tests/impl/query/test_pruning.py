@@ -302,7 +302,7 @@ def test_other_columns_are_decoded_only_where_a_row_matches(questdb_data: Path) 
     assert whole.schema.names == ["s", "k"]
 
 
-def test_account_knows_the_bytes_of_the_data_file(questdb_data: Path) -> None:
+def test_counters_have_the_bytes_of_the_data_file(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NINE / "bloom/table")
     (partition,) = parquet_partitions(snapshot)
     metadata = snapshot.resolve(partition).metadata

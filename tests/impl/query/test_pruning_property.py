@@ -1,4 +1,4 @@
-"""Pruning never loses a row, whatever sound statistics and bloom filters say; planted mistakes in it are noticed."""
+"""Pruning never loses a row, whatever sound statistics and bloom filters are; planted mistakes in it are noticed."""
 
 from __future__ import annotations
 

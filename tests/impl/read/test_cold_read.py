@@ -61,14 +61,14 @@ def serving(content: bytes, chunk: Chunk, *, is_needed: bool = True) -> ServingF
 
 
 def partitions_of(folder: Path) -> Iterator[tuple[ResolvedPartition, pa.Table, bytes]]:
-    """Yield each parquet partition with its rows as they are read whole, and its data.parquet up to the token."""
+    """Yield each parquet partition with all of its rows, and its data.parquet up to the token."""
     snapshot = snapshot_of(folder)
     for partition in parquet_partitions(snapshot):
         yield snapshot.resolve(partition), *ours_and_content(snapshot, partition)
 
 
 def first_chunk(folder: Path, name: str) -> tuple[ResolvedPartition, bytes, int]:
-    """Return the first partition, its file, and the place of a column."""
+    """Return the first partition, its file, and the index of a column."""
     resolved, _, content = next(partitions_of(folder))
     names = [column.name for column in resolved.metadata.header.columns]
     return resolved, content, names.index(name)
@@ -103,14 +103,14 @@ def test_chunks_of_nulls_are_among_the_real_ones_and_cost_no_byte(questdb_data: 
                     nothing = serving(content, chunk, is_needed=False)
                     values = read_cold(nothing, column, chunk, file="data.parquet")
                     assert values.null_count == len(values) == block.num_rows
-                    # The bytes are there all the same, and say so themselves.
+                    # The bytes are there all the same.
                     unsaid = replace(chunk, null_count=None)
                     assert read_cold(serving(content, unsaid), column, unsaid, file="data.parquet").equals(values)
                     seen += 1
     assert seen
 
 
-def test_one_chunk_of_a_wide_table_touches_less_than_a_hundredth_of_its_file(questdb_data: Path) -> None:
+def test_one_chunk_of_a_wide_table_reads_less_than_a_hundredth_of_its_file(questdb_data: Path) -> None:
     """Measured by the storage's own counters, which count every byte that leaves a file."""
     storage = OperatingSystemStorage()
     snapshot = snapshot_of(questdb_data / WIDE, storage)

@@ -19,7 +19,7 @@ from depth import sampled
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.read import reader
 from tornproof.impl.read.counters import ReadCounters
-from tornproof.impl.read.decoding import AHEAD_BYTES_MAX, AT_ONCE, Decoding, InOrder, by_threads
+from tornproof.impl.read.decoding import AHEAD_BYTES_MAX, SYNCHRONOUS, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import AHEAD_GROUP_COUNT_MAX, AHEAD_ROW_COUNT, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -27,9 +27,9 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 
 
-def test_work_at_once_is_done_before_it_is_asked_for() -> None:
+def test_synchronous_work_is_done_before_its_result_is_requested() -> None:
     done = []
-    wait = AT_ONCE.start(lambda: done.append(1))
+    wait = SYNCHRONOUS.start(lambda: done.append(1))
     assert done == [1] and wait() is None and done == [1]
 
 
@@ -92,7 +92,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", sampled(5, golden_data.TABLES))
-def test_threads_find_what_is_found_at_once(questdb_data: Path, name: str) -> None:
+def test_threads_find_what_is_found_synchronously(questdb_data: Path, name: str) -> None:
     path = str(questdb_data / name / "table")
     table = open_table(OperatingSystemStorage(), path)
     with by_threads() as decoding:
@@ -143,7 +143,7 @@ def test_results_come_in_the_order_of_their_beginning_and_few_bytes_are_under_wa
     assert (list(results.due()), list(results.rest()), list(results.rest())) == ([4], [5], [])
 
 
-def test_at_once_every_result_is_due() -> None:
-    results: InOrder[int] = InOrder(AT_ONCE)
+def test_synchronous_results_are_due_immediately() -> None:
+    results: InOrder[int] = InOrder(SYNCHRONOUS)
     results.begin(lambda: 1, 0)
     assert list(results.due()) == [1]

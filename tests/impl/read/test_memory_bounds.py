@@ -25,7 +25,7 @@ LONG_BYTES = 8
 
 
 def of_nulls(column_count: int, row_count: int, folder: Path) -> Path:
-    """A table that says of itself that it has nothing but nulls; its data.parquet has no page."""
+    """A table whose statistics claim nothing but nulls; its data.parquet has no page."""
     header = pm.header(
         *(pm.column(f"c{position}", id=position) for position in range(column_count)), designated_timestamp=-1
     )

@@ -35,7 +35,7 @@ SQL_TYPES = {"ts": "TIMESTAMP", "v": "LONG", "d": "DOUBLE", "n": "VARCHAR"}
 
 
 def export_of(path: Path, snapshot: Snapshot) -> pa.Table:
-    """The server's own export, cut to parquet partitions; beyond names, types and nullability its schema is dropped."""
+    """The server's own export of the parquet partitions; of its schema only names, types and nullability are kept."""
     export = pq.read_table(path)
     export = export.cast(pa.schema([pa.field(field.name, field.type, field.nullable) for field in export.schema]))
     timestamps = export.column(timestamp_name(snapshot)).cast(pa.int64()).to_pylist()
@@ -121,7 +121,7 @@ def test_what_servers_answered_from_sound_power_loss_images_fits_our_rows(questd
 
 
 @pytest.mark.parametrize("name", sampled(14, golden_data.HISTORY_STEPS))
-def test_every_commit_of_a_history_is_read_from_its_folder_alone(name: str, questdb_data: Path) -> None:
+def test_every_commit_of_a_history_is_read_from_its_directory_alone(name: str, questdb_data: Path) -> None:
     folder = questdb_data / name
     snapshot = snapshot_of(folder)
     answered = parquet_rows_of_json(read_json(folder / "rows.json"), 0, snapshot)

@@ -120,7 +120,7 @@ def test_time_range_without_rows_yields_nothing(start: int, end: int | None, que
     assert list(snapshot.batches(times=TimeRange(start=start, end=end))) == []
 
 
-def test_nanosecond_range_tells_instants_of_one_microsecond_apart(questdb_data: Path) -> None:
+def test_nanosecond_range_distinguishes_instants_of_one_microsecond(questdb_data: Path) -> None:
     snapshot = snapshot_of(questdb_data / NANOSECOND)
     counts = rows_of(snapshot, ["ts"]).column("ts").cast(pa.int64()).to_pylist()
     odd = next(count for count in counts if count % 1000)
@@ -156,7 +156,7 @@ def test_every_page_is_read_without_a_range(questdb_data: Path) -> None:
     assert all(touched(snapshot, storage, chunk) for _, _, chunk in chunks(snapshot))
 
 
-def test_pages_of_columns_that_nobody_asked_for_are_not_read(questdb_data: Path) -> None:
+def test_pages_of_columns_that_are_not_selected_are_not_read(questdb_data: Path) -> None:
     snapshot, storage = traced(questdb_data / CHAIN)
     rows_of(snapshot, ["s"])
     assert {name for _, name, chunk in chunks(snapshot) if touched(snapshot, storage, chunk)} == {"s"}
@@ -231,7 +231,7 @@ def test_column_of_another_type_than_the_partition_has_is_rejected(questdb_data:
     assert metadata is not None
     columns = [replace(column, type=TypeTag.DOUBLE) if column.name == "v" else column for column in metadata.columns]
     changed = replace(snapshot.table, metadata=replace(metadata, columns=tuple(columns)))
-    # Columns that nobody asked for are compared too: what is wrong with one of them casts doubt on the others.
+    # Columns that are not selected are checked too: a problem in one of them casts doubt on the others.
     for names in (None, ["ts", "n"]):
         with pytest.raises(CorruptError, match=r"TYPE of column 'v': expected 6, .*, found 10"):
             rows_of(open_snapshot(changed), names)

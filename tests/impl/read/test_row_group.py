@@ -1,4 +1,4 @@
-"""A row group in memory: what is fetched and what is made, in which parts, and how much it may be."""
+"""A row group in memory: what is read and what is generated, in which parts, and how much it may be."""
 
 from __future__ import annotations
 

@@ -31,15 +31,15 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import PartitionReport, verify_partition
 
 RESTORABLE = ("pm-header-old-txn-new", "pm-tail-zeros-header-new-txn-old")
-UNHEALABLE = (
+UNREPAIRABLE = (
     *(name for name in golden_data.POWER_LOSSES if "/data-tail-" in name),
     *(name for name in golden_data.POWER_LOSSES if "/pm-o" in name or "/txn-" in name),
     "power-loss/9.4.2/one-byte-flipped-inside-a-data-page",
 )
-HEALABLE = (
+REPAIRABLE = (
     *golden_data.CRASHES,
     *golden_data.AFTER_RESTARTS,
-    *(name for name in golden_data.POWER_LOSSES if name not in UNHEALABLE),
+    *(name for name in golden_data.POWER_LOSSES if name not in UNREPAIRABLE),
 )
 # What is as it should be already: no orphan, nothing past the token, no jump.
 PLAIN = (
@@ -80,7 +80,7 @@ def kinds(report: RepairReport) -> list[ActionKind]:
 
 
 def demand_plain(path: str, storage: MemoryStorage) -> None:
-    """The committed version is all that the files hold: by our verdict, and by fixed places of the bytes."""
+    """The files contain only the committed version, by our verdict and by fixed offsets."""
     report = verified(path, storage)
     assert report.sound
     assert [(each.orphans, each.dead_bytes) for each in report.partitions] == [(0, 0)] * len(report.partitions)
@@ -94,15 +94,15 @@ def demand_plain(path: str, storage: MemoryStorage) -> None:
         assert offset + length + 8 == partition.token == len(files[f"{name}/data.parquet"])
 
 
-def test_every_image_is_healable_or_not() -> None:
+def test_every_image_is_repairable_or_not() -> None:
     assert len(golden_data.CRASHES) == 25
     assert len(golden_data.AFTER_RESTARTS) == 4
     assert len(golden_data.POWER_LOSSES) == 22
-    assert len(UNHEALABLE) == 13
-    assert len(set(HEALABLE)) == len(HEALABLE) == 25 + 4 + 22 - 13
+    assert len(UNREPAIRABLE) == 13
+    assert len(set(REPAIRABLE)) == len(REPAIRABLE) == 25 + 4 + 22 - 13
 
 
-@pytest.mark.parametrize("name", sampled(8, HEALABLE, seed=2))
+@pytest.mark.parametrize("name", sampled(8, REPAIRABLE, seed=2))
 def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     before, readable = files_below(path, storage), rows(path, storage)
@@ -127,7 +127,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
     assert after.keys() == before.keys() | {action.kept_as for action in report.actions}
 
 
-@pytest.mark.parametrize("name", sampled(5, HEALABLE))
+@pytest.mark.parametrize("name", sampled(5, REPAIRABLE))
 def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
     folder = copy_of(f"{name}/table")
     _, storage = in_memory(folder)
@@ -136,8 +136,8 @@ def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name
     assert verified(folder).sound
 
 
-@pytest.mark.parametrize("name", sampled(6, HEALABLE, seed=1))
-def test_a_dry_run_says_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
+@pytest.mark.parametrize("name", sampled(6, REPAIRABLE, seed=1))
+def test_a_dry_run_reports_what_a_run_does_and_a_second_run_does_nothing(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
     plan = repair_table(storage, path, dry_run=True)
@@ -152,19 +152,19 @@ def test_a_dry_run_says_what_a_run_does_and_a_second_run_does_nothing(questdb_da
 
 @pytest.mark.parametrize("release", ["9.4.2", "2026-07"])
 def test_lost_headers_get_the_rows_of_their_version_back(questdb_data: Path, release: str) -> None:
-    for name, twin, count in (
+    for name, reference, count in (
         ("pm-header-old-txn-new", "control-nothing-lost", 22),
         ("pm-tail-zeros-header-new-txn-old", "orphan-header-tail-new-data-new-txn-old-kill-9", 21),
     ):
         path, storage = opened(questdb_data, f"power-loss/{release}/{name}")
         assert rows(path, storage) is None
         repair_table(storage, path)
-        expected = rows(*opened(questdb_data, f"power-loss/{release}/{twin}"))
+        expected = rows(*opened(questdb_data, f"power-loss/{release}/{reference}"))
         assert expected is not None and expected.num_rows == count
         assert rows(path, storage) == expected
 
 
-@pytest.mark.parametrize("name", UNHEALABLE)
+@pytest.mark.parametrize("name", UNREPAIRABLE)
 def test_what_cannot_be_repaired_is_reported_as_verify_does_and_left_alone(questdb_data: Path, name: str) -> None:
     path, storage = opened(questdb_data, name)
     untouched = storage.digest()
@@ -260,8 +260,8 @@ def interruptions(image: DiskImage, run: Callable[[WatchedStorage], object]) -> 
         step += 1
 
 
-REPAIRED = sorted(set(HEALABLE) - set(PLAIN))
-# One image of each run of a server and of each power loss; the others are healed by the same steps.
+REPAIRED = sorted(set(REPAIRABLE) - set(PLAIN))
+# One image of each run of a server and of each power loss; the others are repaired by the same steps.
 INTERRUPTED = set(
     {name.rpartition("-")[0] if "/sync-" in name else name.rpartition("/")[2]: name for name in REPAIRED}.values()
 )
@@ -280,7 +280,7 @@ def test_a_run_that_was_interrupted_anywhere_is_finished_by_the_next(questdb_dat
         repair_table(stopped, path)
         assert stopped.digest() == storage.digest()
         count += 1
-    # `_pins` and two directories come first; to cut takes 10 changes, and to replace 14.
+    # `_pins` and two directories come first; truncating takes 10 changes, and replacing 14.
     assert count == 3 + sum(10 if kind is ActionKind.CUT_DATA else 14 for kind in done) + 1
 
 
@@ -294,7 +294,7 @@ def test_an_interrupted_run_leaves_a_table_that_reads_as_before(questdb_data: Pa
         assert rows(path, stopped) == expected
 
 
-def test_old_bytes_are_durable_before_anything_is_replaced_or_cut(questdb_data: Path) -> None:
+def test_old_bytes_are_durable_before_anything_is_replaced_or_truncated(questdb_data: Path) -> None:
     path, storage = opened(questdb_data, ORPHANED)
     watched = stopped_at(storage.image(), -1, lambda each: repair_table(each, path))
     day, kept = f"{path}/2024-01-01.1", f"{path}/_recovered/2024-01-01.1"
@@ -515,7 +515,7 @@ def test_a_table_that_is_none_is_rejected(questdb_data: Path) -> None:
 
 
 def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_token() -> None:
-    """An orphan can end at the committed size by chance; only the Thrift footer tells the two apart."""
+    """An orphan can end at the committed size by chance; only the Thrift footer distinguishes the two."""
     good = SOUND.files[tb.PM]
     token = len(SOUND.files[tb.DATA])
     read, position = pm.read(good, token), pm.newest(good)
@@ -538,7 +538,7 @@ def test_the_generation_that_describes_data_parquet_wins_over_another_of_its_tok
     alone = MemoryStorage.of(SOUND.with_file(tb.PM, bad).image())
     problems = repair_table(alone, "/table").problems
     assert problems == verified("/table", alone).all_problems != ()
-    # Of two that contradict data.parquet, what is wrong with the published one is told.
+    # Of two that contradict data.parquet, what is wrong with the published one is reported.
     worse = NewRowGroup(num_rows=3, chunks=tuple(replace(each, null_count=3) for each in group.chunks))
     both = bad + append_generation(read.header, point, [worse], footer)
     two = MemoryStorage.of(SOUND.with_file(tb.PM, put(0, bad[:8])(both)).image())

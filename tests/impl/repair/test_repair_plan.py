@@ -33,7 +33,7 @@ def jumping(of: FileHeader = BLOOMED, *, flags: int = SECTION_FLAGS, sections: F
 
 
 def meaning(data: bytes, read: Metadata) -> tuple[object, ...]:
-    """All that a reader of the generation can see, whatever its place in the file."""
+    """Everything that a reader of the generation can see, independent of its offset in the file."""
     position, limit = read.generation.position, read.generation.position.offset_bytes
     blooms = [
         [
@@ -131,7 +131,7 @@ def test_of_generations_with_one_token_the_last_is_found_first() -> None:
     assert [position.end_bytes for position in positions] == [len(restated), len(data)]
 
 
-def test_no_more_generations_are_looked_at_than_a_chain_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_generations_are_examined_than_a_chain_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pm.file()
     for _ in range(4):
         data = pm.append(data, footer=pm.facts())
@@ -141,7 +141,7 @@ def test_no_more_generations_are_looked_at_than_a_chain_may_have(monkeypatch: py
     assert [position.end_bytes for position in found(data, newest)] == ends_of(data)[:1:-1]
 
 
-def test_places_that_only_look_like_footers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_only_look_like_footers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pm.file()
     newest = pm.newest(data)
     words = data[newest.offset_bytes : newest.offset_bytes + 12]

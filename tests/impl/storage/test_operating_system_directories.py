@@ -62,9 +62,7 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Operat
         storage.link("third", "fourth")
 
 
-def test_link_and_unlink_touch_a_symbolic_link_and_not_what_it_names(
-    storage: OperatingSystemStorage, file: File
-) -> None:
+def test_link_and_unlink_change_a_symbolic_link_and_not_its_target(storage: OperatingSystemStorage, file: File) -> None:
     Path("symbolic").symlink_to("file")
     storage.link("symbolic", "copy")
     assert Path("copy").is_symlink()

@@ -1,4 +1,4 @@
-"""How the operating system's storage opens and refuses paths; reading is tested together with disk images."""
+"""How the operating system's storage opens and rejects paths; reading is tested together with disk images."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_files_are_those_of_a_real_table_that_has_no_log(questdb_data: Path, tmp
     assert empty.symbol_column_count == grown.symbol_column_count == 0
 
 
-def test_deduplication_keys_and_any_place_of_the_timestamp_are_kept(tmp_path: Path) -> None:
+def test_deduplication_keys_and_any_position_of_the_timestamp_are_kept(tmp_path: Path) -> None:
     columns = (NewColumn(name="k", type=TypeTag.INT, is_dedup_key=True), NewColumn(name="TS2", type=TypeTag.TIMESTAMP))
     with pytest.raises(TableRejectedError, match="lack the designated timestamp 'TS2'"):
         create(tmp_path / "t", *columns, timestamp="TS2")
@@ -218,7 +218,7 @@ def test_left_overs_of_an_interrupted_creation_leave_nothing_behind(tmp_path: Pa
     assert ((path / "_name").read_bytes(), len((path / "_meta").read_bytes())) == (b"\x01\0\0\0t\0\0", 4096)
 
 
-def test_everything_is_durable_before_the_table_has_its_name_and_the_name_before_it_is_told(tmp_path: Path) -> None:
+def test_everything_is_durable_before_the_table_has_its_name_and_the_name_before_it_is_returned(tmp_path: Path) -> None:
     done = changes_until(tmp_path / "t", stop=-1)
     named = done.index((CallKind.RENAME, "_txn.new"))
     for name in ("_meta", "_cv", "_name", "_txn.new"):

@@ -1,4 +1,4 @@
-"""`_meta` of real tables gives the columns that their server listed; a damaged one is refused in words."""
+"""`_meta` of real tables has the columns that their server listed; a damaged one is rejected with a message."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_dropped_columns_are_left_out_and_renamed_ones_keep_their_writer_index(q
     ]
 
 
-def test_a_column_that_replaces_another_stands_in_its_place() -> None:
+def test_a_column_that_replaces_another_has_its_position() -> None:
     replacing_first = replace(LIVE, replacing_index=1)
     metadata = decode(meta_file(("a", DROPPED), ("b", LIVE), ("a", replacing_first)))
     assert names_and_ids(metadata) == [("a", 2), ("b", 1)]
 
 
-def test_a_column_that_was_replaced_twice_keeps_its_place() -> None:
+def test_a_column_that_was_replaced_twice_keeps_its_position() -> None:
     twice = meta_file(
         ("a", DROPPED),
         ("b", LIVE),
@@ -126,12 +126,12 @@ def test_a_column_that_was_replaced_twice_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("replacing_index", [0, 3, 9, -1, -(2**31), 2**31 - 1])
-def test_a_place_that_no_earlier_column_has_means_the_end(replacing_index: int) -> None:
+def test_a_position_that_no_earlier_column_has_means_the_end(replacing_index: int) -> None:
     metadata = decode(meta_file(("a", LIVE), ("b", LIVE), ("c", replace(LIVE, replacing_index=replacing_index))))
     assert names_and_ids(metadata) == [("a", 0), ("b", 1), ("c", 2)]
 
 
-def test_a_column_cannot_take_the_place_of_a_live_one() -> None:
+def test_a_column_cannot_replace_one_that_is_not_dropped() -> None:
     problem = rejected(meta_file(("a", LIVE), ("b", replace(LIVE, replacing_index=1))))
     assert problem.field == "REPLACING_INDEX of column 1"
     assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
@@ -151,7 +151,7 @@ def test_a_timestamp_index_of_anything_else_is_rejected(timestamp_index: int) ->
     assert (problem.field, problem.offset_bytes) == ("TIMESTAMP_INDEX", HEADER.offset_of("timestamp_index"))
 
 
-def test_only_the_designated_timestamp_says_whether_nanoseconds_are_counted() -> None:
+def test_only_the_designated_timestamp_determines_whether_nanoseconds_are_counted() -> None:
     nanoseconds = replace(TIMESTAMP, type=NANOSECOND.put(TypeTag.TIMESTAMP, 1))
     columns = (("a", TIMESTAMP), ("b", nanoseconds))
     assert not decode(meta_file(*columns, timestamp_index=0)).counts_nanoseconds
@@ -190,7 +190,7 @@ def test_names_are_utf_16_and_half_a_character_is_rejected() -> None:
     assert (problem.field, problem.offset_bytes) == ("name of column 0", HEADER.size_bytes + COLUMN.size_bytes + 6)
 
 
-def test_every_cut_of_a_real_file_is_rejected_or_says_the_same(questdb_data: Path) -> None:
+def test_every_prefix_of_a_real_file_is_rejected_or_decodes_the_same(questdb_data: Path) -> None:
     content = (questdb_data / ODD_COLUMNS).read_bytes()
     whole = decode(content)
     needed = 0
@@ -246,7 +246,7 @@ def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyP
     assert (problem.field, problem.actual) == ("COLUMN_COUNT", "2")
 
 
-def test_deduplication_keys_are_told(questdb_data: Path) -> None:
+def test_deduplication_keys_are_read(questdb_data: Path) -> None:
     metadata = decode((questdb_data / "tables/9.4.2/dedup/table/_meta").read_bytes())
     assert [(column.name, column.is_dedup_key) for column in metadata.columns] == [
         ("ts", True),

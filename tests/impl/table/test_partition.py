@@ -1,4 +1,4 @@
-"""Files that change or refuse while they are read, and chunks at the edge of what is read at all."""
+"""Files that change or cannot be opened while they are read, and chunks at the limit of what is read at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = 10642
 
 
 class UnkindStorage(InterceptedStorage):
-    """An image of which some files are cut after their size was asked for, and others cannot be opened."""
+    """An image of which some files are truncated after their size was read, and others cannot be opened."""
 
     def __init__(
         self, image: DiskImage, cuts: dict[str, int] | None = None, rejections: dict[str, StorageError] | None = None

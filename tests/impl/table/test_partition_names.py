@@ -108,7 +108,7 @@ def test_a_week_belongs_to_the_year_of_its_thursday(text: str, name: str) -> Non
         ("2021-01-03T23:59:59.000100", PartitionBy.WEEK, "2020-W53-7T235959-000100"),
     ],
 )
-def test_a_partition_that_was_split_off_says_as_much_of_its_time_as_is_not_zero(
+def test_the_name_of_a_split_partition_has_as_much_of_its_time_as_is_not_zero(
     text: str, partition_by: PartitionBy, name: str
 ) -> None:
     assert name_of(text, partition_by) == name

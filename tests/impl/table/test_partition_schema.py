@@ -49,8 +49,8 @@ def has_columns(header: FileHeader, metadata: TableMetadata) -> bool:
 def without_drift(column: Column, *, is_direct: bool) -> Column:
     """Return the column without what real headers of equal columns differ in.
 
-    IS_ASCII tells of the rows. The direct writer of 9.4.2 and later says "optional" of columns without levels, and
-    "required" of symbols whose rows have no null; the converter repeats the Thrift schema (docs/format.md).
+    IS_ASCII depends on the rows. The direct writer of 9.4.2 and later marks columns without levels as optional, and
+    symbols whose rows have no null as required; the converter repeats the Thrift schema (docs/format.md).
     """
     flags = layout.IS_ASCII.put(column.flags, 0) if tag_of(column.type) is TypeTag.VARCHAR else column.flags
     if is_direct and (column.max_def_level == 0 or tag_of(column.type) is TypeTag.SYMBOL):
@@ -61,7 +61,7 @@ def without_drift(column: Column, *, is_direct: bool) -> Column:
 def same_header(found: FileHeader, expected: FileHeader, *, is_direct: bool) -> None:
     for one, other in zip(found.columns, expected.columns, strict=True):
         assert without_drift(one, is_direct=is_direct) == without_drift(other, is_direct=is_direct)
-    # Bloom filters are an option of the table's settings, which no file of the table tells.
+    # Bloom filters are an option of the table's settings, which are in no file of the table.
     flags = [layout.BLOOM_FILTERS.put(header.feature_flags, 0) for header in (found, expected)]
     assert flags[0] == flags[1]
     assert (found.designated_timestamp, found.sorting_columns, found.squash_tracker) == (

@@ -1,4 +1,4 @@
-"""A symbol's key is its place in the dictionary that the table's files hold; damaged files are refused in words."""
+"""A symbol's key is its index in the dictionary in the table's files; damaged files are rejected with a message."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_sound_files_are_what_the_damaged_ones_are_made_of() -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_damaged_dictionary_is_rejected_at_its_place(name: str) -> None:
+def test_damaged_dictionary_is_rejected_at_its_offset(name: str) -> None:
     files, field, offset_bytes = BAD[name]
     problem = rejection(lambda: read(image_of(*files), 3))
     assert (problem.field, problem.offset_bytes) == (field, offset_bytes)
@@ -217,10 +217,10 @@ def test_counts_in_txn_must_be_those_of_the_symbol_columns(questdb_data: Path) -
     assert read_table_symbols(table, fewer)["s"].symbols == CHAIN_SYMBOLS[:3]
 
 
-def test_counts_stand_in_writer_order_whatever_the_tables_order(questdb_data: Path) -> None:
+def test_counts_are_in_writer_order_whatever_the_tables_order(questdb_data: Path) -> None:
     table = open_table(OperatingSystemStorage(), str(questdb_data / CHAIN))
     assert table.metadata is not None
-    # The type of "late" was changed, so it stands where an older column stood.
+    # The type of "late" was changed, so it has the position of an older column.
     columns = [TableColumn(id=index, name=name, type=TypeTag.SYMBOL) for index, name in ((5, "late"), (2, "early"))]
     files = {"_cv": bytes(4096)}
     for name, symbols in (("early", ["a"]), ("late", ["b", "c"])):
@@ -244,7 +244,7 @@ def test_symbols_of_a_column_that_was_renamed_come_from_its_renamed_files(questd
     folder = questdb_data / CHAIN
     names = ("_meta", "_txn", "_cv", "s.o", "s.c")
     files = {name: (folder / name).read_bytes() for name in names}
-    # Version 0 selects area A; one entry says that column 2 has files of transaction 9.
+    # Version 0 selects area A; one entry gives column 2 files of transaction 9.
     entry = struct.pack("<4q", -(1 << 63), 2, 9, 0)
     files["_cv"] = struct.pack("<5q", 0, 40, 32, 0, 0) + entry
     renamed = {{"s.o": "s.o.9", "s.c": "s.c.9"}.get(name, name): content for name, content in files.items()}

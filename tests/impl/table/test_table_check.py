@@ -37,7 +37,7 @@ TYPES = {"ts": TypeTag.TIMESTAMP, "v": TypeTag.LONG, "s": TypeTag.VARCHAR, "t": 
 
 
 def problems_of(table: tb.BuiltTable) -> list[Problem]:
-    """What verifying finds, which must be what reading is refused for, and nothing if it is not refused."""
+    """What verifying finds, which must be the error of reading, and nothing if reading succeeds."""
     image = table.image()
     found = list(verified("/table", image).all_problems)
     if found:
@@ -98,7 +98,7 @@ def test_columns_that_a_partition_predates_or_lost_and_new_names_are_no_problem(
 
 
 def of_unknown_type(type_: int) -> tb.BuiltTable:
-    """A table whose `_pm` does not say what QuestDB type the column `v` has, and whose `_meta` does."""
+    """A table whose `_pm` has no QuestDB type for the column `v`, and whose `_meta` has."""
     position = pm.descriptor_offset(1)
     unknown = pm.seal(pm.set_field(BOTH.files[tb.PM], pm_layout.ColumnDescriptor, position, "type", -1))
     return with_meta({**TYPES, "v": type_}).with_file(tb.PM, unknown)
@@ -171,7 +171,7 @@ def test_without_meta_only_the_neighbour_ends_a_partition(questdb_data: Path) ->
     assert verified(path, bare).sound
     (partition,) = parquet_partitions(snapshot_of(path, bare))
     next_entry = partition.entry_offset_bytes + txn_layout.PartitionEntry.layout.size_bytes
-    # The next partition is made to start within the rows.
+    # The next partition is changed to start within the rows.
     content = put(next_entry, word(partition.timestamp + DAY_MICROSECONDS + 1))(bare.files[f"{path}/_txn"])
     (problem,) = verified(path, bare.with_file(f"{path}/_txn", content)).all_problems
     assert problem.field == "TIMESTAMP of 2023-12-31.1"

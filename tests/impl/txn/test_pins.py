@@ -1,4 +1,4 @@
-"""Pins and the writer's lock keep others out exactly as long as their holder lives and wants them."""
+"""Pins and the writer's lock exclude others until they are released or their process ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST_VERSION = 3
 
 
 class MovingStorage(OperatingSystemStorage):
-    """Lets something happen after every look at `_txn`, told the number of the look."""
+    """Calls a function after every read of `_txn`, with the number of the read."""
 
     def __init__(self, happen: Callable[[int], None]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class MovingStorage(OperatingSystemStorage):
         if path.endswith(PINS_FILE) or self._look_count == 0:
             self._look_count += path.endswith(TXN_FILE)
             return super().open_for_reading(path)
-        # A look is over when the next one begins.
+        # A read is over when the next one begins.
         self._happen(self._look_count)
         self._look_count += 1
         return super().open_for_reading(path)
@@ -212,7 +212,7 @@ def test_a_foreign_table_is_read_without_a_pin_and_gets_no_file(storage: Operati
     assert os.listdir(table) == [TXN_FILE]  # noqa: PTH208
 
 
-def test_a_pins_file_that_nobody_may_write_can_still_be_pinned(storage: OperatingSystemStorage, table: Path) -> None:
+def test_a_read_only_pins_file_can_still_be_pinned(storage: OperatingSystemStorage, table: Path) -> None:
     with storage.open_for_writing(f"{table}/{PINS_FILE}") as opened_before:
         (table / PINS_FILE).chmod(0o444)
         with pin_committed(storage, str(table)) as pin:

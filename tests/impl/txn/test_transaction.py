@@ -1,4 +1,4 @@
-"""`_txn` as real releases wrote it decodes whole; damaged or moving, it is refused in words and never misread."""
+"""`_txn` files of real releases are decoded; damaged or changing, they are rejected with a message, never misread."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def live_area(content: bytes) -> Area:
     return area_of(base, base.version)
 
 
-def refused(content: bytes) -> Problem:
+def problem_of(content: bytes) -> Problem:
     problem = rejection(lambda: decode_transaction(content, file="_txn"))
     assert problem.file == "_txn"
     return problem
 
 
 class ScriptedStorage(InterceptedStorage):
-    """One file whose content before the n-th call of pread is the n-th of a script; its size says nothing."""
+    """One file whose content before the n-th call of pread is the n-th of a script; its size is not used."""
 
     def __init__(self, contents: Iterator[bytes]) -> None:
         super().__init__(MemoryStorage.of(DiskImage().with_file("table/_txn", b"")))
@@ -104,12 +104,12 @@ def test_real_files_decode_to_partitions_that_ascend_and_to_the_rows_that_the_re
 
 @pytest.mark.parametrize("name", TORN_IMAGES)
 def test_a_version_whose_record_was_lost_is_rejected(questdb_data: Path, name: str) -> None:
-    problem = refused((questdb_data / name / "table" / "_txn").read_bytes())
+    problem = problem_of((questdb_data / name / "table" / "_txn").read_bytes())
     assert (problem.field, problem.actual) == ("TXN", "2")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_places_of_a_partition_lead_back_to_its_values(questdb_data: Path, name: str) -> None:
+def test_offsets_of_a_partition_lead_back_to_its_values(questdb_data: Path, name: str) -> None:
     content = (questdb_data / name).read_bytes()
     for partition in decode_transaction(content, file=name).partitions:
         entry = layout.PartitionEntry.unpack(content, partition.entry_offset_bytes, file=name)
@@ -139,13 +139,13 @@ def test_the_version_before_selects_the_sibling_record(questdb_data: Path, name:
     earlier = decode_transaction(patched(content, 0, committed.version - 1, 8), file=name)
     assert earlier == decode_transaction(content, file=name, version=committed.version - 1)
     assert earlier.version == earlier.record.txn == committed.version - 1
-    assert refused(patched(content, 0, committed.version + 1, 8)).field == "TXN"
-    assert refused(patched(content, 0, committed.version + 2, 8)).field == "TXN"
+    assert problem_of(patched(content, 0, committed.version + 1, 8)).field == "TXN"
+    assert problem_of(patched(content, 0, committed.version + 2, 8)).field == "TXN"
 
 
 def test_a_negative_version_is_rejected(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
-    assert refused(patched(content, 0, -1, 8)).field == "VERSION"
+    assert problem_of(patched(content, 0, -1, 8)).field == "VERSION"
 
 
 def test_an_area_that_just_fits_is_accepted() -> None:
@@ -188,14 +188,14 @@ def test_a_record_that_contradicts_itself_is_rejected(
 ) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     position = live_area(content).record_offset + RECORD.offset_of(name)
-    problem = refused(patched(content, position, value, size_bytes))
+    problem = problem_of(patched(content, position, value, size_bytes))
     assert (problem.field, problem.offset_bytes, problem.actual) == (field, position, str(value))
 
 
 def test_partitions_that_do_not_ascend_are_rejected(questdb_data: Path) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     first, second, *_ = decode_transaction(content, file="_txn").partitions
-    problem = refused(patched(content, second.entry_offset_bytes, first.timestamp, 8))
+    problem = problem_of(patched(content, second.entry_offset_bytes, first.timestamp, 8))
     assert (problem.field, problem.offset_bytes) == ("TIMESTAMP of a partition", second.entry_offset_bytes)
     decode_transaction(patched(content, second.entry_offset_bytes, first.timestamp + 1, 8), file="_txn")
 
@@ -204,13 +204,13 @@ def test_the_two_sizes_of_the_partition_table_must_agree(questdb_data: Path) -> 
     content = (questdb_data / CHAIN).read_bytes()
     live = live_area(content)
     position = live.record_offset + RECORD_BYTES + live.symbols_size
-    assert refused(patched(content, position, live.partitions_size - 32, 4)).offset_bytes == position
+    assert problem_of(patched(content, position, live.partitions_size - 32, 4)).offset_bytes == position
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 8, 63, 64, 100, 264])
 def test_a_cut_file_is_rejected(questdb_data: Path, size_bytes: int) -> None:
     cut = (questdb_data / CHAIN).read_bytes()[:size_bytes]
-    refused(cut)
+    problem_of(cut)
     with pytest.raises(CorruptError):
         safe_read(unchanging(cut))
 
@@ -220,7 +220,7 @@ def test_a_cut_file_is_rejected(questdb_data: Path, size_bytes: int) -> None:
 def test_hostile_sizes_are_rejected_before_they_cost_anything(questdb_data: Path, word: int, value: int) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     hostile = patched(content, live_area(content).slot_offset_bytes + 4 * word, value, 4)
-    refused(hostile)
+    problem_of(hostile)
     with pytest.raises((CorruptError, UnsupportedError)):
         safe_read(unchanging(hostile))
 
@@ -255,7 +255,7 @@ def test_a_record_far_behind_the_start_is_read_up_to_the_limit(questdb_data: Pat
 
 
 @pytest.mark.parametrize("step", [7, nightly(1)])
-def test_flipped_bits_are_rejected_or_decode_and_never_cost_more_than_a_moment(questdb_data: Path, step: int) -> None:
+def test_flipped_bits_are_rejected_or_decode_at_a_bounded_cost(questdb_data: Path, step: int) -> None:
     content = (questdb_data / CHAIN).read_bytes()
     committed = decode_transaction(content, file="_txn")
     rejected = harmless = different = 0
@@ -272,7 +272,7 @@ def test_flipped_bits_are_rejected_or_decode_and_never_cost_more_than_a_moment(q
 
 @pytest.mark.parametrize("step", range(len(HISTORY) - 1))
 @pytest.mark.parametrize("after_call_count", range(6))
-def test_a_commit_between_any_two_looks_gives_one_of_the_two_versions_whole(
+def test_a_commit_between_any_two_reads_gives_one_of_the_two_versions(
     questdb_data: Path, step: int, after_call_count: int
 ) -> None:
     old, new = ((questdb_data / name).read_bytes() for name in HISTORY[step : step + 2])
@@ -280,7 +280,7 @@ def test_a_commit_between_any_two_looks_gives_one_of_the_two_versions_whole(
     assert safe_read(changing_once(old, new, after_call_count=after_call_count)) == both[after_call_count < 4]
 
 
-def test_garbage_that_is_gone_at_the_second_look_is_never_judged(questdb_data: Path) -> None:
+def test_garbage_that_is_gone_at_the_second_check_is_not_decoded(questdb_data: Path) -> None:
     old, new = ((questdb_data / name).read_bytes() for name in HISTORY[:2])
     live = live_area(old)
     for torn, call_count in (
@@ -306,7 +306,7 @@ def test_a_version_that_never_rests_is_busy_after_one_second(questdb_data: Path)
     assert 1.0 < storage.monotonic_seconds() < 1.01
 
 
-def test_a_reader_of_files_says_what_the_decoder_says(copy_of: Callable[[str], Path]) -> None:
+def test_a_reader_of_files_reports_what_the_decoder_reports(copy_of: Callable[[str], Path]) -> None:
     path = copy_of(CHAIN)
     expected = decode_transaction(path.read_bytes(), file="_txn")
     assert transaction.safe_read(OperatingSystemStorage(), str(path)) == expected

@@ -1,4 +1,4 @@
-"""The mapped reader of `_txn` says what the reading one says, and maps more where an area needs it."""
+"""The mapped reader of `_txn` agrees with the one that uses `pread`, and maps more if an area needs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def storage_of(content: bytes) -> MemoryStorage:
 
 
 def outcome(read: Callable[[], Transaction]) -> Transaction | str:
-    """What a reader returns, or how it refuses."""
+    """What a reader returns, or the class of its error."""
     try:
         return read()
     except TornproofError as error:
@@ -102,7 +102,7 @@ def test_a_file_that_is_cut_anywhere_is_rejected_as_the_other_reader_rejects_it(
         ({"a_partitions_size": 1 << 30}, CorruptError),
     ],
 )
-def test_a_slot_that_lies_is_rejected_as_the_other_reader_rejects_it(
+def test_a_wrong_slot_is_rejected_as_the_other_reader_rejects_it(
     fields: dict[str, int], rejection: type[TornproofError]
 ) -> None:
     content = with_slot(EMPTY_FILE, **fields)
@@ -144,7 +144,7 @@ def test_an_area_that_the_file_does_not_hold_is_corrupt_and_no_bus_error() -> No
 
 
 class MovingVersion(InterceptedStorage):
-    """A `_txn` whose version is another one at each of the first looks."""
+    """A `_txn` whose version changes between the first loads."""
 
     def __init__(self, content: bytes, moves: int) -> None:
         super().__init__(storage_of(content))
@@ -161,7 +161,7 @@ class MovingVersion(InterceptedStorage):
         return answer
 
 
-def test_a_version_that_moves_between_the_looks_is_looked_at_again() -> None:
+def test_a_version_that_changes_between_the_checks_is_read_again() -> None:
     storage = MovingVersion(EMPTY_FILE, moves=3)
     with MappedTransactions(storage, "_txn") as transactions:
         assert transactions.read().version == 0
@@ -175,7 +175,7 @@ def test_a_version_that_never_rests_is_busy() -> None:
         transactions.read()
 
 
-def test_the_record_is_loaded_between_the_fences_and_the_looks() -> None:
+def test_the_record_is_loaded_between_the_fences_and_the_checks() -> None:
     storage = MovingVersion(EMPTY_FILE, moves=0)
     with MappedTransactions(storage, "_txn") as transactions:
         transactions.read()

@@ -1,4 +1,4 @@
-"""A long-lived reader notices every change, and says which ones a reader that trusts versions would have missed."""
+"""A long-lived reader notices every change, and reports those that a reader relying on versions would have missed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD = zeroed(
 
 
 def transaction_file(version: int, *entries: layout.PartitionEntry, record: layout.TransactionRecord = RECORD) -> bytes:
-    """A `_txn` with one record at byte 64; the last entry's row count stands in the record, as QuestDB has it."""
+    """A `_txn` with one record at byte 64; the last entry's row count is in the record, as in QuestDB."""
     *counts, transient = (layout.ROW_COUNT.get(entry.row_count_and_flags) for entry in entries)
     size = len(entries) * layout.PartitionEntry.layout.size_bytes
     area = {"a_record_offset": 64, "a_partitions_size": size, "b_record_offset": 64, "b_partitions_size": size}
@@ -38,7 +38,7 @@ def transaction_file(version: int, *entries: layout.PartitionEntry, record: layo
 
 
 class Follower:
-    """A reader of a real file that changes between its looks."""
+    """A reader of a real file that changes between its reloads."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "_txn"
@@ -82,12 +82,12 @@ def test_the_real_histories_have_commits_that_change_and_commits_that_keep_a_par
     assert any(0 < len(reload.unchanged) < len(reload.transaction.partitions) for reload in reloads[1:])
 
 
-def test_the_first_look_keeps_nothing_and_blames_nothing(follower: Follower) -> None:
+def test_the_first_reload_reports_no_partition_as_unchanged_or_unannounced(follower: Follower) -> None:
     reload = follower.see(transaction_file(2, FIRST, SECOND))
     assert (reload.unchanged, reload.unannounced) == ((), ())
 
 
-def test_a_look_at_the_same_version_keeps_everything(follower: Follower) -> None:
+def test_a_reload_of_the_same_version_keeps_everything(follower: Follower) -> None:
     content = transaction_file(2, FIRST, SECOND)
     follower.see(content)
     assert timestamps(follower.see(content)) == [FIRST.timestamp, SECOND.timestamp]
@@ -124,7 +124,7 @@ def test_an_older_partition_that_changes_without_announcement_is_named(
     ],
     ids=["partition table", "columns", "truncate"],
 )
-def test_the_same_change_is_nobodys_fault_when_a_version_announces_it(
+def test_the_same_change_is_not_reported_if_a_version_announces_it(
     follower: Follower, announcing: layout.TransactionRecord
 ) -> None:
     follower.see(transaction_file(2, FIRST, SECOND, THIRD))
@@ -170,7 +170,7 @@ def test_after_truncate_nothing_is_kept_even_if_the_entries_come_back_the_same(f
     assert (reload.unchanged, reload.unannounced) == ((), ())
 
 
-def test_a_look_that_fails_is_forgotten(follower: Follower, tmp_path: Path) -> None:
+def test_a_failed_reload_has_no_effect(follower: Follower, tmp_path: Path) -> None:
     follower.see(transaction_file(2, FIRST, SECOND))
     with pytest.raises(CorruptError):
         follower.see(transaction_file(3, FIRST, SECOND)[:100])

@@ -157,7 +157,7 @@ def test_words_that_a_dead_writer_left_are_stored_again_even_where_they_are_equa
     assert plan_store(whole, version, area_is_durable=True) == plan
 
 
-def test_an_area_of_another_place_or_size_is_stored_whole() -> None:
+def test_an_area_of_another_position_or_size_is_stored_completely() -> None:
     content = committed(committed(EMPTY, [state(0)]), [state(0)])
     version = following(decoded(content), [state(0), state(1)])
     assert plan_store(content, version, area_is_durable=True) == plan_store(content, version)
@@ -225,12 +225,12 @@ def test_the_partition_table_version_grows_unless_only_the_last_row_count_change
     assert following(current, after).record.partition_table_version == current.record.partition_table_version + grows
 
 
-def test_a_version_keeps_what_it_is_not_told_to_change() -> None:
+def test_a_version_keeps_what_is_not_given() -> None:
     symbol_counts = (layout.SymbolCount(count=3, transient_count=4),)
     facts = {"structure_version": 5, "data_version": 6, "column_version": 7, "truncate_version": 8, "lag_txn_count": -2}
     current = decoded(EMPTY)
-    told: dict[str, Any] = {**facts, "lag_row_count": 9, "seq_txn": 10, "symbol_column_count": 1}
-    record = replace(current.record, **told)
+    given: dict[str, Any] = {**facts, "lag_row_count": 9, "seq_txn": 10, "symbol_column_count": 1}
+    record = replace(current.record, **given)
     kept = following(replace(current, record=record, symbol_counts=symbol_counts), [state(0)])
     assert {name: getattr(kept.record, name) for name in facts} == facts
     assert (kept.record.lag_row_count, kept.record.seq_txn, kept.symbol_counts) == (9, 10, symbol_counts)
@@ -238,20 +238,20 @@ def test_a_version_keeps_what_it_is_not_told_to_change() -> None:
     assert following(current, [state(0)], symbol_counts).record.symbol_column_count == 1
 
 
-def refused(content: bytes, version: NextVersion) -> str:
+def rejected_field(content: bytes, version: NextVersion) -> str:
     return rejection(lambda: plan_store(content, version)).field
 
 
 def test_a_file_that_holds_another_version_is_rejected() -> None:
     version = following(decoded(EMPTY), [state(0)])
-    assert refused(committed(EMPTY, []), version) == "VERSION"
-    assert refused(b"", version) == layout.BaseHeader.layout.title
+    assert rejected_field(committed(EMPTY, []), version) == "VERSION"
+    assert rejected_field(b"", version) == layout.BaseHeader.layout.title
 
 
 def test_a_live_area_that_cannot_be_is_rejected() -> None:
     version = following(decoded(EMPTY), [state(0)])
-    assert refused(patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
-    assert refused(patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
+    assert rejected_field(patched(EMPTY, 8, 63, 4), version) == "A_RECORD_OFFSET"
+    assert rejected_field(patched(EMPTY, 16, -32, 4), version) == "A_PARTITIONS_SIZE"
 
 
 def test_a_free_slot_of_any_content_is_no_obstacle() -> None:

@@ -44,13 +44,13 @@ def version_of(content: bytes) -> NextVersion:
     return NextVersion(record=read.record, symbol_counts=read.symbol_counts, entries=entries)
 
 
-def test_all_commits_of_the_histories_are_looked_at() -> None:
+def test_all_commits_of_the_histories_are_compared() -> None:
     assert len(STEPS) == 63 and len(SOUND) == 136
 
 
 @pytest.mark.parametrize("area_is_durable", [False, True])
 @pytest.mark.parametrize(("older", "newer"), STEPS)
-def test_the_planned_stores_turn_one_real_file_into_the_next(
+def test_the_planned_stores_change_one_real_file_into_the_next(
     questdb_data: Path, older: str, newer: str, area_is_durable: bool
 ) -> None:
     before, after = ((questdb_data / name / TXN_FILE).read_bytes() for name in (older, newer))

@@ -1,4 +1,4 @@
-"""Other readers of Parquet, given data.parquet cut at the token, against ours."""
+"""Other readers of Parquet, given data.parquet up to the token, compared with ours."""
 
 from __future__ import annotations
 

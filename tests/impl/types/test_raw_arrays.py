@@ -132,7 +132,7 @@ def test_arrays_are_written_as_they_were_read(data: st.DataObject, dimensions: i
     written.validate(full=True)
     assert decoded(written.to_pylist(), dimensions).to_pylist() == lists.slice(start).to_pylist()
     for value, array in zip(written.to_pylist(), arrays[start:], strict=True):
-        # Behind a length of 0, lists do not tell the other lengths.
+        # After a length of 0, lists do not show the other lengths.
         if array is not None and 0 not in array[0]:
             assert value == blob(*array)
 

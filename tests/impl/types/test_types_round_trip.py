@@ -108,8 +108,8 @@ def test_values_of_every_type_come_back_from_a_table(name: str, example_count: i
     @settings(max_examples=example_count)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        drawn = st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=6)
-        batches = [{"x": arrow(data.draw(drawn), of)} for _ in range(2)]
+        generated = st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=6)
+        batches = [{"x": arrow(data.draw(generated), of)} for _ in range(2)]
         assert_same(table_of({"x": column_type}, *batches), *batches)
 
     check()
@@ -194,7 +194,7 @@ def test_every_precision_of_a_geohash_comes_back() -> None:
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_every_precision_of_a_decimal_comes_back(share: float) -> None:
-    """Also those that a server would store in fewer bytes; `share` of the digits stand after the point."""
+    """Also those that a server would store in fewer bytes; `share` of the digits are after the point."""
     columns, values = {}, {}
     for precision in range(1, 77):
         scale, most = int(precision * share), 10**precision - 1
@@ -233,8 +233,8 @@ def test_decimals_of_any_precision_and_scale_come_back(data: st.DataObject, prec
     scale = data.draw(st.integers(0, precision))
     tag = data.draw(st.sampled_from([tag for digits, tag in DECIMAL_TAGS if digits >= precision]))
     make = pa.decimal256 if tag is TypeTag.DECIMAL256 else pa.decimal128
-    drawn = data.draw(st.lists(st.none() | decimals(precision, scale), min_size=1, max_size=6))
-    values = {"x": pa.array(drawn, make(precision, scale))}
+    generated = data.draw(st.lists(st.none() | decimals(precision, scale), min_size=1, max_size=6))
+    values = {"x": pa.array(generated, make(precision, scale))}
     assert_same(table_of({"x": decimal_type(tag, precision, scale)}, values), values)
 
 
@@ -250,8 +250,8 @@ def test_arrays_of_every_dimension_come_back(dimensions: int) -> None:
 @settings(max_examples=15)
 @given(st.data(), st.integers(1, 4))
 def test_arrays_of_any_shape_come_back(data: st.DataObject, dimensions: int) -> None:
-    drawn = data.draw(st.lists(st.none() | nested(dimensions), min_size=1, max_size=6))
-    values = {"x": pa.array(drawn, list_type(dimensions))}
+    generated = data.draw(st.lists(st.none() | nested(dimensions), min_size=1, max_size=6))
+    values = {"x": pa.array(generated, list_type(dimensions))}
     assert_same(table_of({"x": array_type(dimensions)}, values), values)
 
 

@@ -22,7 +22,7 @@ DATA, PM = f"{DAY}/data.parquet", f"{DAY}/_pm"
 PAGE = "pages[0].type"
 TRAILER_BYTES, FOOTER_BYTES, CHECKSUM_START = 8, 40, 8
 
-# What tests/golden/README.md says of each image, as (file, field, offset in bytes).
+# The damage in each image as in tests/golden/README.md: (file, field, offset in bytes).
 POWER_LOSSES: dict[str, dict[str, Seen]] = {
     "9.4.2": {
         "control-nothing-lost": [],
@@ -60,7 +60,7 @@ POWER_LOSSES["2026-07"] = POWER_LOSSES["9.4.2"] | {
 
 @dataclass(frozen=True)
 class Counted:
-    """What a second reading of a partition, which knows only the fixed places of fields, counts."""
+    """The counts of a second reader of a partition, which only knows the fixed offsets of fields."""
 
     generations: int
     orphans: int
@@ -96,7 +96,7 @@ def counted(folder: Path, token: int) -> Counted:
 
 
 def orphan_end(pm: bytes, low: int, high: int) -> int:
-    """Where the last generation between two linked ones ends, by its checksum; `low` where there is none."""
+    """Where the last generation between two linked ones ends, by its checksum; `low` if there is none."""
     for end in range(high, max(low + FOOTER_BYTES, high - 8), -1):
         if zlib.crc32(pm[CHECKSUM_START : end - TRAILER_BYTES]) == struct.unpack_from("<I", pm, end - TRAILER_BYTES)[0]:
             return end
@@ -105,7 +105,7 @@ def orphan_end(pm: bytes, low: int, high: int) -> int:
 
 
 def json_unused_bytes(data: bytes, token: int) -> int:
-    """What data.parquet itself says, in its own key-value."""
+    """The value in data.parquet's own key-value."""
     said = json.loads(pq.read_metadata(pa.BufferReader(data[:token])).metadata[b"questdb"])
     return int(said.get("unused_bytes", 0))
 

@@ -26,7 +26,7 @@ TOKEN = 10642
 
 
 def with_format_bit(image: DiskImage, path: str, position: int, value: int) -> DiskImage:
-    """Set bit 61 of a partition's entry in `_txn`, by its place in the order of partitions."""
+    """Set bit 61 of a partition's entry in `_txn`, by the index of the partition."""
     partition = snapshot_of(path, image).transaction.partitions[position]
     content, offset = bytearray(image.files[f"{path}/_txn"]), partition.flags_offset_bytes
     word = struct.unpack_from("<Q", content, offset)[0]

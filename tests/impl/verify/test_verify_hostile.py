@@ -1,4 +1,4 @@
-"""Files that are no such files, sizes that nobody should believe, and what they may cost."""
+"""Files with other contents than their names promise, impossible sizes, and what they may cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_file_that_txn_names_must_be_a_file(file: str, questdb_data: Path) -> No
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 7, 8, 79, 80, 5000])
-def test_garbage_in_the_place_of_a_file_is_a_problem(size_bytes: int, questdb_data: Path) -> None:
+def test_garbage_instead_of_a_file_is_a_problem(size_bytes: int, questdb_data: Path) -> None:
     garbage = bytes(position * 37 % 251 for position in range(size_bytes))
     (of_pm,) = seen_with(questdb_data, PM, lambda _: garbage)
     assert of_pm == (PM, "PARQUET_META_FILE_SIZE", 0)
@@ -107,7 +107,7 @@ def test_sparse_giant_that_is_published_is_unsupported_and_not_read(
     assert problem.expected == f"at most {PM_BYTES_MAX}"
 
 
-def test_generation_behind_a_giant_published_size_is_not_looked_for(copy_of: Callable[[str], Path]) -> None:
+def test_generation_behind_a_giant_published_size_is_not_searched_for(copy_of: Callable[[str], Path]) -> None:
     table = copy_of("power-loss/9.4.2/pm-header-old-txn-new/table")
     (named,) = verified(table).all_problems
     with (table / PM).open("r+b") as handle:

@@ -56,13 +56,13 @@ def calls_of(change: Change, storage: MemoryStorage | None = None) -> list[Call]
         return [call for call in recorded.calls if call.kind in CHANGES_OR_BARRIERS]
 
 
-def told(calls: list[Call]) -> list[tuple[str, str, int]]:
+def durable_calls(calls: list[Call]) -> list[tuple[str, str, int]]:
     return [(call.kind.value, call.path.removeprefix(f"{PATH}/"), call.offset_bytes) for call in calls]
 
 
 def words_and(kind: CallKind, calls: list[Call]) -> list[int]:
-    """Places of the calls of a kind on `_txn`."""
-    return [position for position, call in enumerate(calls) if call.kind is kind and call.path == TXN]
+    """Return the indices of the calls of a kind on `_txn`."""
+    return [index for index, call in enumerate(calls) if call.kind is kind and call.path == TXN]
 
 
 def test_update_syncs_data_then_pm_then_its_header_then_the_record_then_the_version() -> None:
@@ -71,7 +71,7 @@ def test_update_syncs_data_then_pm_then_its_header_then_the_record_then_the_vers
     data_bytes, pm_bytes = len(files[f"{OLD}/data.parquet"]), len(files[f"{OLD}/_pm"])
     calls = calls_of(in_place, storage)
     data, pm = "2024-01-01.0/data.parquet", "2024-01-01.0/_pm"
-    assert told(calls)[:6] == [
+    assert durable_calls(calls)[:6] == [
         ("write", data, data_bytes),
         ("sync the data", data, 0),
         ("write", pm, pm_bytes),
@@ -93,9 +93,9 @@ def check_publication(calls: list[Call]) -> None:
 
 
 @pytest.mark.parametrize(("change", "name"), [(new_partition, "2024-01-02.2"), (rewrite, "2024-01-01.2")])
-def test_new_directory_is_durable_with_its_name_before_the_record_tells_of_it(change: Change, name: str) -> None:
+def test_new_directory_is_durable_with_its_name_before_the_record_names_it(change: Change, name: str) -> None:
     calls = calls_of(change)
-    assert told(calls)[:7] == [
+    assert durable_calls(calls)[:7] == [
         ("make directory", name, 0),
         ("write", f"{name}/data.parquet", 0),
         ("sync the data", f"{name}/data.parquet", 0),
@@ -127,7 +127,7 @@ def test_commit_takes_two_writes_and_a_header_for_each_partition_however_many_ro
     assert all(call.size_bytes > 100 for call in partitions if call.kind is CallKind.PWRITE)
 
 
-def test_every_commit_of_a_life_syncs_record_and_version() -> None:
+def test_every_commit_of_a_process_syncs_record_and_version() -> None:
     storage = start()
     recorded = FaultyStorage(storage)
     syncs = []
@@ -152,14 +152,14 @@ def test_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all_and_the_nex
     reached = set()
     for stop in itertools.count():
         copy = storage.copy()
-        life = copy.fork_process()
-        faulty = FaultyStorage(life)
+        process = copy.fork_process()
+        faulty = FaultyStorage(process)
         writer = writer_on(faulty)
         change(writer)
         faulty.arm(Fault.kill(stop))
         with suppress(Killed):
             writer.commit()
-        life.kill_process()
+        process.kill_process()
         found, version = pairs_on(copy), snapshot_of(PATH, copy).transaction.version
         assert (version, found) in ((2, before), (3, after))
         reached.add(version)

@@ -1,4 +1,4 @@
-"""What a writer makes of the rows that it is given, and which it refuses, in words."""
+"""How a writer prepares rows, and which ones it rejects with a message."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_result_is_the_stable_order_of_old_and_new_rows(case: tuple[list[lis
     assert [time for time, _ in result] == sorted(time for time, _ in result)
     assert [time for time, is_new in result if is_new] == new
     if has_keys:
-        # Nobody outside of a step has a time of its new rows, so every row that could have their key is met.
+        # No row outside of a step has a time of its new rows, so every row that could have their key is merged.
         for position, (_, times) in enumerate(met):
             others = [seen for other, pair in enumerate(met) if other != position for seen in (pair[0] | pair[1])]
             assert times.isdisjoint(others)

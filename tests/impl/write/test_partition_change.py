@@ -1,4 +1,4 @@
-"""When a partition grows in place and when it is written anew, and that its rows are the same either way."""
+"""When a partition grows in place and when it is rewritten, and that its rows are the same either way."""
 
 from __future__ import annotations
 

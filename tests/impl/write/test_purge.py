@@ -118,7 +118,7 @@ def test_pin_of_another_process_keeps_its_directories(tmp_path: Path) -> None:
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=hold_pin, args=(path, theirs))
     process.start()
-    # What is left to the child alone ends with it, and nobody waits for a child that is gone.
+    # What only the child has open ends with it; waiting for a child that has exited would fail.
     theirs.close()
     try:
         assert ours.recv() == (1, True)
@@ -152,7 +152,7 @@ def test_removal_that_was_interrupted_is_finished_by_the_next_purge() -> None:
     assert stops == 6
 
 
-def test_names_that_are_no_partitions_are_never_touched() -> None:
+def test_names_that_are_no_partitions_are_never_removed() -> None:
     storage = table_with_old_directories()
     others = ("2024-01-01.x", "2024-01-01.0.bak", "wal1", "notes", "2024.txt", "2024-01-01.1.kept")
     for name in others:

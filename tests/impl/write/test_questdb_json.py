@@ -1,4 +1,4 @@
-"""The JSON that QuestDB keeps in a footer is made and updated as the real releases do it, byte for byte."""
+"""The JSON that QuestDB keeps in a footer is written and updated byte for byte as by the real releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = '{"version":1,"schema":[{"column_type":6,"column_top":0}]}'
 
 
 def texts_of(questdb_data: Path, pm_name: str) -> list[tuple[str, int]]:
-    """The JSON of every published generation, oldest first, and what `_pm` says is unused in it."""
+    """The JSON of every published generation, oldest first, and the unused bytes in `_pm`."""
     pm = (questdb_data / pm_name).read_bytes()
     data = (questdb_data / pm_name).with_name("data.parquet").read_bytes()
     found = []
@@ -35,7 +35,7 @@ def texts_of(questdb_data: Path, pm_name: str) -> list[tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def real_texts(questdb_data: Path) -> list[list[tuple[str, int]]]:
-    """What `texts_of` says of every partition with `_pm` in the finished tables."""
+    """The results of `texts_of` for every partition with `_pm` in the finished tables."""
     names = [name for name in golden_data.files_named("_pm") if name.startswith("tables/")]
     return [texts_of(questdb_data, name) for name in names]
 
@@ -103,7 +103,7 @@ def test_unused_bytes_follow_the_schema_and_are_left_out_at_zero() -> None:
     assert updated_json(grown, unused_bytes=18) == grown.replace("17", "18")
 
 
-def test_unknown_members_keep_their_place_and_value() -> None:
+def test_unknown_members_keep_their_position_and_value() -> None:
     text = '{"z":[1,2.5,{"å":null}],"version":1,"schema":[{"new":"✓","column_type":6}],"a":true}'
     assert updated_json(text, unused_bytes=0) == text
     spaced = json.dumps(json.loads(text), indent=2)

@@ -1,4 +1,4 @@
-"""What our writer writes our reader reads whole, however well it compresses: such rows become more row groups."""
+"""Our reader reads everything that our writer writes, however well it compresses: such rows become more row groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opening for writing makes of the files that another life left, real servers' and our own."""
+"""How opening for writing recovers the files that another process left, real servers' and our own."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_directories_of_commits_that_never_came_about_are_removed_and_older_ones
     assert names == ["2023-01-01.1", "2024-01-01.0", "2024-01-01.1", "notes.9"]
     assert pairs_on(storage) == before
     kinds = [call.kind for call in recorded.calls if call.path.startswith(PATH)]
-    # The names are gone for good before the writer may use them again.
+    # The removal of the names is durable before the writer may use them again.
     assert kinds.index(CallKind.SYNC_DIRECTORY) > max(
         position for position, kind in enumerate(kinds) if kind is CallKind.RMDIR
     )
@@ -122,12 +122,12 @@ def test_recovery_of_a_table_in_order_stores_headers_and_version_again_and_syncs
     before = storage.image().files
     recorded = FaultyStorage(storage)
     writer_on(recorded).close()
-    told = [
+    calls = [
         (call.kind, call.path.rpartition("/")[2], call.offset_bytes)
         for call in recorded.calls
         if call.kind in (CallKind.PWRITE, CallKind.FDATASYNC, CallKind.STORE, CallKind.MSYNC)
     ]
-    assert told == [
+    assert calls == [
         (CallKind.STORE, "_pm", 0),
         (CallKind.MSYNC, "_pm", 0),
         (CallKind.STORE, "_txn", 0),

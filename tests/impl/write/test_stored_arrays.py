@@ -118,13 +118,13 @@ def test_values_of_every_type_survive_being_stored(name: str, example_count: int
     @settings(max_examples=example_count)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        drawn = data.draw(st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=8))
-        start = data.draw(st.integers(0, len(drawn) - 1))
+        made = data.draw(st.lists(values if name in NEVER_NULL else st.none() | values, min_size=1, max_size=8))
+        start = data.draw(st.integers(0, len(made) - 1))
         # A slice, because its buffers do not begin where its values do.
-        rows = arrow(drawn, of).slice(start)
+        rows = arrow(made, of).slice(start)
         assert text(write_one(rows, column_of(column_type)).decoded()) == text(rows)
         stored = [
-            stored_array(given, column_of(column_type), symbols=SYMBOLS) for given in (rows, arrow(drawn[start:], of))
+            stored_array(given, column_of(column_type), symbols=SYMBOLS) for given in (rows, arrow(made[start:], of))
         ]
         assert text(stored[0].array) == text(stored[1].array)
         assert stored[0].bounds == stored[1].bounds

@@ -1,4 +1,4 @@
-"""What a writer promises: all that is staged or none of it, in words where it refuses, and one writer at a time."""
+"""What a writer guarantees: everything staged or nothing, rejection with a message, and one writer at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_commit_of_nothing_is_no_version_and_writes_nothing() -> None:
         assert (storage.counters().written_bytes, on_disk(storage)) == before
 
 
-def test_rollback_forgets_rows_drops_and_rewrites_without_touching_a_byte() -> None:
+def test_rollback_discards_rows_drops_and_rewrites_without_changing_a_byte() -> None:
     storage = filled(rows([1, DAY_LENGTH]))
     with writer_on(storage) as writer:
         before = on_disk(storage)
@@ -284,10 +284,10 @@ def test_new_symbol_is_rejected_by_name_and_known_ones_are_taken(questdb_data: P
     assert pc.sum(pc.equal(table_on(storage, path)["s"], known)).as_py() > 1
 
 
-def test_row_of_a_known_key_replaces_the_old_one_wherever_it_stands() -> None:
+def test_row_of_a_known_key_replaces_the_old_one_wherever_it_is() -> None:
     storage, _ = new_table(keys=["ts", "n"])
     write(storage, rows([1, 2, 2, 2, 2, 2, 3]))
-    # The key of v = 5 lies in the second row group, with the same time on both sides of the border.
+    # The key of v = 5 is in the second row group, with the same time on both sides of the boundary.
     new = pa.table({"ts": [DAY + 2, DAY + 2, DAY + 9, DAY + 2], "v": [50, 60, 70, 80], "n": ["n5", "n1", None, "n5"]})
     write(storage, new)
     assert pairs_on(storage) == [(1, 0), (2, 60), (2, 2), (2, 3), (2, 4), (2, 80), (3, 6), (9, 70)]
@@ -300,7 +300,7 @@ def test_without_keys_equal_rows_are_all_kept() -> None:
     assert pairs_on(storage) == [(1, 0), (1, 1), (1, 0), (1, 1)]
 
 
-def test_real_table_with_keys_takes_a_row_again_only_in_place_of_the_old_one(questdb_data: Path) -> None:
+def test_real_table_with_keys_takes_a_row_again_only_as_a_replacement_of_the_old_one(questdb_data: Path) -> None:
     path, storage = in_memory(questdb_data / "tables/9.4.2/dedup/table")
     old = table_on(storage, path)
     doubled = old.set_column(2, "v", pc.multiply(old["v"], 2.0)).take(list(reversed(range(len(old)))))

@@ -191,7 +191,7 @@ REJECTED_AT_COMMIT = {
     "9.4.2/data-tail-zeros": "MAGIC at byte 6663",
     "9.4.2/one-byte-flipped-inside-a-data-page": "MAX_STAT of column 'ts'",
 }
-"""Old rows are damaged, and a rewrite that took them over would make them look sound."""
+"""Old rows are damaged, and a rewrite that copied them would make them look sound."""
 
 
 @pytest.mark.parametrize("name", sampled(12, golden_data.POWER_LOSSES))
@@ -213,7 +213,7 @@ def test_image_of_a_power_loss_is_written_to_only_where_the_old_rows_are_whole(
         drive(start_run(tmp_path, position), FEW_COMMITS)
         return
     after = storage.image().files
-    # Both released the lock, so that repairing the table is not refused.
+    # Both released the lock, so that the table can be repaired.
     take_writer_lock(storage, path).release()
     assert {file: content for file, content in after.items() if not file.endswith(PINS_FILE)} == before
 

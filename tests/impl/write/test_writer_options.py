@@ -1,4 +1,4 @@
-"""What a writer is asked for is what stands in its files, in new ones and in row groups that an update adds."""
+"""A writer's options take effect in its files, in new ones and in row groups that an update adds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Written:
         return [self.metadata.row_group(group).column(position) for group in range(self.metadata.num_row_groups)]
 
     def own(self, name: str) -> list[Chunk]:
-        """Return what `_pm` says of them."""
+        """Return their description in `_pm`."""
         position = [column.name for column in self.resolved.metadata.header.columns].index(name)
         return [block.chunks[position] for block in self.resolved.metadata.blocks]
 
@@ -282,7 +282,7 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_options_that_nobody_can_follow_are_rejected_in_words(name: str) -> None:
+def test_invalid_options_are_rejected_with_a_message(name: str) -> None:
     make, message = REJECTED[name]
     storage, _ = new_table()
     with pytest.raises(OptionsRejectedError, match=re.escape(message)) as rejection:

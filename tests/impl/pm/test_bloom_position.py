@@ -1,4 +1,4 @@
-"""Bloom filters are found in `_pm` or through it in data.parquet, and what cannot be one is refused."""
+"""Bloom filters are found in `_pm` or through it in data.parquet, and what cannot be one is rejected."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def found(
 
 
 def reader_of(raw: bytes) -> Callable[[int, int], bytes]:
-    """Return a reader of a file that holds `raw` at PLACE and ends there."""
+    """Return a reader of a file that holds `raw` at POSITION and ends there."""
     data = bytes(POSITION) + raw
     return lambda size_bytes, offset_bytes: data[offset_bytes : offset_bytes + size_bytes]
 

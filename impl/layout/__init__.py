@@ -1,1 +1,4 @@
-"""Every byte layout, declared once as a table of fields, from which everything else is derived."""
+"""Every byte layout, declared once as a table of fields, from which everything else is derived.
+
+It imports `errors`. Begin with `record.py`.
+"""

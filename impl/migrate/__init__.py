@@ -1,1 +1,4 @@
-"""`_pm` made from Parquet files of older releases, as QuestDB's converter makes it (docs/migration.md)."""
+"""`_pm` made from Parquet files of older releases, as QuestDB's converter makes it (docs/migration.md).
+
+It may import every other package of `impl`. Begin with `table_migration.py`.
+"""

@@ -169,7 +169,7 @@ def decode_footer(
     node_count_max: int = NODE_COUNT_MAX,
     known: Known | None = None,
 ) -> ParquetFooter:
-    """Return the footer that stands at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
+    """Return the footer at `offset_bytes` of `file`; bytes behind its stop byte are ignored.
 
     `tolerant` accepts negative counts and positions of auxiliary structures, as QuestDB's converter does; `known` may
     only be shared by calls for the same file with the same options. Raises CorruptError or UnsupportedError, naming

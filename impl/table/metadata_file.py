@@ -166,7 +166,7 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
 def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:
     if taken is not None:
         at = layout.MetaColumn.at(file, HEADER_BYTES + index * COLUMN_BYTES, f" of column {index}")
-        expected = f"the place of a dropped column, not that of {taken.name!r}"
+        expected = f"the position of a dropped column, not that of {taken.name!r}"
         raise at.corrupt("replacing_index", expected, record.replacing_index)
 
 

@@ -54,7 +54,7 @@ def test_fuzzing_starts_from_inputs_that_are_taken(name: str) -> None:
     for seed in seeds_of(name):
         with suppress(TornproofError):
             return TARGETS[name](seed)
-    pytest.fail("every seed is refused")
+    pytest.fail("every seed is rejected")
 
 
 def test_every_target_has_seeds_and_only_targets_have_them() -> None:

@@ -154,11 +154,11 @@ def test_a_field_with_an_extreme_value_is_never_read_for_another_truth(make: Cal
     data = make()
     truth = outcome(data)
     results = Counter(
-        "same" if changed == data else "refused" if outcome(changed) is None else f"silent {name}"
+        "same" if changed == data else "rejected" if outcome(changed) is None else f"silent {name}"
         for name, changed in damaged_fields(data, records(data))
     )
-    assert results.keys() == {"same", "refused"}
-    assert results["refused"] > 500
+    assert results.keys() == {"same", "rejected"}
+    assert results["rejected"] > 500
     assert truth is not None
 
 
@@ -169,7 +169,7 @@ def test_an_extreme_value_under_a_right_checksum_is_rejected_or_named_or_harmles
     read = set()
     for name, changed in damaged_fields(data, records(data)):
         result = outcome(repaired(changed))
-        results["refused" if result is None else "named" if isinstance(result, list) else "read"] += 1
+        results["rejected" if result is None else "named" if isinstance(result, list) else "read"] += 1
         if isinstance(result, Metadata) and changed != data:
             read.add(name)
     assert min(results.values()) > 50
@@ -195,9 +195,9 @@ def test_no_flipped_bit_is_read_for_another_truth(token: int) -> None:
     for bit, flipped in enumerate(each_flipped(data)):
         result = outcome(flipped, token)
         where = "size" if bit < 64 else "reached" if bit < 8 * resolved_end else "above"
-        results[where, "refused" if result is None else "same" if result == truth else "silent"] += 1
-    assert results["reached", "refused"] == 8 * resolved_end - 64
-    assert {result for _, result in results} <= {"refused", "same"}
+        results[where, "rejected" if result is None else "same" if result == truth else "silent"] += 1
+    assert results["reached", "rejected"] == 8 * resolved_end - 64
+    assert {result for _, result in results} <= {"rejected", "same"}
     assert results["size", "same"] == 0
     assert (results["above", "same"] > 0) == (token < 30_000)
 

@@ -156,7 +156,7 @@ BAD: dict[str, tuple[tuple[bytes, bytes], str, int | None]] = {
     "negative length": (with_characters(put(8, b"\xff\xff\xff\xff")), "length of symbol 1", 8),
     "odd number of bytes": (with_offsets(0, 8, 13, 18), "length of symbol 1", 8),
     "lone surrogate": (with_characters(put(4, b"\x00\xd8")), "symbol 0", 4),
-    "symbol that stands twice": (files_of(("c", "", "c")), "symbol 2", 10),
+    "symbol that occurs twice": (files_of(("c", "", "c")), "symbol 2", 10),
 }
 
 

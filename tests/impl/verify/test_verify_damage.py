@@ -225,16 +225,16 @@ def test_problem_of_an_older_generation_is_found(questdb_data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "limited"),
+    ("name", "limited"),
     [("THRIFT_LIMIT_BYTES", 100), ("decode_footer", partial(decode_footer, node_count_max=100))],
     ids=["bytes", "nodes"],
 )
 def test_thrift_footer_above_the_limit_is_left_out_with_a_note(
-    position: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, limited: object, questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, image = table_image(questdb_data)
     sound = verified(path, image)
-    monkeypatch.setattr(f"tornproof.impl.verify.verify.{position}", limited)
+    monkeypatch.setattr(f"tornproof.impl.verify.verify.{name}", limited)
     report = verified(path, image)
     assert (sound.counts.thrift_footers, sound.notes) == (1, ())
     assert (report.sound, report.counts.thrift_footers) == (True, 0)

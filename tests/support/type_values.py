@@ -144,5 +144,5 @@ def text(values: pa.Array | pa.ChunkedArray) -> str:
     """Tell values apart that compare as equal, and let NaN equal itself."""
     if pa.types.is_timestamp(values.type):
         # Most instants have no Python object.
-        return f"{values.type} {values.process_group(pa.int64()).to_pylist()}"
+        return f"{values.type} {values.cast(pa.int64()).to_pylist()}"
     return f"{values.type} {values.to_pylist()!r}"

@@ -98,6 +98,8 @@ def results_table(cell: Cell, runs: Sequence[SeededRun], histories: Sequence[pa.
     """Return the runs of a cell as rows of `RESULT_SCHEMA`."""
     columns: dict[str, list[object]] = {name: [value] * len(runs) for name, value in _key(cell)}
     columns["verdict"] = [Verdict(run.verdict).name for run in runs]
+    columns["turn_count"] = [run.transition_count for run in runs]
+    columns["fate"] = [run.injected_fault for run in runs]
     columns["reached"] = [list(run.reached) for run in runs]
     columns["event_count"] = [len(run.events) for run in runs]
     columns["events_digest"] = [_digest(history) for history in histories]

@@ -55,7 +55,7 @@ def test_a_phase_is_a_suite_and_a_case_a_case_with_its_denominators(tmp_path: Pa
         "append": {"explored": 5, "complete": True, "bound": "every order"},
         "merge": {"explored": 0, "complete": False, "bound": "not begun"},
     }
-    write_run(tmp_path, 1, run_document(phase_document(test_cases=test_cases)))
+    write_run(tmp_path, 1, run_document(phase_document(situations=test_cases)))
     suite = suites_of(tmp_path)["check a small new table, hardened: schedules"]
     assert kinds_of(suite) == {"verdict on schedules": "passed", "append": "passed", "merge": "Skipped"}
     assert cases_of(suite)["append"].system_out == "explored 5, to the end of its bound: every order"

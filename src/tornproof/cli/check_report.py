@@ -67,7 +67,7 @@ def check_document(
         "preset": asked.preset,
         "seed": asked.seed,
         "effort": asked.effort,
-        "bounds": asdict(bounds),
+        "bounds": {"situations" if name == "test_cases" else name: most for name, most in asdict(bounds).items()},
         "cut_by": "interrupt" if outcome.interrupted_by else "seconds" if outcome.is_out_of_time else None,
         "verdict": _verdict(phases).name,
         "phases": [

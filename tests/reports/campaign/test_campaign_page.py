@@ -188,7 +188,7 @@ def with_another_verdict(path: Path) -> None:
 
 def with_null(path: Path) -> None:
     schema = pa.schema([field.with_nullable(True) for field in RESULT_SCHEMA])
-    write_task(path.parents[2], 1, "ours", [row(0, injected_fault=None)], schema)
+    write_task(path.parents[2], 1, "ours", [row(0, fate=None)], schema)
 
 
 def with_bad_text(path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_large_campaign_gives_a_small_page_that_says_what_it_leaves_out(tmp_pa
                 seed,
                 scenario=f"{number} {long}",
                 fault=f"fault {number} {long}",
-                injected_fault=f"fate {number % 9}",
+                fate=f"fate {number % 9}",
                 model=f"model {number % 7} {long}",
                 disk=f"disk {seed % 5} {long}",
                 step=f"writer@commit {number}: call {seed} {long} #1",

@@ -61,11 +61,10 @@ def test_the_cause_names_the_bytes_that_were_read_and_not_durable() -> None:
     assert "388" not in cause
 
 
-def test_the_story_begins_each_line_with_one_word() -> None:
+def test_the_narrative_begins_each_line_with_one_word() -> None:
     body = body_of(finding_document())
-    leads = re.findall(
-        r"<dt>([^<]+)</dt>", body[body.index("finding-story") : body.index("</dl>", body.index("story"))]
-    )
+    start = body.index("finding-narrative")
+    leads = re.findall(r"<dt>([^<]+)</dt>", body[start : body.index("</dl>", start)])
     assert leads == ["Let", "Then", "Because", "However", "Nearest run that passes"]
 
 
@@ -179,7 +178,7 @@ def test_a_damaged_file_whose_size_is_not_cheap_to_know_has_no_map(packed: str) 
         (lambda document: document.pop("property"), "property"),
         (lambda document: document.update(sentence=7), "sentence"),
         (lambda document: document.update(evidence=[]), "evidence"),
-        (lambda document: document.update(test_case="none"), "situation"),
+        (lambda document: document.update(situation="none"), "situation"),
         (lambda document: document["evidence"].update(explanation=[1]), "evidence.explanation"),
         (lambda document: document["evidence"]["explanation"].update(lanes={}), "evidence.explanation.lanes"),
         (lambda document: document["evidence"]["explanation"]["lanes"].append(3), "evidence.explanation.lanes[3]"),
